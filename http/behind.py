@@ -1,0 +1,46 @@
+"""What stands behind the front: FastAPI, for pages, streams, WebSockets and the MCP door."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Response
+from pydantic_core import to_json
+from starlette.routing import BaseRoute
+
+from baobab.http import openapi
+from baobab.http.docs_page import docs_routes
+from baobab.http.error_page import error_page
+from baobab.http.front import not_found
+from baobab.http.metrics import CallMetrics, metrics_route
+from baobab.tools.registry import Registry
+
+
+def behind(
+    registry: Registry, *, version: str, base_url: str, metrics: CallMetrics, metrics_token: str, routes: Sequence[BaseRoute] = ()
+) -> FastAPI:
+    app = FastAPI(title="Baobab", version=version, openapi_url=None, docs_url=None, redoc_url=None)
+    app.openapi = _once(lambda: openapi.document(registry, version, base_url))  # type: ignore[method-assign]
+    encoded = _once(lambda: to_json(app.openapi()))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_json() -> Response:
+        return Response(encoded(), media_type="application/json", headers={"cache-control": "no-cache"})
+
+    @app.get("/docs/errors", include_in_schema=False)
+    async def errors() -> Response:
+        return error_page(registry)
+
+    app.router.routes.extend([*docs_routes(), metrics_route(metrics, metrics_token), *routes])
+    app.router.default = not_found
+    return app
+
+
+def _once(make: Callable[[], Any]) -> Callable[[], Any]:
+    made: list[Any] = []
+
+    def get() -> Any:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get

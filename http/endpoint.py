@@ -1,0 +1,73 @@
+"""An endpoint: one tool, bound to its REST route. It translates; every rule is behind `Registry.run`."""
+
+from typing import Any
+
+from baobab.http import query
+from baobab.http.answer import Headers, Send, allowance_headers, send
+from baobab.http.request import Request, read_object
+from baobab.http.trie import Captured, decoded
+from baobab.tools.call import Door
+from baobab.tools.callers import Caller
+from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.errors import UnknownField
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Tool
+
+
+class Endpoint:
+    __slots__ = ("_constant", "_media", "_query", "_registry", "_rest", "_takes_body", "_text", "tool")
+
+    def __init__(self, registry: Registry, tool: Tool) -> None:
+        assert tool.rest is not None
+        self.tool = tool
+        self._registry = registry
+        self._rest = tool.rest
+        self._query = query.readers(tool)
+        self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
+        self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
+        self._media = tool.rest.media_type.encode()
+        self._text = not tool.rest.media_type.startswith("application/json")
+
+    async def answer(
+        self, request: Request, captured: Captured, receive: Any, respond: Send, base_url: str, headers: Headers
+    ) -> int:
+        """Call the tool and send its result; the status that was sent."""
+        caller = await self._caller(request)
+        arguments: dict[str, Any] = query.read(request.query, self._query)
+        if self._takes_body:
+            body = await read_object(receive, request, self._rest.max_body)
+            self._check_names(body)
+            arguments |= body
+        # The path wins: nothing in a body or a query may switch apps.
+        arguments |= decoded(self.tool, captured)
+        door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path)
+        result, call = await self._registry.run(self.tool, arguments, caller, door)
+        status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
+        if call.allowance is not None:
+            headers += allowance_headers(call.allowance)
+        headers += self._constant
+        if status == 204:
+            await send(respond, status, b"", headers)
+        else:
+            body_bytes = result.encode() if self._text else self.tool.encode(result)
+            await send(respond, status, body_bytes, headers, self._media)
+        return status
+
+    async def _caller(self, request: Request) -> Caller:
+        if not self.tool.access.credential:
+            return ANONYMOUS
+        return await self._registry.services.credentials.caller(
+            request.authorization,
+            anon_key=request.anon_key,
+            organisation=request.organisation,
+            as_user=request.as_user,
+        )
+
+    def _check_names(self, body: dict[str, Any]) -> None:
+        """A path or query parameter named in the body is refused, as every field is that the body does not take."""
+        if not body.keys().isdisjoint(self._rest.path_parameters) or not body.keys().isdisjoint(self._query):
+            known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
+            raise UnknownField(
+                "The body names a parameter of the path or the query string.",
+                remediation=f"Leave it out; the fields of the body are {known}.",
+            )

@@ -1,0 +1,72 @@
+"""Hosts: which names this server answers for, and which of them is an app's own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_REMEMBERED = 1000
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A name that counts: the platform's, or `subdomain` of it."""
+
+    name: str
+    subdomain: str | None = None
+
+
+class Hosts:
+    """The allow-list. Without one, a page of any site could reach a server on loopback by rebinding its own name."""
+
+    def __init__(self, own: Iterable[str], base_domain: str) -> None:
+        self._own = {name.lower() for name in (*own, *_LOOPBACK)}
+        self._suffix = "." + base_domain.lower()
+        self._known: dict[bytes, Host | None] = {}
+
+    def find(self, header: bytes) -> Host | None:
+        """The host that a Host header names; None for a stranger."""
+        try:
+            return self._known[header]
+        except KeyError:
+            pass
+        host = self._find(_name(header.decode("latin-1").lower()))
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[header] = host
+        return host
+
+    def is_platform(self, origin: str) -> bool:
+        """Whether a web origin is the platform's own page or one of its apps'."""
+        name = _name(origin.rpartition("://")[2])
+        return name in self._own or name.endswith(self._suffix)
+
+    def _find(self, name: str) -> Host | None:
+        if name in self._own:
+            return Host(name)
+        if name.endswith(self._suffix):
+            label = name.removesuffix(self._suffix)
+            if label and "." not in label:
+                return Host(name, label)
+        return None
+
+
+def _name(authority: str) -> str:
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0].rstrip(".")
+
+
+def inside(path: str, app_id: str) -> str:
+    """The platform's path for a path on an app's own host, where the app id is left out."""
+    first, slash, rest = path[1:].partition("/")
+    if first in ("v1", "health", "docs", "openapi.json", "llms.txt", "mcp"):
+        return path
+    if first in ("auth", "storage"):
+        return f"/{first}/{app_id}{slash}{rest}"
+    if first == "data":
+        return f"/v1/{app_id}{slash}{rest}"
+    return f"/v1/{app_id}/{first}{slash}{rest}"
+
+
+def is_loopback(name: str) -> bool:
+    return name in _LOOPBACK

@@ -1,0 +1,187 @@
+"""The OpenAPI document, made from the registry: what runs is what is described."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from baobab.tools.envelopes import Envelope
+from baobab.tools.errors import (
+    AppNotFound,
+    BadRequest,
+    BaobabError,
+    BodyTooLarge,
+    Internal,
+    InvalidType,
+    MissingField,
+    OriginRefused,
+    RateLimited,
+    Unavailable,
+    UnknownField,
+)
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Rest, Tool
+
+Schema = dict[str, Any]
+
+_BEARER = "bearer"
+_ANON_KEY = "anonKey"
+_TITLE = "Baobab"
+_DESCRIPTION = (
+    "A backend for AI agents and the apps around them. Every operation is one tool: its operationId is the name by "
+    "which MCP clients and agents call the same thing."
+)
+_MEANINGS = {200: "Done.", 201: "Made.", 202: "Accepted.", 204: "Done; no body.", 503: "Not ready."}
+_REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": "string"}}
+
+
+def document(registry: Registry, version: str, base_url: str) -> Schema:
+    paths: dict[str, Schema] = {}
+    envelopes: dict[str, Envelope] = {}
+    for tool in registry.tools.values():
+        if tool.rest is None:
+            continue
+        envelope = tool.toolset.envelope
+        envelopes[envelope.name] = envelope
+        path = re.sub(r"\{(\w+):path\}", r"{\1}", tool.rest.path)
+        paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": _TITLE, "version": version, "description": _DESCRIPTION, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": t.name, "description": t.description} for t in registry.toolsets],
+        "paths": {**paths, **_mcp()},
+        "components": {
+            "schemas": {name: envelope.schema() for name, envelope in sorted(envelopes.items())},
+            "securitySchemes": {
+                _BEARER: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key (`bb_sk_...`), a platform token, or a user's token of the app.",
+                },
+                _ANON_KEY: {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "apikey",
+                    "description": "The app's public anon key; an anonymous caller may send it.",
+                },
+            },
+        },
+    }
+
+
+def errors_of(tool: Tool) -> list[type[BaobabError]]:
+    """Every error that a tool can answer, the registry's and the door's own included."""
+    kinds: dict[type[BaobabError], None] = dict.fromkeys((*tool.raises, *tool.access.raises, BadRequest, OriginRefused))
+    if tool.input_schema["properties"]:
+        kinds |= dict.fromkeys((MissingField, InvalidType, UnknownField))
+    if tool.app_parameter:
+        kinds[AppNotFound] = None
+    if tool.rest and tool.rest.method in ("POST", "PUT", "PATCH"):
+        kinds[BodyTooLarge] = None
+    if tool.limit is not None:
+        kinds[RateLimited] = None
+    kinds |= dict.fromkeys((Internal, Unavailable))
+    return list(kinds)
+
+
+def _operation(tool: Tool, rest: Rest) -> Schema:
+    properties = tool.input_schema["properties"]
+    required = set(tool.input_schema.get("required", ()))
+    operation: Schema = {
+        "operationId": tool.name,
+        "summary": tool.summary,
+        "description": f"{tool.description}\n\nWho: {tool.access.description}",
+        "tags": [tool.toolset.name],
+        "security": _security(tool),
+        "responses": _responses(tool, rest),
+        "x-effect": tool.effect,
+    }
+    parameters = [_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
+    parameters += [_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
+    if parameters:
+        operation["parameters"] = parameters
+    if rest.body_parameters:
+        operation["requestBody"] = _body(tool, rest, required)
+    return operation
+
+
+def _security(tool: Tool) -> list[Schema]:
+    if not tool.access.credential:
+        return []
+    return [{_BEARER: []}, *([{_ANON_KEY: []}, {}] if tool.access.anonymous else [])]
+
+
+def _parameter(name: str, place: str, schema: Schema, *, required: bool) -> Schema:
+    described = {k: v for k, v in schema.items() if k not in ("description", "examples")}
+    parameter: Schema = {"name": name, "in": place, "required": required, "schema": described}
+    if "description" in schema:
+        parameter["description"] = schema["description"]
+    if "examples" in schema:
+        parameter["example"] = schema["examples"][0]
+    if schema.get("type") == "array":
+        parameter |= {"style": "form", "explode": False}
+    return parameter
+
+
+def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
+    schema: Schema = {
+        "type": "object",
+        "properties": {name: tool.input_schema["properties"][name] for name in rest.body_parameters},
+        "additionalProperties": False,
+    }
+    needed = [name for name in rest.body_parameters if name in required]
+    if needed:
+        schema["required"] = needed
+    content: Schema = {"schema": schema}
+    if tool.examples:
+        content["example"] = dict(tool.examples)
+    return {"required": bool(needed), "content": {"application/json": content}}
+
+
+def _responses(tool: Tool, rest: Rest) -> Schema:
+    responses: Schema = {}
+    for status in rest.statuses:
+        answer: Schema = {"description": _MEANINGS[status], "headers": {"X-Request-Id": _REQUEST_ID}}
+        if status != 204 and tool.output_schema is not None:
+            media = rest.media_type.partition(";")[0]
+            answer["content"] = {media: {"schema": tool.output_schema}}
+        responses[str(status)] = answer
+    by_status: dict[int, list[type[BaobabError]]] = {}
+    for kind in errors_of(tool):
+        by_status.setdefault(kind.status, []).append(kind)
+    for status, kinds in sorted(by_status.items()):
+        if str(status) not in responses:
+            responses[str(status)] = _error(tool.toolset.envelope, kinds)
+    return responses
+
+
+def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]]) -> Schema:
+    lines = {f"`{envelope.code(kind)}`: {kind.summary} {kind.remediation}" for kind in kinds}
+    answer: Schema = {
+        "description": "\n\n".join(sorted(lines)),
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{envelope.name}"}}},
+        "x-codes": sorted({envelope.code(kind) for kind in kinds}),
+    }
+    if any(issubclass(kind, RateLimited) for kind in kinds):
+        answer["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+    return answer
+
+
+def _mcp() -> Schema:
+    """The MCP door: a protocol of its own, named here so that the document tells where it is."""
+    described = {
+        "tags": ["system"],
+        "security": [{_BEARER: []}],
+        "responses": {
+            "200": {"description": "JSON-RPC, or a stream of it."},
+            "401": {"description": "No credential, or one that does not count."},
+            "405": {"description": "The stateless endpoint takes POST."},
+        },
+    }
+    words = {"get": "Stream of a session", "post": "Send MCP messages", "delete": "End a session"}
+    return {
+        "/mcp": {
+            method: {"operationId": f"mcp_{method}", "summary": f"{summary} (Model Context Protocol).", **described}
+            for method, summary in words.items()
+        }
+    }

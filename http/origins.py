@@ -1,0 +1,50 @@
+"""Web origins: which pages may call, per app (CORS), and what a browser is told about it."""
+
+from baobab.http.hosts import Hosts
+from baobab.http.request import Request
+from baobab.tools.directory import Directory
+from baobab.tools.errors import AppNotFound, OriginRefused
+
+Headers = list[tuple[bytes, bytes]]
+
+_METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_ALLOWED = b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey"
+_EXPOSED = b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After"
+_PREFLIGHT_SECONDS = b"600"
+
+
+class Origins:
+    def __init__(self, hosts: Hosts, directory: Directory) -> None:
+        self._hosts = hosts
+        self._directory = directory
+
+    async def headers(self, request: Request, app_id: str | None) -> Headers:
+        """What to tell the browser, or OriginRefused. Requests without an origin come from no page and pass."""
+        origin = request.origin
+        if origin is None:
+            return []
+        if not await self._allowed(origin.decode("latin-1").lower(), app_id):
+            raise OriginRefused
+        allowed = [
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-credentials", b"true"),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        ]
+        if request.preflight and request.method == "OPTIONS":
+            allowed += [
+                (b"access-control-allow-methods", _METHODS),
+                (b"access-control-allow-headers", _ALLOWED),
+                (b"access-control-max-age", _PREFLIGHT_SECONDS),
+            ]
+        return allowed
+
+    async def _allowed(self, origin: str, app_id: str | None) -> bool:
+        if self._hosts.is_platform(origin):
+            return True
+        if app_id is None:
+            return False
+        try:
+            return origin in (await self._directory.app(app_id)).allowed_origins
+        except AppNotFound:
+            return False

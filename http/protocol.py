@@ -1,0 +1,356 @@
+"""The outermost wall: which bytes count as an HTTP/1.1 request, how many of them, and how soon they must arrive.
+
+uvicorn's parser takes 8 MiB of headers, any number of Host headers and clients that never finish. Here a request is
+measured before the application sees it, and refused with the platform's error shape. Nothing is added to a request
+that arrives in one piece but three attribute writes and one look at its header names.
+
+    class Protocol(GuardedProtocol):
+        is_upload = staticmethod(lambda method, raw_path: raw_path.startswith(b"/v1/files/"))
+
+    uvicorn.Config(app, http=Protocol)
+"""
+
+import asyncio
+import json
+from typing import ClassVar
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from baobab.tools.errors import BadRequest, BaobabError
+
+# What the parser is in the middle of. IDLE: nothing, though an answer may be outstanding.
+IDLE, HEAD, BODY = range(3)
+
+
+class MalformedRequest(BadRequest):
+    code = "HTTP_MALFORMED_REQUEST"
+    summary = "The request is not valid HTTP/1.1."
+    remediation = "Send a request of RFC 9112; check the client or the proxy in front of this server."
+
+
+class HostHeaderRequired(BadRequest):
+    code = "HTTP_HOST_REQUIRED"
+    summary = "A request needs exactly one Host header."
+    remediation = "Send one Host header that names this server."
+
+
+class TransferCodingRefused(BadRequest):
+    code = "HTTP_TRANSFER_CODING"
+    summary = "The transfer coding of the body is not supported."
+    remediation = "Send the body with Content-Length, or over HTTP/1.1 with `Transfer-Encoding: chunked` alone."
+
+
+class UpgradeWithBody(BadRequest):
+    code = "HTTP_UPGRADE_WITH_BODY"
+    summary = "A request that asks for an upgrade cannot carry a body."
+    remediation = "Send the request without the Upgrade header; set the client to HTTP/1.1."
+
+
+class HeadersTooLarge(BaobabError):
+    code = "HTTP_HEADERS_TOO_LARGE"
+    status = 431
+    summary = "The headers of the request are too large or too many."
+    remediation = "Send at most 100 header lines and 64 KiB of headers; put data into the body."
+
+
+class TargetTooLong(BaobabError):
+    code = "HTTP_TARGET_TOO_LONG"
+    status = 414
+    summary = "The path and query of the request are too long."
+    remediation = "Send at most 16 KiB of path and query; put data into the body."
+
+
+class RequestTimeout(BaobabError):
+    code = "HTTP_REQUEST_TIMEOUT"
+    status = 408
+    summary = "The request did not arrive in time."
+    remediation = "Send the request again on a new connection, without pauses."
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's httptools protocol with limits on size, shape and time.
+
+    Sizes are bytes, times are seconds. A refusal waits for the answers to earlier pipelined requests, is one JSON body
+    and one warning, and closes the connection. A connection that never sends a byte of a request is closed silently:
+    browsers open such connections in advance and would take a 408 for the answer to their next request.
+    """
+
+    max_head: ClassVar[int] = 64 * 1024
+    max_lines: ClassVar[int] = 100
+    max_target: ClassVar[int] = 16 * 1024
+    head_seconds: ClassVar[float] = 5.0
+    body_seconds: ClassVar[float] = 10.0
+    upload_idle_seconds: ClassVar[float] = 10.0
+    linger_seconds: ClassVar[float] = 2.0
+
+    @staticmethod
+    def is_upload(method: str, raw_path: bytes) -> bool:  # noqa: ARG004 -- subclasses use them
+        """Whether a body may take as long as it moves. `raw_path` is undecoded and includes the root path."""
+        return False
+
+    # -- connection ---------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._stage = IDLE
+        self._read = 0
+        self._barren = 0
+        self._has_body_bytes = False
+        self._upload = False
+        self._held_back = False
+        self._running: RequestResponseCycle | None = None
+        self._refusal: BaobabError | None = None
+        self._parting = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
+        self._expect(self.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop_timer()
+        # uvicorn tells the newest request only; with pipelining the one that runs is an older one, and would go on
+        # streaming to nobody.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        if self._parting:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._drop_timer()
+        super().handle_websocket_upgrade()
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        stage, cycle = self._stage, self.cycle
+        # An upper bound for every head that ends in this piece.
+        self._read = len(data) + (self._read if stage == HEAD else 0)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as exc:
+            self._refuse(_reason(exc))
+            return
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+                return
+            self._unsupported_upgrade_warning()
+        if self._stage == HEAD:
+            self._watch_head(whole=stage != BODY and cycle is self.cycle)
+        elif self._stage == BODY:
+            self._watch_body(len(data))
+        elif self._deadline is None and self._is_quiet():
+            # Blank lines between requests, or the rest of a body that was answered early: uvicorn has dropped its
+            # keep-alive timer and will not set it again.
+            self._expect(self.timeout_keep_alive)
+
+    def _watch_head(self, whole: bool) -> None:
+        if not whole:
+            # The head began somewhere inside this piece: count from the next one on.
+            self._read = 0
+        if len(self.url) > self.max_target:
+            self._refuse(TargetTooLong())
+        elif self._read > self.max_head or len(self.headers) > self.max_lines:
+            self._refuse(HeadersTooLarge())
+        elif self._deadline is None:
+            self._expect(self.head_seconds)
+
+    def _watch_body(self, size: int) -> None:
+        # Bytes without any body in them are trailers or chunk extensions, which nobody reads.
+        self._barren = 0 if self._has_body_bytes else self._barren + size
+        self._has_body_bytes = False
+        if self._barren > self.max_head or len(self.headers) > self.max_lines:
+            self._refuse(HeadersTooLarge())
+        elif self._deadline is None:
+            self._upload = self.is_upload(self.scope["method"], self.scope["raw_path"])
+            self._expect(self.upload_idle_seconds if self._upload else self.body_seconds)
+        elif self._upload:
+            self._expect(self.upload_idle_seconds)
+
+    # -- the parser's callbacks ---------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._stage = HEAD
+
+    def on_headers_complete(self) -> None:
+        self._check_head()
+        cycle = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not cycle:
+            # The parser reports trailers as headers: without a list of their own they would join those the application
+            # is reading, a second Host or Authorization among them. (A WebSocket has no cycle and keeps its list.)
+            self.headers = []
+        self._stage = BODY
+        self._deadline = None
+        self._barren = 0
+        self._has_body_bytes = False
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._has_body_bytes = True
+        if self.flow.read_paused:
+            self._held_back = True
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._stage = IDLE
+        self._deadline = None
+
+    def _check_head(self) -> None:
+        names = [name for name, _ in self.headers]
+        if len(self.url) > self.max_target:
+            raise TargetTooLong
+        if len(names) > self.max_lines or (self._read > self.max_head and self._head_size() > self.max_head):
+            raise HeadersTooLarge
+        hosts = names.count(b"host")
+        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            raise HostHeaderRequired
+        # The parser itself refuses Content-Length twice, or beside Transfer-Encoding.
+        if b"transfer-encoding" in names:
+            self._check_transfer_coding()
+        if self.parser.should_upgrade():
+            self._check_upgrade(names)
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _check_transfer_coding(self) -> None:
+        # The parser takes `gzip, chunked` and passes the gzip on as the body; it reports `gzip` alone only after the
+        # application was started; and in HTTP/1.0 proxies in front may not know chunks at all.
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings != [b"chunked"] or self.parser.get_http_version() == "1.0":
+            raise TransferCodingRefused
+
+    def _check_upgrade(self, names: list[bytes]) -> None:
+        # The parser takes whatever follows for another protocol, or for the next request: a body would be smuggled.
+        lengths = [value for name, value in self.headers if name == b"content-length"]
+        if b"transfer-encoding" in names or any(length.strip(b"0") for length in lengths):
+            raise UpgradeWithBody
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        was_last = not self.pipeline
+        super().on_response_complete()
+        if self._stage == IDLE and self._refusal is None:
+            return
+        if self._refusal is not None and was_last:
+            self._unset_keepalive_if_required()
+            self._part(self._refusal)
+        elif self._stage == HEAD:
+            # The next request has begun: its own deadline counts.
+            self._unset_keepalive_if_required()
+
+    def _refuse(self, reason: BaobabError) -> None:
+        self._refusal = reason
+        self._deadline = None
+        client = ":".join(map(str, self.client)) if self.client else "a local socket"
+        self.logger.warning("Refused a request from %s: %d %s", client, reason.status, reason.code)
+        waits = self._abandon(self.cycle) if self._stage == BODY else not self._is_quiet()
+        if not waits:
+            self._part(reason)
+
+    def _abandon(self, cycle: RequestResponseCycle) -> bool:
+        """Give up the request whose body is at fault. True if it was still queued behind others."""
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if self.pipeline and self.pipeline[0][0] is cycle:
+            self.pipeline.popleft()
+            return True
+        if cycle.response_started:
+            # It is too late for another status.
+            self.transport.close()
+        return False
+
+    def _part(self, reason: BaobabError) -> None:
+        if self.transport.is_closing():
+            return
+        self._parting = True
+        self.transport.write(_render(reason, self.server_state.default_headers))
+        # Closing at once, with bytes of the client unread, resets the connection and may destroy the answer on its
+        # way: say that we are done, and read on for a moment.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._expect(self.linger_seconds)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _is_quiet(self) -> bool:
+        return not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+
+    def _expect(self, seconds: float) -> None:
+        """Move the deadline. The one timer is left alone unless it would ring too late."""
+        self._deadline = deadline = self.loop.time() + seconds
+        self._held_back = False
+        if self._timer is not None and self._timer.when() > deadline:
+            self._drop_timer()
+        if self._timer is None:
+            self._timer = self.loop.call_at(deadline, self._on_timer)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._deadline is None or self.transport.is_closing():
+            return
+        if self.loop.time() < self._deadline:
+            self._timer = self.loop.call_at(self._deadline, self._on_timer)
+        else:
+            self._on_deadline()
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self._parting:
+            self.transport.close()
+        elif self._stage == IDLE:
+            if self._is_quiet():
+                self.transport.close()
+        elif self._is_our_delay():
+            self._expect(self.head_seconds if self._stage == HEAD else self.body_seconds)
+        else:
+            self._refuse(RequestTimeout())
+
+    def _is_our_delay(self) -> bool:
+        """Whether it was we who kept the client from sending: back-pressure, or a `100 Continue` not given yet."""
+        not_asked_for = self._stage == BODY and self.cycle.waiting_for_100_continue
+        return self.flow.read_paused or self._held_back or not_asked_for
+
+
+def _reason(error: httptools.HttpParserError) -> BaobabError:
+    """What our own callback raised, or what the parser says: a fixed text of its own, never the client's bytes."""
+    if isinstance(error, httptools.HttpParserCallbackError):
+        raised = error.__context__
+        return raised if isinstance(raised, BaobabError) else MalformedRequest()
+    return MalformedRequest(f"The request is not valid HTTP/1.1: {error}.")
+
+
+def _render(reason: BaobabError, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+    error = {"code": reason.code, "message": reason.message, "remediation": reason.remedy}
+    body = json.dumps({"error": error}).encode()
+    headers = [
+        *default_headers,
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return STATUS_LINE[reason.status] + lines + b"\r\n" + body

@@ -1,0 +1,79 @@
+"""Query strings: texts turned into what each parameter's schema says, and nothing else."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from baobab.tools.errors import BadRequest, UnknownField
+from baobab.tools.tool import Tool
+
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+_BOOLEANS = {"true": True, "false": False}
+_MOST = 200
+
+Reader = Callable[[str], Any]
+
+
+def readers(tool: Tool) -> Mapping[str, Reader]:
+    """For each query parameter of a tool, what turns its text into a value. A text that does not fit stays a text,
+    so that validation refuses it with the field's name."""
+    properties = tool.input_schema["properties"]
+    return {name: _reader(properties[name]) for name in (tool.rest.query_parameters if tool.rest else ())}
+
+
+def read(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
+    """The arguments of a query string; UnknownField or BadRequest for what the tool does not take."""
+    values: dict[str, Any] = {}
+    if not query:
+        return values
+    pairs = query.split(b"&")
+    if len(pairs) > _MOST:
+        raise BadRequest("The query string has too many parameters.")
+    for pair in pairs:
+        if not pair:
+            continue
+        raw_name, _, raw_value = pair.partition(b"=")
+        name = _text(raw_name)
+        reader = known.get(name)
+        if reader is None:
+            names = ", ".join(f"`{one}`" for one in known) or "none"
+            raise UnknownField(
+                f"`{name[:60]}` is not a query parameter of this operation.",
+                remediation=f"Remove it or correct its name; the query parameters are {names}.",
+            )
+        if name in values:
+            raise BadRequest(f"`{name}` stands twice in the query string.", remediation="Give each parameter once.")
+        values[name] = reader(_text(raw_value))
+    return values
+
+
+def _text(raw: bytes) -> str:
+    if b"%" in raw or b"+" in raw:
+        raw = unquote_to_bytes(raw.replace(b"+", b" "))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as exc:
+        raise BadRequest("The query string is not UTF-8.", remediation="Encode it as UTF-8.") from exc
+
+
+def _reader(schema: Mapping[str, Any]) -> Reader:
+    kinds = {schema.get("type"), *(choice.get("type") for choice in schema.get("anyOf", ()))}
+    if "integer" in kinds:
+        return _integer
+    if "number" in kinds:
+        return _number
+    if "boolean" in kinds:
+        return lambda text: _BOOLEANS.get(text, text)
+    if "array" in kinds:
+        return lambda text: text.split(",") if text else []
+    return lambda text: text
+
+
+def _integer(text: str) -> Any:
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _number(text: str) -> Any:
+    return float(text) if _NUMBER.fullmatch(text) else text

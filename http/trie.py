@@ -1,0 +1,124 @@
+"""The trie: from a method and an undecoded path to the tool that stands there.
+
+It walks the path as it was sent, because `a%2Fttl` is a key and `a/ttl` asks for a key's time to live. Fixed segments
+win over parameters; a `{name:path}` parameter takes the rest of the path, less a fixed last segment (an action).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from baobab.tools.errors import BadRequest
+from baobab.tools.tool import RegistrationError, Tool
+
+Methods = dict[str, Tool]
+Captured = tuple[str, ...]
+"""What the parameters of a path took, in its order, still encoded."""
+
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_TAIL = re.compile(r"\{(\w+):path\}")
+
+
+@dataclass(slots=True)
+class _Tail:
+    """What stands behind a parameter that takes the rest of a path."""
+
+    methods: Methods = field(default_factory=dict)
+    actions: dict[str, Methods] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Node:
+    methods: Methods = field(default_factory=dict)
+    fixed: "dict[str, _Node]" = field(default_factory=dict)
+    parameter: "_Node | None" = None
+    tail: _Tail | None = None
+
+
+class Trie:
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._root = _Node()
+        for tool in tools:
+            if tool.rest is not None:
+                self._add(tool, tool.rest.method, tool.rest.path)
+
+    def find(self, path: str) -> tuple[Methods, Captured] | None:
+        """The tools of a path by method, and what its parameters captured; None when nothing is there."""
+        segments = path[1:].split("/")
+        return _walk(self._root, segments, 0, ())
+
+    def _add(self, tool: Tool, method: str, path: str) -> None:
+        node = self._root
+        segments = path[1:].split("/")
+        for index, segment in enumerate(segments):
+            tail = _TAIL.fullmatch(segment)
+            if tail:
+                _add_tail(node, segments[index + 1 :], tool, method)
+                return
+            if segment.startswith("{"):
+                if node.parameter is None:
+                    node.parameter = _Node()
+                node = node.parameter
+            else:
+                node = node.fixed.setdefault(segment, _Node())
+        node.methods[method] = tool
+
+
+def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
+    if len(rest) > 1:
+        raise RegistrationError(f"{tool.name}: one fixed segment at most may follow a parameter that takes the rest")
+    if node.tail is None:
+        node.tail = _Tail()
+    methods = node.tail.actions.setdefault(rest[0], {}) if rest else node.tail.methods
+    methods[method] = tool
+
+
+def _walk(node: _Node, segments: list[str], index: int, captured: Captured) -> tuple[Methods, Captured] | None:
+    if index == len(segments):
+        return (node.methods, captured) if node.methods else None
+    segment = segments[index]
+    fixed = node.fixed.get(segment)
+    if fixed is not None:
+        found = _walk(fixed, segments, index + 1, captured)
+        if found is not None:
+            return found
+    if node.parameter is not None and segment:
+        found = _walk(node.parameter, segments, index + 1, (*captured, segment))
+        if found is not None:
+            return found
+    if node.tail is not None:
+        return _behind(node.tail, segments[index:], captured)
+    return None
+
+
+def _behind(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, Captured]:
+    action = tail.actions.get(rest[-1]) if len(rest) > 1 else None
+    if action is not None:
+        return action, (*captured, "/".join(rest[:-1]))
+    return tail.methods, (*captured, "/".join(rest))
+
+
+def decoded(tool: Tool, captured: Captured) -> dict[str, str]:
+    """Path parameters as text; BadRequest for escapes that are none, or that are no UTF-8."""
+    names = tool.rest.path_parameters if tool.rest else ()
+    return {name: _decode(text) for name, text in zip(names, captured, strict=True)}
+
+
+def _decode(text: str) -> str:
+    if "%" not in text:
+        return text
+    if _BROKEN_ESCAPE.search(text):
+        raise BadRequest("The path has a `%` that starts no escape.", remediation="Write `%` as %25 in a path.")
+    raw = bytes(_bytes(text))
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as exc:
+        raise BadRequest("The path has escapes that are not UTF-8.", remediation="Encode the path as UTF-8.") from exc
+
+
+def _bytes(text: str) -> Iterator[int]:
+    parts = text.split("%")
+    yield from parts[0].encode("latin-1")
+    for part in parts[1:]:
+        yield int(part[:2], 16)
+        yield from part[2:].encode("latin-1")

@@ -1,0 +1,1 @@
+"""The MCP door: the registry's tools at /mcp."""

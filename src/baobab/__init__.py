@@ -1,0 +1,3 @@
+"""Baobab: a backend for AI agents and the apps around them."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,3 @@
+from baobab.cli import main
+
+main()

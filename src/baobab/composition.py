@@ -1,0 +1,143 @@
+"""The composition: settings in, a house that runs out. The only place that knows every room."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from baobab import tools
+from baobab.runtime.egress import Egress
+from baobab.settings import Settings
+from baobab.storage import secrets
+from baobab.storage.clock import Clock, Ids, SystemClock
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.kv.errors import KvError
+from baobab.storage.kv.sqlite import SqliteEngine
+from baobab.storage.migrate import migrate
+from baobab.storage.notices import Notices
+from baobab.storage.secrets import Vault
+from baobab.tools.audit import Trail
+from baobab.tools.credentials import Credentials
+from baobab.tools.directory import Directory
+from baobab.tools.failures import Failures
+from baobab.tools.limits import RateLimits
+from baobab.tools.registry import Registry
+from baobab.tools.services import Options, Services, Stores
+from baobab.tools.signing import Signers
+
+_FLUSH_SECONDS = 1.0
+_SWEEP_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class House:
+    """A running installation."""
+
+    settings: Settings
+    services: Services
+    registry: Registry
+
+
+def vault(settings: Settings) -> Vault:
+    if settings.secret_key:
+        return Vault(secrets.decode_keys(settings.secret_key))
+    return Vault(secrets.load_or_create(settings.secret_file))
+
+
+@contextlib.asynccontextmanager
+async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None) -> AsyncIterator[House]:
+    """Open every store, migrate, and close all of it again, whatever happens in between."""
+    clock, ids = clock or SystemClock(), ids or Ids()
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    keys = vault(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        database = Database(settings.database_file)
+        await database.open()
+        stack.push_async_callback(database.close)
+        await migrate(database)
+        kv = SqliteEngine(settings.data / "kv" / settings.region, clock=clock.time)
+        await kv.open()
+        stack.push_async_callback(kv.close)
+        notices = Notices(database, clock, ids)
+        directory = Directory(database, clock, notices)
+        signers = Signers(database, clock, ids, keys, notices)
+        outgoing = Egress(allow=settings.egress_allow)
+        stack.push_async_callback(outgoing.close)
+        services = Services(
+            options=options(settings),
+            clock=clock,
+            ids=ids,
+            vault=keys,
+            database=database,
+            regions={settings.region: Stores(database, kv)},
+            notices=notices,
+            limits=RateLimits(),
+            directory=directory,
+            signers=signers,
+            credentials=Credentials(directory, signers, clock, notices),
+            trail=Trail(database, clock, ids),
+            failures=Failures(database, clock),
+            outgoing=outgoing,
+        )
+        registry = Registry(tools.toolsets()).bind(services)
+        await notices.start()
+        stack.push_async_callback(notices.stop)
+        await stack.enter_async_context(_housekeeping(registry))
+        yield House(settings, services, registry)
+
+
+def options(settings: Settings) -> Options:
+    host = urlsplit(settings.address).hostname or "localhost"
+    loopback = host in ("127.0.0.1", "::1", "0.0.0.0", "localhost")
+    return Options(
+        base_url=settings.address,
+        base_domain="localhost" if loopback else host,
+        default_plan=settings.plan,
+        default_region=settings.region,
+        signup_open=settings.signup == "open",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _housekeeping(registry: Registry) -> AsyncIterator[None]:
+    """What must happen every so often while the house stands, and once more when it closes."""
+    tasks = [
+        asyncio.create_task(_every(_FLUSH_SECONDS, registry, _flush), name="flush"),
+        asyncio.create_task(_every(_SWEEP_SECONDS, registry, _sweep), name="sweep"),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _flush(registry)
+
+
+async def _every(seconds: float, registry: Registry, work: Callable[[Registry], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work(registry)
+        except (DatabaseUnavailable, KvError) as exc:
+            _log.warning("housekeeping: a store does not answer (%s)", type(exc).__name__)
+
+
+async def _flush(registry: Registry) -> None:
+    services = registry.services
+    await services.trail.flush()
+    await services.failures.flush()
+    await services.credentials.flush(services.database)
+
+
+async def _sweep(registry: Registry) -> None:
+    await registry.services.notices.prune()
+    for stores in registry.services.regions.values():
+        await stores.kv.sweep()
+    for toolset in registry.toolsets:
+        if toolset.tend is not None:
+            await toolset.tend(registry)

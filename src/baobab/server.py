@@ -1,0 +1,91 @@
+"""The server: the house behind its doors, as one ASGI application."""
+
+import contextlib
+import gc
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.routing import Route
+
+from baobab import __version__
+from baobab.composition import house
+from baobab.http.behind import behind
+from baobab.http.front import Front
+from baobab.http.metrics import CallMetrics
+from baobab.logs import configure
+from baobab.mcp_server.door import McpDoor
+from baobab.settings import Settings, load
+from baobab.tools.accounts.first import ensure_first_account
+from baobab.tracing import trace
+
+Scope = dict[str, Any]
+
+
+class Server:
+    """Opens the house when the lifespan starts and closes it when it ends; in between the front answers."""
+
+    def __init__(self, settings: Settings, **parts: Any) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._front: Front | None = None
+        self.first_key: str | None = None
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            assert self._front is not None
+            await self._front(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> Any:
+        """The house with its doors open: what tests enter without a lifespan."""
+        settings = self._settings
+        async with contextlib.AsyncExitStack() as stack:
+            home = await stack.enter_async_context(house(settings, **self._parts))
+            self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
+            metrics = CallMetrics()
+            home.registry.observers.append(metrics)
+            if settings.otel_url:
+                home.registry.observers.append(stack.enter_context(trace(settings.otel_url)))
+            mcp = McpDoor(home.registry, __version__)
+            pages = behind(
+                home.registry,
+                version=__version__,
+                base_url=settings.address,
+                metrics=metrics,
+                metrics_token=settings.metrics_token,
+                routes=[Route("/mcp", endpoint=mcp)],
+            )
+            await stack.enter_async_context(mcp.open())
+            self._front = Front(home.registry, pages, hosts=own_hosts(settings), access_log=settings.access_log)
+            yield home
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        await receive()
+        async with self.open():
+            # What start-up made stays: taking it out of the collector's rounds cuts the slowest answers under load.
+            gc.collect()
+            gc.freeze()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def own_hosts(settings: Settings) -> list[str]:
+    return [urlsplit(settings.address).hostname or "", *settings.allowed_hosts]
+
+
+def create() -> Server:
+    """What a worker process starts: settings come from the environment."""
+    settings = load()
+    configure(settings.log_level)
+    return Server(settings)
+
+
+def environment(settings: Settings) -> None:
+    """Hand settings on to worker processes."""
+    for name, value in settings.model_dump().items():
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        os.environ[f"BAOBAB_{name.upper()}"] = text

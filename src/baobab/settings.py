@@ -1,0 +1,140 @@
+"""Settings: environment variables with the prefix BAOBAB_. A wrong or unknown one is an error in one line."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from baobab.storage.secrets import decode_keys
+from baobab.tools.plans import PLANS
+
+PREFIX = "BAOBAB_"
+Words = Annotated[tuple[str, ...], NoDecode]
+
+
+class SettingsError(Exception):
+    """One line that names the variable and says what it takes."""
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    data: Path = Field(Path("data"), description="Folder for the database, keys and objects; made when absent.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
+    workers: int = Field(1, ge=1, le=64, description="Server processes.")
+    base_url: str = Field("", description="Address under which clients reach the server; HOST and PORT when empty.")
+    database_url: str = Field("", description="Database of rows; `sqlite:///FILE`, or empty for a file in DATA.")
+    valkey_url: str = Field("", description="Not served yet: must be empty.")
+    objects_url: str = Field("", description="Where files are kept; DATA/objects when empty. A `file://` address.")
+    secret_key: str = Field(
+        "", description="Keys that secrets are sealed with: base64url of 32 bytes, newest first; DATA/secret.key when empty."
+    )
+    bootstrap_key: str = Field(
+        "", pattern=r"^(bb_sk_[A-Za-z0-9]{40})?$", description="An API key (`bb_sk_` and 40 letters or digits) for the first account."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
+    access_log: float = Field(0.01, ge=0, le=1, description="Share of answered requests that are logged; 5xx always are.")
+    region: str = Field("local", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Name of this installation's region.")
+    plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
+    signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
+    allowed_hosts: Words = Field((), description="Further host names that clients may use, comma separated.")
+    trusted_proxies: Words = Field((), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated.")
+    egress_allow: Words = Field((), description="Private networks that outgoing requests may reach, comma separated.")
+    metrics_token: str = Field("", description="Bearer token for /metrics; without one only loopback may read it.")
+    otel_url: str = Field("", description="OTLP/HTTP collector; when set, every call is a span.")
+
+    @field_validator("allowed_hosts", "trusted_proxies", "egress_allow", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
+
+    @field_validator("trusted_proxies", "egress_allow")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            ip_network(word, strict=False)
+        return value
+
+    @field_validator("base_url", "otel_url")
+    @classmethod
+    def _http_address(cls, value: str) -> str:
+        if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
+            raise ValueError("must be an http:// or https:// address")
+        return value.rstrip("/")
+
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, value: str) -> str:
+        if value and not value.startswith("sqlite:///"):
+            raise ValueError("this version serves sqlite:///FILE only")
+        return value
+
+    @field_validator("valkey_url")
+    @classmethod
+    def _no_valkey(cls, value: str) -> str:
+        if value:
+            raise ValueError("this version has no Valkey store; leave it empty")
+        return value
+
+    @field_validator("objects_url")
+    @classmethod
+    def _objects(cls, value: str) -> str:
+        if value and not value.startswith("file:///"):
+            raise ValueError("this version serves file:///FOLDER only")
+        return value
+
+    @field_validator("secret_key")
+    @classmethod
+    def _secret(cls, value: str) -> str:
+        if value:
+            decode_keys(value)
+        return value
+
+    @field_validator("plan")
+    @classmethod
+    def _plan(cls, value: str) -> str:
+        if value not in PLANS:
+            raise ValueError(f"must be one of {', '.join(PLANS)}")
+        return value
+
+    @property
+    def address(self) -> str:
+        """Where clients find the server, without a slash at the end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.base_url or f"http://{host}:{self.port}"
+
+    @property
+    def database_file(self) -> Path:
+        return Path(self.database_url.removeprefix("sqlite:///")) if self.database_url else self.data / "baobab.db"
+
+    @property
+    def secret_file(self) -> Path:
+        return self.data / "secret.key"
+
+
+def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """Settings from the environment; what is given on the command line wins. SettingsError names the first fault."""
+    environment = os.environ if environment is None else environment
+    known = {PREFIX + name.upper(): name for name in Settings.model_fields}
+    for variable in environment:
+        if variable.upper().startswith(PREFIX) and variable not in known:
+            near = difflib.get_close_matches(variable, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+            raise SettingsError(f"{variable} is not a setting{hint}")
+    values = {name: environment[variable] for variable, name in known.items() if variable in environment}
+    values |= {name: value for name, value in given.items() if value is not None}
+    try:
+        return Settings(**values)
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        name = str(fault["loc"][0]) if fault["loc"] else ""
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        # The value is left out: it may be a key.
+        raise SettingsError(f"{PREFIX}{name.upper()}: {message[0].lower()}{message[1:]}") from exc

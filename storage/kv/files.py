@@ -1,0 +1,99 @@
+"""The folder on disk: two files, made ready under a lock that every process opening them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from baobab.storage.kv.tier_file import SCHEMA
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_COPIES = """
+SELECT copy.space, count(*), sum(length(copy.key) + length(copy.value))
+FROM ephemeral.entry AS copy CROSS JOIN main.entry USING (space, key)
+GROUP BY copy.space
+"""
+
+
+class Files:
+    def __init__(self, folder: Path, boot_id: str | None = None) -> None:
+        self.folder = folder
+        self.durable = folder / "kv.db"
+        self.ephemeral = folder / "kv-ephemeral.db"
+        self._boot_id = boot_id or _read_boot_id()
+
+    def prepare(self, busy_timeout: float) -> None:
+        """Creates what is missing, and drops an ephemeral file that an earlier boot of the machine has left."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Processes that switch a new file to WAL at the same moment fail with "locked" whatever their timeout.
+        # SQLite's own lock on a file of its own is a file lock that works on every platform.
+        with _connection(self.folder / "kv.lock", busy_timeout) as lock:
+            lock.execute("BEGIN EXCLUSIVE")
+            with _connection(self.durable, busy_timeout) as durable:
+                _initialise(durable)
+            if self.ephemeral.exists() and not self._is_of_this_boot(busy_timeout):
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{self.ephemeral}{suffix}").unlink(missing_ok=True)
+            with _connection(self.ephemeral, busy_timeout) as ephemeral:
+                _initialise(ephemeral)
+                ephemeral.execute("CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL)")
+                ephemeral.execute("INSERT INTO boot SELECT ? WHERE NOT EXISTS (SELECT 1 FROM boot)", (self._boot_id,))
+            with _connection(self.durable, busy_timeout) as both:
+                both.execute("ATTACH ? AS ephemeral", (str(self.ephemeral),))
+                _drop_copies(both)
+
+    def _is_of_this_boot(self, busy_timeout: float) -> bool:
+        # Without synchronous writes, a crash of the machine may have left it damaged; a crash of ours cannot.
+        with _connection(self.ephemeral, busy_timeout) as connection:
+            try:
+                recorded = connection.execute("SELECT id FROM boot").get
+                return recorded == self._boot_id and (self._boot_id != "" or _is_sound(connection))
+            except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
+                # No other error proves damage: a busy file is one that another process is using.
+                return False
+
+
+@contextmanager
+def _connection(path: Path, busy_timeout: float) -> Iterator[apsw.Connection]:
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(int(busy_timeout * 1000))
+        yield connection
+    finally:
+        connection.close()
+
+
+def _initialise(connection: apsw.Connection) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute(SCHEMA)
+
+
+def _drop_copies(connection: apsw.Connection) -> None:
+    """A crash between the two commits of a group leaves keys in both tiers; the ephemeral copy is the one to go."""
+    if not connection.execute(_COPIES).fetchall():
+        return
+    # Locks both files, the durable one first as every writer does, so that no group is half committed now.
+    connection.execute("BEGIN IMMEDIATE")
+    for space, keys, size in connection.execute(_COPIES).fetchall():
+        connection.execute(
+            "UPDATE ephemeral.usage SET keys = keys - ?2, bytes = bytes - ?3 WHERE space = ?1", (space, keys, size)
+        )
+        connection.execute(
+            "DELETE FROM ephemeral.entry WHERE space = ?1 AND key IN (SELECT key FROM main.entry WHERE space = ?1)",
+            (space,),
+        )
+    connection.execute("DELETE FROM ephemeral.usage WHERE keys = 0")
+    connection.execute("COMMIT")
+
+
+def _is_sound(connection: apsw.Connection) -> bool:
+    return bool(connection.execute("PRAGMA quick_check").get == "ok")
+
+
+def _read_boot_id() -> str:
+    """Empty where the platform has none; the file is then checked instead."""
+    return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""

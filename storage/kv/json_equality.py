@@ -1,0 +1,55 @@
+"""When two JSON texts mean the same value: key order and number spelling do not matter, types do."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+# Clients that cannot send null in a comparison send this string for it.
+_NULLS = (None, "__NULL__")
+
+
+def matches(stored: bytes | None, expected: bytes) -> bool:
+    """Compare-and-swap's question; `stored` is None for an absent key."""
+    if _is_null(expected):
+        return stored is None or _is_null(stored)
+    return stored is not None and same_json(stored, expected)
+
+
+def same_json(left: bytes, right: bytes) -> bool:
+    if left == right:
+        return True
+    try:
+        return _same(_parse(left), _parse(right))
+    except RecursionError:
+        # Nested deeper than the parser goes: such values are the same only byte by byte.
+        return False
+
+
+def _is_null(text: bytes) -> bool:
+    # The longest spelling escapes each of the eight characters as \uXXXX.
+    return len(text) <= 50 and text[:1] in (b"n", b'"') and _parse(text) in _NULLS
+
+
+def _parse(text: bytes) -> Any:
+    # Decimal compares 9007199254740993 and 9007199254740993.0 exactly, and has no limit on digits.
+    return json.loads(text, parse_float=_number, parse_int=_number)
+
+
+def _number(text: str) -> Decimal | tuple[str]:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        # An exponent of nineteen digits or more: a number, but comparable only as it is spelled.
+        return (text,)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)

@@ -1,0 +1,171 @@
+"""The engine in plain dictionaries: for tests of whatever stands on the port, and the measure for the other engines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from baobab.storage.kv import counter, expiry, json_equality
+from baobab.storage.kv.engine import ABSENT, Absent, Delete, Get, Op, OpResult, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import KeysExhausted, KvError, StorageFull, StoreUnavailable
+
+
+@dataclass(frozen=True)
+class _Entry:
+    value: bytes
+    tier: Tier
+    expires: int | None
+    window: int | None
+
+
+class MemoryEngine:
+    """A key has one entry, whose tier is a mark on it. No method awaits, so each is atomic on its event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._spaces: dict[str, dict[str, _Entry]] = {}
+        self._is_open = False
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
+        entry = self._live(space).get(key)
+        if entry is None:
+            return None
+        if touch and entry.tier is Tier.DURABLE and entry.window is not None:
+            self._spaces[space][key] = self._entry(entry.value, entry.window, entry.tier)
+        return entry.value
+
+    async def ttl(self, space: str, key: str) -> int | Absent | None:
+        entry = self._live(space).get(key)
+        if entry is None:
+            return ABSENT
+        return None if entry.expires is None else expiry.seconds_left(entry.expires, self._now)
+
+    async def exists(self, space: str, key: str) -> bool:
+        return key in self._live(space)
+
+    async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
+        self._store(space, key, self._entry(value, ttl, tier), quota)
+
+    async def delete(self, space: str, key: str) -> int:
+        return 0 if self._live(space).pop(key, None) is None else 1
+
+    async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+        entry = self._live(space).get(key)
+        total = counter.add(None if entry is None else entry.value, by)
+        self._succeed(space, key, str(total).encode(), ttl, quota)
+        return total
+
+    async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
+        if key in self._live(space):
+            return False
+        await self.put(space, key, value, ttl, tier, quota)
+        return True
+
+    async def cas(self, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota) -> bool:
+        entry = self._live(space).get(key)
+        if not json_equality.matches(None if entry is None else entry.value, expected):
+            return False
+        self._succeed(space, key, next, ttl, quota)
+        return True
+
+    async def expire(self, space: str, key: str, ttl: int | None) -> bool:
+        entries = self._live(space)
+        if key not in entries:
+            return False
+        if ttl is not None and ttl <= 0:
+            del entries[key]
+        else:
+            entries[key] = self._entry(entries[key].value, ttl, entries[key].tier)
+        return True
+
+    async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+        results: list[OpResult] = []
+        for op in ops:
+            match op:
+                case Get(key):
+                    results.append(await self.get(space, key))
+                case Delete(key):
+                    results.append(await self.delete(space, key))
+                case Set(key, value, ttl):
+                    try:
+                        await self.put(space, key, value, ttl, Tier.DURABLE, quota)
+                    except KvError as refusal:
+                        results.append(refusal)
+                    else:
+                        results.append(None)
+        return results
+
+    async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        after = "" if cursor is None else cursor
+        keys = sorted(key for key in self._live(space) if key.startswith(prefix) and key > after)
+        return keys[:limit], keys[limit - 1] if len(keys) > limit else None
+
+    async def usage(self, space: str) -> Usage:
+        entries = self._live(space)
+        return Usage(len(entries), sum(len(key) + len(entry.value) for key, entry in entries.items()))
+
+    async def flush(self, space: str) -> int:
+        live = len(self._live(space))
+        self._spaces.pop(space)
+        return live
+
+    async def sweep(self, limit: int = 1000) -> int:
+        self._require_open()
+        now = self._now
+        expired = [
+            (space, key)
+            for space, entries in self._spaces.items()
+            for key, entry in entries.items()
+            if not expiry.is_live(entry.expires, now)
+        ][:limit]
+        for space, key in expired:
+            del self._spaces[space][key]
+        return len(expired)
+
+    async def check(self) -> None:
+        self._require_open()
+
+    @property
+    def _now(self) -> int:
+        return expiry.milliseconds(self._clock())
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
+
+    def _live(self, space: str) -> dict[str, _Entry]:
+        """The entries of a space, once the expired ones are dropped."""
+        self._require_open()
+        now = self._now
+        entries = self._spaces.get(space, {})
+        self._spaces[space] = {key: entry for key, entry in entries.items() if expiry.is_live(entry.expires, now)}
+        return self._spaces[space]
+
+    def _entry(self, value: bytes, ttl: int | None, tier: Tier) -> _Entry:
+        window = expiry.window(ttl)
+        return _Entry(value, tier, expiry.deadline(self._now, window), window)
+
+    def _succeed(self, space: str, key: str, value: bytes, ttl: int | None, quota: Quota) -> None:
+        entry = self._live(space).get(key)
+        if entry is None:
+            following = self._entry(value, ttl, Tier.DURABLE)
+        else:
+            following = _Entry(value, entry.tier, entry.expires, entry.window)
+        self._store(space, key, following, quota)
+
+    def _store(self, space: str, key: str, entry: _Entry, quota: Quota) -> None:
+        entries = self._live(space)
+        keys, used = len(entries), sum(len(name) + len(held.value) for name, held in entries.items())
+        grown = len(entry.value) - len(entries[key].value) if key in entries else len(key) + len(entry.value)
+        if key not in entries and quota.max_keys is not None and keys + 1 > quota.max_keys:
+            raise KeysExhausted(keys, quota.max_keys)
+        if grown > 0 and quota.max_bytes is not None and used + grown > quota.max_bytes:
+            raise StorageFull(used, quota.max_bytes)
+        entries[key] = entry

@@ -1,0 +1,106 @@
+"""What each write does to a transaction. Every function either raises before it changes anything, or succeeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from baobab.storage.kv import counter, expiry, json_equality
+from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Quota, Set, Tier
+from baobab.storage.kv.errors import KvError
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.transaction import Transaction
+
+
+def touch(transaction: Transaction, space: str, key: str) -> bytes | None:
+    found = transaction.current(space, key)
+    if found is None:
+        return None
+    tier, row = found
+    if tier is Tier.DURABLE and row.window is not None:
+        transaction.restart(space, key, tier, expiry.deadline(transaction.now, row.window), row.window)
+    return row.value
+
+
+def put(
+    transaction: Transaction, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota
+) -> None:
+    transaction.store(space, key, tier, _fresh(transaction, value, ttl), quota)
+
+
+def incr(transaction: Transaction, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+    found = transaction.current(space, key)
+    total = counter.add(None if found is None else found[1].value, by)
+    _succeed(transaction, space, key, found, str(total).encode(), ttl, quota)
+    return total
+
+
+def setnx(
+    transaction: Transaction, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota
+) -> bool:
+    if transaction.current(space, key) is not None:
+        return False
+    put(transaction, space, key, value, ttl, tier, quota)
+    return True
+
+
+def cas(
+    transaction: Transaction, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota
+) -> bool:
+    found = transaction.current(space, key)
+    if not json_equality.matches(None if found is None else found[1].value, expected):
+        return False
+    _succeed(transaction, space, key, found, next, ttl, quota)
+    return True
+
+
+def expire(transaction: Transaction, space: str, key: str, ttl: int | None) -> bool:
+    found = transaction.current(space, key)
+    if found is None:
+        return False
+    if ttl is not None and ttl <= 0:
+        transaction.remove(space, key)
+    else:
+        window = expiry.window(ttl)
+        transaction.restart(space, key, found[0], expiry.deadline(transaction.now, window), window)
+    return True
+
+
+def batch(transaction: Transaction, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+    return [_one(transaction, space, op, quota) for op in ops]
+
+
+def _one(transaction: Transaction, space: str, op: Op, quota: Quota) -> OpResult:
+    match op:
+        case Get(key):
+            found = transaction.current(space, key)
+            return None if found is None else found[1].value
+        case Delete(key):
+            return transaction.remove(space, key)
+        case Set(key, value, ttl):
+            try:
+                put(transaction, space, key, value, ttl, Tier.DURABLE, quota)
+            except KvError as refusal:
+                return refusal
+            return None
+
+
+def _succeed(
+    transaction: Transaction,
+    space: str,
+    key: str,
+    found: tuple[Tier, Row] | None,
+    value: bytes,
+    ttl: int | None,
+    quota: Quota,
+) -> None:
+    """The next value of an entry keeps its tier and expiry; the first value of a key is durable."""
+    if found is None:
+        put(transaction, space, key, value, ttl, Tier.DURABLE, quota)
+    else:
+        tier, row = found
+        transaction.store(space, key, tier, row._replace(value=value), quota)
+
+
+def _fresh(transaction: Transaction, value: bytes, ttl: int | None) -> Row:
+    window = expiry.window(ttl)
+    return Row(value, expiry.deadline(transaction.now, window), window)

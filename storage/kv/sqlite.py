@@ -1,0 +1,146 @@
+"""The engine on two SQLite files: the durable tier synced at every commit, the ephemeral one left to the system."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from baobab.storage.kv import expiry, operations, page
+from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.files import Files
+from baobab.storage.kv.reader import Reader
+from baobab.storage.kv.tier_file import TierFile
+from baobab.storage.kv.writer import Writer
+
+# A read blocks the event loop while it waits, which in WAL mode happens only while another process recovers a log.
+_LONGEST_READ_WAIT = 0.25
+
+
+class _Opened(NamedTuple):
+    reader: Reader
+    writer: Writer
+    durable: TierFile
+    ephemeral: TierFile
+
+
+class SqliteEngine:
+    """Belongs to the event loop that opens it. Any number of processes may open the same folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        busy_timeout: float = 5.0,
+        queue_limit: int = 10_000,
+        boot_id: str | None = None,
+    ) -> None:
+        self._files = Files(folder, boot_id)
+        self._clock = clock
+        self._busy_timeout = busy_timeout
+        self._queue_limit = queue_limit
+        self._opened: _Opened | None = None
+
+    async def open(self) -> None:
+        try:
+            reader, durable, ephemeral = await asyncio.to_thread(self._open_files)
+        except (apsw.Error, OSError) as exc:
+            raise StoreUnavailable(f"{type(exc).__name__}: {exc}") from exc
+        writer = Writer(durable, ephemeral, self._clock, asyncio.get_running_loop(), self._queue_limit)
+        self._opened = _Opened(reader, writer, durable, ephemeral)
+
+    async def close(self) -> None:
+        if self._opened is None:
+            return
+        opened, self._opened = self._opened, None
+        await opened.writer.close()
+        opened.reader.close()
+        opened.durable.close()
+        opened.ephemeral.close()
+
+    async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
+        row = self._reader.row(space, key)
+        if row is None:
+            return None
+        if touch and row.window is not None:
+            return await self._writer.submit(lambda transaction: operations.touch(transaction, space, key))
+        return row.value
+
+    async def ttl(self, space: str, key: str) -> int | Absent | None:
+        reader = self._reader
+        row = reader.row(space, key)
+        if row is None:
+            return ABSENT
+        return None if row.expires is None else expiry.seconds_left(row.expires, reader.now)
+
+    async def exists(self, space: str, key: str) -> bool:
+        return self._reader.row(space, key) is not None
+
+    async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
+        await self._writer.submit(lambda transaction: operations.put(transaction, space, key, value, ttl, tier, quota))
+
+    async def delete(self, space: str, key: str) -> int:
+        return await self._writer.submit(lambda transaction: transaction.remove(space, key))
+
+    async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+        return await self._writer.submit(lambda transaction: operations.incr(transaction, space, key, by, ttl, quota))
+
+    async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
+        return await self._writer.submit(
+            lambda transaction: operations.setnx(transaction, space, key, value, ttl, tier, quota)
+        )
+
+    async def cas(self, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota) -> bool:
+        return await self._writer.submit(
+            lambda transaction: operations.cas(transaction, space, key, expected, next, ttl, quota)
+        )
+
+    async def expire(self, space: str, key: str, ttl: int | None) -> bool:
+        return await self._writer.submit(lambda transaction: operations.expire(transaction, space, key, ttl))
+
+    async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+        return await self._writer.submit(lambda transaction: operations.batch(transaction, space, ops, quota))
+
+    async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        lowest, above = page.bounds(prefix, cursor)
+        return page.cut(self._reader.keys(space, lowest, above, limit + 1), limit)
+
+    async def usage(self, space: str) -> Usage:
+        return self._reader.usage(space)
+
+    async def flush(self, space: str) -> int:
+        return await self._writer.submit(lambda transaction: transaction.remove_all(space))
+
+    async def sweep(self, limit: int = 1000) -> int:
+        return await self._writer.submit(lambda transaction: transaction.remove_expired(limit))
+
+    async def check(self) -> None:
+        self._reader.usage("")
+        await self._writer.submit(lambda transaction: None)
+
+    @property
+    def _reader(self) -> Reader:
+        return self._open_or_raise().reader
+
+    @property
+    def _writer(self) -> Writer:
+        return self._open_or_raise().writer
+
+    def _open_or_raise(self) -> _Opened:
+        if self._opened is None:
+            raise StoreUnavailable("the store is closed")
+        return self._opened
+
+    def _open_files(self) -> tuple[Reader, TierFile, TierFile]:
+        self._files.prepare(self._busy_timeout)
+        return (
+            Reader(self._files, self._clock, min(self._busy_timeout, _LONGEST_READ_WAIT)),
+            TierFile(self._files.durable, "FULL", self._busy_timeout),
+            TierFile(self._files.ephemeral, "OFF", self._busy_timeout),
+        )

@@ -1,0 +1,174 @@
+"""One tier: one SQLite file of entries and the usage they add up to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from baobab.storage.kv.engine import Usage
+
+# `bytes` and `keys` of usage count every stored entry, expired ones too; whoever reads live totals subtracts those,
+# which is why the index leads with the space. `arrival` counts the groups that moved keys from the ephemeral tier to the
+# durable one: a reader whose view of the ephemeral file is ahead in it may have missed a key between the two.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entry (
+    space TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value BLOB NOT NULL,
+    expires INTEGER,
+    window INTEGER,
+    PRIMARY KEY (space, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entry_expiry ON entry (space, expires) WHERE expires IS NOT NULL;
+CREATE TABLE IF NOT EXISTS usage (
+    space TEXT PRIMARY KEY,
+    keys INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS arrival (count INTEGER NOT NULL);
+INSERT INTO arrival SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM arrival);
+"""
+
+
+class Row(NamedTuple):
+    """`expires` is epoch milliseconds; `window` the seconds it was last given, both None for never."""
+
+    value: bytes
+    expires: int | None
+    window: int | None
+
+
+class Change(NamedTuple):
+    space: str
+    key: str
+    before: Row | None
+    after: Row | None
+
+
+class TierFile:
+    """The writing side of a tier. Not thread-safe: the writer's thread owns it."""
+
+    def __init__(self, path: Path, synchronous: str, busy_timeout: float) -> None:
+        self.connection = apsw.Connection(str(path))
+        self.connection.set_busy_timeout(int(busy_timeout * 1000))
+        self._cursor = self.connection.cursor()
+        self._cursor.execute(f"PRAGMA synchronous={synchronous}")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def begin(self) -> None:
+        self._cursor.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._cursor.execute("COMMIT")
+
+    def rollback(self) -> None:
+        # SQLite has already rolled back by itself after some errors, a full disk among them. Where it cannot roll
+        # back now, the next BEGIN fails and brings us here again.
+        if self.connection.in_transaction:
+            with contextlib.suppress(apsw.Error):
+                self._cursor.execute("ROLLBACK")
+
+    def row(self, space: str, key: str) -> Row | None:
+        found = self._ask("SELECT value, expires, window FROM entry WHERE space = ? AND key = ?", (space, key))
+        return Row._make(found[0]) if found else None
+
+    def usage(self, space: str) -> Usage:
+        found = self._ask("SELECT keys, bytes FROM usage WHERE space = ?", (space,))
+        return Usage(*found[0]) if found else Usage(0, 0)
+
+    def save(self, changes: Iterable[Change]) -> None:
+        """Writes rows and, from the same changes, the usage of their spaces."""
+        grown: dict[str, Usage] = {}
+        revalued: list[tuple[bytes, str, str]] = []
+        written: list[tuple[str, str, bytes, int | None, int | None]] = []
+        removed: list[tuple[str, str]] = []
+        for space, key, before, after in changes:
+            keys, size = grown.get(space, (0, 0))
+            if before is not None:
+                keys, size = keys - 1, size - len(key) - len(before.value)
+            if after is None:
+                removed.append((space, key))
+            else:
+                keys, size = keys + 1, size + len(key) + len(after.value)
+                if before is not None and before[1:] == after[1:]:
+                    # Leaves the expiry index alone, which an upsert would rewrite.
+                    revalued.append((after.value, space, key))
+                else:
+                    written.append((space, key, *after))
+            grown[space] = Usage(keys, size)
+        if revalued:
+            self._cursor.executemany("UPDATE entry SET value = ? WHERE space = ? AND key = ?", revalued)
+        if written:
+            self._cursor.executemany(
+                "INSERT INTO entry (space, key, value, expires, window) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE"
+                " SET value = excluded.value, expires = excluded.expires, window = excluded.window",
+                written,
+            )
+        if removed:
+            self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)
+        for space, delta in grown.items():
+            if delta != (0, 0):
+                self._grow(space, delta)
+
+    def remove_expired(self, space: str, now: int) -> None:
+        keys, size = self._ask(
+            "SELECT count(*), coalesce(sum(length(key) + length(value)), 0)"
+            " FROM entry WHERE space = ? AND expires <= ?",
+            (space, now),
+        )[0]
+        if keys:
+            self._cursor.execute("DELETE FROM entry WHERE space = ? AND expires <= ?", (space, now))
+            self._grow(space, Usage(-keys, -size))
+
+    def remove_some_expired(self, now: int, limit: int) -> list[tuple[str, str]]:
+        """At most `limit` of any space; answers which."""
+        found = self._ask(
+            "SELECT entry.space, entry.key, length(entry.key) + length(entry.value)"
+            " FROM usage CROSS JOIN entry ON entry.space = usage.space WHERE entry.expires <= ? LIMIT ?",
+            (now, limit),
+        )
+        removed = [(space, key) for space, key, _ in found]
+        self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)
+        sizes: dict[str, list[int]] = {}
+        for space, _, size in found:
+            sizes.setdefault(space, []).append(size)
+        for space, gone in sizes.items():
+            self._grow(space, Usage(-len(gone), -sum(gone)))
+        return removed
+
+    def remove_all(self, space: str, now: int) -> int:
+        """Answers how many were live."""
+        live = self._ask(
+            "SELECT (SELECT keys FROM usage WHERE space = ?1)"
+            " - (SELECT count(*) FROM entry WHERE space = ?1 AND expires <= ?2)",
+            (space, now),
+        )[0][0]
+        self._cursor.execute("DELETE FROM entry WHERE space = ?", (space,))
+        self._cursor.execute("DELETE FROM usage WHERE space = ?", (space,))
+        return int(live or 0)
+
+    def count_arrival(self) -> int:
+        count: int = self._ask("UPDATE arrival SET count = count + 1 RETURNING count", ())[0][0]
+        return count
+
+    def note_arrival(self, count: int) -> None:
+        self._cursor.execute("UPDATE arrival SET count = max(count, ?)", (count,))
+
+    def _ask(self, statement: str, bindings: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
+        return self._cursor.execute(statement, bindings).fetchall()
+
+    def _grow(self, space: str, delta: Usage) -> None:
+        self._cursor.execute(
+            "INSERT INTO usage (space, keys, bytes) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET keys = keys + excluded.keys, bytes = bytes + excluded.bytes",
+            (space, *delta),
+        )
+        if delta.keys < 0:
+            self._cursor.execute("DELETE FROM usage WHERE space = ? AND keys = 0", (space,))

@@ -1,0 +1,228 @@
+"""A group of writes on its way into both tiers.
+
+Rows are read once and changed here; the files see only what is left when the group commits, so that a counter hit
+by sixty callers is written once.
+
+Every writer of every process locks the durable file, then the ephemeral one, and the two commit one after the other.
+Who holds both locks therefore never meets a half-committed group, only what a crash has left of one: a key in both
+tiers, of which the durable copy counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import apsw
+
+from baobab.storage.kv import expiry
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.errors import KeysExhausted, StorageFull
+from baobab.storage.kv.tier_file import Change, Row, TierFile
+
+
+class EphemeralFailed(Exception):
+    """The durable half of the group is committed, the ephemeral half is not."""
+
+
+class _Cell:
+    """One key: what each file holds, and what each is to hold.
+
+    From the start, what has expired is on its way out, and so is an ephemeral copy that a crash left behind.
+    """
+
+    __slots__ = ("after", "before", "key", "space")
+
+    def __init__(self, space: str, key: str, before: list[Row | None], now: int) -> None:
+        self.space = space
+        self.key = key
+        self.before = before
+        self.after = [row if row is not None and expiry.is_live(row.expires, now) else None for row in before]
+        if before[Tier.DURABLE] is not None:
+            self.after[Tier.EPHEMERAL] = None
+
+    def size(self, rows: list[Row | None]) -> tuple[int, int]:
+        keys = size = 0
+        for row in rows:
+            if row is not None:
+                keys += 1
+                size += len(self.key) + len(row.value)
+        return keys, size
+
+    def changed(self, tier: Tier) -> bool:
+        return self.before[tier] is not self.after[tier]
+
+    def moves_to(self, tier: Tier) -> bool:
+        return self.before[1 - tier] is not None and self.after[1 - tier] is None and self.after[tier] is not None
+
+    def change(self, tier: Tier) -> Change:
+        return Change(self.space, self.key, self.before[tier], self.after[tier])
+
+
+class Transaction:
+    """Takes the write locks when made. A refused write leaves no trace in it."""
+
+    def __init__(self, durable: TierFile, ephemeral: TierFile, clock: Callable[[], float]) -> None:
+        self._durable = durable
+        self._ephemeral = ephemeral
+        self._cells: dict[tuple[str, str], _Cell] = {}
+        self._totals: dict[str, tuple[int, int]] = {}
+        self._swept: set[str] = set()
+        self.touched_ephemeral = False
+        durable.begin()
+        ephemeral.begin()
+        # After the locks: what waited for them must not write with a stale clock.
+        self.now = expiry.milliseconds(clock())
+
+    def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
+        """The live row, of the durable tier first."""
+        durable, ephemeral = self._cell(space, key).after
+        if durable is not None:
+            return Tier.DURABLE, durable
+        return None if ephemeral is None else (Tier.EPHEMERAL, ephemeral)
+
+    def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
+        """Writes to one tier and removes the key from the other. Raises QuotaExceeded."""
+        cell = self._cell(space, key)
+        after: list[Row | None] = [None, None]
+        after[tier] = row
+        keys, size = cell.size(cell.after)
+        self._admit(space, 1 - keys, len(key) + len(row.value) - size, quota)
+        self._replace(cell, after)
+
+    def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
+        """Gives the live row of a tier another expiry."""
+        cell = self._cell(space, key)
+        row = cell.after[tier]
+        if row is not None:
+            after = list(cell.after)
+            after[tier] = row._replace(expires=expires, window=window)
+            self._replace(cell, after)
+
+    def remove(self, space: str, key: str) -> int:
+        cell = self._cell(space, key)
+        live, _ = cell.size(cell.after)
+        self._replace(cell, [None, None])
+        return live
+
+    def remove_all(self, space: str) -> int:
+        live = self._durable.remove_all(space, self.now) + self._ephemeral.remove_all(space, self.now)
+        for cell in self._cells_of(space):
+            for before in cell.before:
+                live -= before is not None and expiry.is_live(before.expires, self.now)
+            live += cell.size(cell.after)[0]
+            cell.before = [None, None]
+            cell.after = [None, None]
+        self._totals.pop(space, None)
+        return live
+
+    def remove_expired(self, limit: int) -> int:
+        count = 0
+        for tier, file in ((Tier.DURABLE, self._durable), (Tier.EPHEMERAL, self._ephemeral)):
+            removed = file.remove_some_expired(self.now, limit - count)
+            count += len(removed)
+            for place in removed:
+                if place in self._cells:
+                    self._cells[place].before[tier] = None
+        self._totals.clear()
+        return count
+
+    def commit(self) -> None:
+        """Raises EphemeralFailed, or apsw.Error with nothing applied to the durable tier.
+
+        A key that moves must be visible in its new tier before it leaves the old one, so that tier commits first.
+        The durable one does otherwise: when it fails, nothing has happened in the other.
+        """
+        leaving = any(cell.moves_to(Tier.EPHEMERAL) for cell in self._cells.values())
+        arriving = [cell for cell in self._cells.values() if cell.moves_to(Tier.DURABLE)]
+        arrival = self._durable.count_arrival() if arriving else 0
+        if leaving:
+            # What moves the other way in the same group keeps its old copy, which the new one hides, for a while.
+            for cell in arriving:
+                cell.after[Tier.EPHEMERAL] = cell.before[Tier.EPHEMERAL]
+        elif arriving:
+            self._ephemeral.note_arrival(arrival)
+        for tier, file in ((Tier.DURABLE, self._durable), (Tier.EPHEMERAL, self._ephemeral)):
+            file.save([cell.change(tier) for cell in self._cells.values() if cell.changed(tier)])
+        if leaving:
+            self._ephemeral.commit()
+            self._durable.commit()
+            if arriving:
+                self._drop_copies(arriving, arrival)
+            return
+        self._durable.commit()
+        try:
+            self._ephemeral.commit()
+        except apsw.Error as exc:
+            raise EphemeralFailed from exc
+
+    def _cell(self, space: str, key: str) -> _Cell:
+        cell = self._cells.get((space, key))
+        if cell is None:
+            before = [self._durable.row(space, key), self._ephemeral.row(space, key)]
+            cell = self._cells[space, key] = _Cell(space, key, before, self.now)
+            # An expired row stops counting when it is met.
+            if before != cell.after and space in self._totals:
+                self._grow(space, cell.size(before), cell.size(cell.after))
+        return cell
+
+    def _cells_of(self, space: str) -> Iterator[_Cell]:
+        return (cell for cell in self._cells.values() if cell.space == space)
+
+    def _replace(self, cell: _Cell, after: list[Row | None]) -> None:
+        if cell.after[Tier.EPHEMERAL] is not after[Tier.EPHEMERAL]:
+            self.touched_ephemeral = True
+        if cell.space in self._totals:
+            self._grow(cell.space, cell.size(cell.after), cell.size(after))
+        cell.after = after
+
+    def _grow(self, space: str, before: tuple[int, int], after: tuple[int, int]) -> None:
+        keys, size = self._totals[space]
+        self._totals[space] = keys + after[0] - before[0], size + after[1] - before[1]
+
+    def _total(self, space: str) -> tuple[int, int]:
+        if space not in self._totals:
+            durable, ephemeral = self._durable.usage(space), self._ephemeral.usage(space)
+            self._totals[space] = durable.keys + ephemeral.keys, durable.bytes + ephemeral.bytes
+            for cell in self._cells_of(space):
+                self._grow(space, cell.size(cell.before), cell.size(cell.after))
+        return self._totals[space]
+
+    def _admit(self, space: str, keys: int, size: int, quota: Quota) -> None:
+        if self._refusal(space, keys, size, quota) is not None:
+            self._sweep(space)
+            refusal = self._refusal(space, keys, size, quota)
+            if refusal is not None:
+                raise refusal
+
+    def _refusal(self, space: str, keys: int, size: int, quota: Quota) -> KeysExhausted | StorageFull | None:
+        max_keys, max_bytes = quota
+        if keys > 0 and max_keys is not None:
+            used = self._total(space)[0]
+            if used + keys > max_keys:
+                return KeysExhausted(used, max_keys)
+        if size > 0 and max_bytes is not None:
+            used = self._total(space)[1]
+            if used + size > max_bytes:
+                return StorageFull(used, max_bytes)
+        return None
+
+    def _sweep(self, space: str) -> None:
+        # Once is enough: the clock of a transaction stands still.
+        if space in self._swept:
+            return
+        self._swept.add(space)
+        self._durable.remove_expired(space, self.now)
+        self._ephemeral.remove_expired(space, self.now)
+        for cell in self._cells_of(space):
+            cell.before = [
+                row if row is not None and expiry.is_live(row.expires, self.now) else None for row in cell.before
+            ]
+        del self._totals[space]
+
+    def _drop_copies(self, cells: list[_Cell], arrival: int) -> None:
+        following = Transaction(self._durable, self._ephemeral, lambda: 0)
+        self._ephemeral.note_arrival(arrival)
+        for cell in cells:
+            # Reading it again is enough: a key in both tiers loses its ephemeral copy.
+            following.current(cell.space, cell.key)
+        following.commit()

@@ -1,0 +1,139 @@
+"""The one thread that writes.
+
+It takes whatever is queued as one group, commits once, and hands all results to the event loop in one call: a
+commit to disk costs the same for one write and for a thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.tier_file import TierFile
+from baobab.storage.kv.transaction import EphemeralFailed, Transaction
+
+T = TypeVar("T")
+
+# Bounds the time one commit holds the write lock against other processes.
+_LARGEST_GROUP = 1000
+
+
+class _Job(NamedTuple):
+    future: asyncio.Future[Any]
+    write: Callable[[Transaction], Any]
+
+
+class _Outcome(NamedTuple):
+    future: asyncio.Future[Any]
+    result: Any
+    error: Exception | None
+    touched_ephemeral: bool
+
+
+class Writer:
+    def __init__(
+        self,
+        durable: TierFile,
+        ephemeral: TierFile,
+        clock: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+        queue_limit: int,
+    ) -> None:
+        self._durable = durable
+        self._ephemeral = ephemeral
+        self._clock = clock
+        self._loop = loop
+        self._queue_limit = queue_limit
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="kv-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, write: Callable[[Transaction], T]) -> asyncio.Future[T]:
+        """The future fails with what `write` raised, or with StoreUnavailable when its group was not committed."""
+        if self._queue.qsize() >= self._queue_limit:
+            raise StoreUnavailable("too many writes are waiting")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Job(future, write))
+        return future
+
+    async def close(self) -> None:
+        """Returns when everything submitted before has its outcome."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while (job := self._queue.get()) is not None:
+            group = [job]
+            # No one else takes from the queue, so what it counts is there.
+            waiting = min(self._queue.qsize(), _LARGEST_GROUP - 1)
+            closing = False
+            for _ in range(waiting):
+                following = self._queue.get()
+                if following is None:
+                    closing = True
+                    break
+                group.append(following)
+            self._deliver(self._commit(group))
+            if closing:
+                return
+
+    def _commit(self, group: list[_Job]) -> list[_Outcome]:
+        outcomes: list[_Outcome] = []
+        try:
+            transaction = Transaction(self._durable, self._ephemeral, self._clock)
+            for job in group:
+                outcomes.append(_apply(transaction, job))
+            transaction.commit()
+        except EphemeralFailed as exc:
+            self._rollback()
+            return [_failed(outcome.future, exc) if outcome.touched_ephemeral else outcome for outcome in outcomes]
+        except Exception as exc:
+            # Whatever ended the group, every waiter must hear of it and the thread must live.
+            self._rollback()
+            return [_failed(job.future, exc) for job in group]
+        return outcomes
+
+    def _rollback(self) -> None:
+        self._durable.rollback()
+        self._ephemeral.rollback()
+
+    def _deliver(self, outcomes: list[_Outcome]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_resolve, outcomes)
+        except RuntimeError:
+            # The loop is closed, and every waiter with it. What was committed stays committed.
+            return
+
+
+def _apply(transaction: Transaction, job: _Job) -> _Outcome:
+    transaction.touched_ephemeral = False
+    try:
+        return _Outcome(job.future, job.write(transaction), None, transaction.touched_ephemeral)
+    except apsw.Error:
+        raise
+    except Exception as exc:
+        # A refusal, or a mistake in one caller's arguments: neither is the rest of the group's business.
+        return _Outcome(job.future, None, exc, False)
+
+
+def _failed(future: asyncio.Future[Any], cause: Exception) -> _Outcome:
+    error = StoreUnavailable(f"{type(cause).__name__}: {cause}")
+    error.__cause__ = cause
+    return _Outcome(future, None, error, False)
+
+
+def _resolve(outcomes: list[_Outcome]) -> None:
+    for future, result, error, _ in outcomes:
+        # Done already where the caller has gone.
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

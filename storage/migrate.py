@@ -1,0 +1,50 @@
+"""Bringing a database to the schema of this version: Alembic, imported only when there is something to do."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from baobab.storage.database import Database
+
+_FOLDER = Path(__file__).parent / "migrations"
+
+
+class SchemaTooNew(Exception):
+    """The database was made by a later version of Baobab."""
+
+
+def revisions() -> list[str]:
+    """The revisions of this version, oldest first; a file's name starts with its revision."""
+    return sorted(path.name.partition("_")[0] for path in (_FOLDER / "versions").glob("[0-9]*.py"))
+
+
+async def current(database: Database) -> str | None:
+    """The revision that a database is at; None for an empty one."""
+    async with database.reading() as connection:
+        if not await connection.run_sync(lambda sync: inspect(sync).has_table("alembic_version")):
+            return None
+        found: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return found
+
+
+async def migrate(database: Database) -> list[str]:
+    """Apply what is missing, all of it or nothing, and return the revisions applied. Safe when several start at once."""
+    before = await current(database)
+    known = revisions()
+    if before == known[-1]:
+        return []
+    if before is not None and before not in known:
+        raise SchemaTooNew(f"the database is at revision {before}; this version knows {known[0]} to {known[-1]}")
+    async with database.writing() as connection:
+        await connection.run_sync(_upgrade)
+    return known[known.index(before) + 1 if before else 0 :]
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

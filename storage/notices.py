@@ -1,0 +1,88 @@
+"""Notices: what one process changed and others may hold in memory, carried by the database itself."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from sqlalchemy import Column, Integer, String, Table, delete, func, insert, select
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.tables import Instant, metadata
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("topic", String(40), nullable=False),
+    Column("subject", String(200), nullable=False),
+    Column("origin", String(36), nullable=False),
+    Column("created_at", Instant, nullable=False, index=True),
+    sqlite_autoincrement=True,
+)
+
+POLL_SECONDS = 0.5
+_KEPT = timedelta(hours=1)
+
+_log = logging.getLogger(__name__)
+
+
+class Notices:
+    """Publishes in the caller's transaction; subscribers here hear it at commit, those elsewhere within a poll."""
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._clock = clock
+        self._origin = ids.uuid()
+        self._subscribers: dict[str, list[Callable[[str], None]]] = {}
+        self._seen = 0
+        self._watcher: asyncio.Task[None] | None = None
+
+    def subscribe(self, topic: str, listener: Callable[[str], None]) -> None:
+        self._subscribers.setdefault(topic, []).append(listener)
+
+    async def publish(self, unit: Unit, topic: str, subject: str) -> None:
+        row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
+        await unit.execute(insert(notices), row)
+        unit.after_commit(lambda: self._tell(topic, subject))
+
+    async def start(self) -> None:
+        async with self._database.reading() as connection:
+            self._seen = await connection.scalar(select(func.max(notices.c.id))) or 0
+        self._watcher = asyncio.create_task(self._watch(), name="notices")
+
+    async def stop(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+            self._watcher = None
+
+    async def poll(self) -> None:
+        """Hear what other processes have published since the last poll."""
+        columns = (notices.c.id, notices.c.topic, notices.c.subject, notices.c.origin)
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(select(*columns).where(notices.c.id > self._seen).order_by("id"))).all()
+        for row in rows:
+            self._seen = row.id
+            if row.origin != self._origin:
+                self._tell(row.topic, row.subject)
+
+    async def prune(self) -> None:
+        async with self._database.writing() as connection:
+            await connection.execute(delete(notices).where(notices.c.created_at < self._clock.now() - _KEPT))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                await self.poll()
+            except DatabaseUnavailable:
+                # Until it answers again nothing can have been changed through it either; caches expire by themselves.
+                _log.warning("notices: the database does not answer")
+
+    def _tell(self, topic: str, subject: str) -> None:
+        for listener in self._subscribers.get(topic, ()):
+            listener(subject)

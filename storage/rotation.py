@@ -1,0 +1,37 @@
+"""Rotation of the key that secrets are sealed with."""
+
+from pathlib import Path
+
+from sqlalchemy import Table, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.database import Database
+from baobab.storage.secrets import Vault, decode_keys, encode_key, new_key, write_private
+from baobab.storage.tables import Sealed, metadata
+
+
+def rotate(path: Path) -> None:
+    """Put a new key in front of those in the file. The file is replaced whole, or not at all."""
+    held = decode_keys(path.read_text())
+    fresh = path.with_suffix(".new")
+    write_private(fresh, "".join(encode_key(key) + "\n" for key in (new_key(), *held)))
+    fresh.replace(path)
+
+
+async def reseal(database: Database, vault: Vault) -> int:
+    """Seal every secret anew that an older key sealed, in one transaction; how many there were."""
+    async with database.writing() as connection:
+        return sum([await _reseal(connection, table, vault) for table in metadata.sorted_tables])
+
+
+async def _reseal(connection: AsyncConnection, table: Table, vault: Vault) -> int:
+    count = 0
+    for column in (column for column in table.columns if isinstance(column.type, Sealed)):
+        (identity,) = table.primary_key.columns
+        for row in (await connection.execute(select(identity, column).where(column.is_not(None)))).all():
+            if not vault.is_current(row[1]):
+                context = f"{table.name}.{column.name}:{row[0]}"
+                sealed = vault.seal(vault.open(row[1], context), context)
+                await connection.execute(update(table).where(identity == row[0]).values({column.name: sealed}))
+                count += 1
+    return count

@@ -1,0 +1,122 @@
+"""Secrets at rest: one envelope, AES-256-GCM, with the id of its key so that keys can be rotated."""
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_VERSION = "v1"
+
+
+class SecretUnreadable(Exception):
+    """The text is no envelope, belongs to another context, or its key is not held here."""
+
+
+class Vault:
+    """Seals and opens small secrets.
+
+    The first key seals; all of them open, by the id that the envelope names. The context (say `apps.env:app_1`)
+    is authenticated, so that a sealed value copied to another row does not open there.
+    """
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"a vault needs keys of {KEY_BYTES} bytes")
+        self._ciphers = {key_id(key): AESGCM(_derive(key, "seal")) for key in keys}
+        self._root = keys[0]
+        self.current = key_id(keys[0])
+
+    def seal(self, secret: bytes, context: str) -> str:
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._ciphers[self.current].encrypt(nonce, secret, context.encode())
+        return ".".join((_VERSION, self.current, _text(nonce + sealed)))
+
+    def open(self, envelope: str, context: str) -> bytes:
+        try:
+            version, key, body = envelope.split(".")
+            raw = base64.urlsafe_b64decode(body)
+            if version != _VERSION:
+                raise SecretUnreadable("unknown version of a secret's envelope")
+            return self._ciphers[key].decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode())
+        except (ValueError, KeyError, binascii.Error, InvalidTag) as exc:
+            raise SecretUnreadable("a secret does not open with the keys held here") from exc
+
+    def is_current(self, envelope: str) -> bool:
+        return envelope.startswith(f"{_VERSION}.{self.current}.")
+
+    def derive(self, purpose: str) -> bytes:
+        """A 32-byte key for another use (signing, deterministic tokens), never for sealing.
+
+        It follows the oldest key's life no longer than the newest: what it signed is void after a rotation.
+        """
+        return _derive(self._root, purpose)
+
+
+def key_id(key: bytes) -> str:
+    return hashlib.sha256(b"baobab key id" + key).hexdigest()[:8]
+
+
+def new_key() -> bytes:
+    return os.urandom(KEY_BYTES)
+
+
+def encode_key(key: bytes) -> str:
+    return _text(key)
+
+
+def decode_keys(text: str) -> list[bytes]:
+    """Keys from text: base64url, separated by commas or line ends; the first is the current one."""
+    words = text.replace(",", "\n").split()
+    keys = [base64.urlsafe_b64decode(word) for word in words]
+    if not keys or any(len(key) != KEY_BYTES for key in keys):
+        raise ValueError(f"expected base64url texts of {KEY_BYTES} bytes each")
+    return keys
+
+
+def load_or_create(path: Path) -> list[bytes]:
+    """The keys in a file that only its owner may read; a new file with one key when there is none.
+
+    Two processes starting at once agree: the file is linked into place whole, and the loser reads the winner's.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        write_private(fresh, encode_key(new_key()) + "\n")
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return decode_keys(path.read_text())
+
+
+def write_private(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def digest(token: str) -> str:
+    """What is kept of a key or token that the server must recognise but never show: SHA-256, hex."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _derive(key: bytes, purpose: str) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"baobab {purpose}".encode()).derive(key)
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode()

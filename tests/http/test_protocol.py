@@ -1,0 +1,543 @@
+"""The wall in front of the application, driven over real sockets: uvicorn on loopback, raw bytes in and out."""
+
+import asyncio
+import base64
+import functools
+import inspect
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+import uvloop
+
+from baobab.http.protocol import GuardedProtocol
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
+
+
+def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """uvloop is what serves in production; asyncio is what serves where uvloop has no wheel."""
+
+    @functools.wraps(test)
+    def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], **arguments: Any) -> None:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(test(**arguments))
+
+    signature = inspect.signature(test)
+    extra = inspect.Parameter("loop_factory", inspect.Parameter.KEYWORD_ONLY)
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), extra])  # type: ignore[attr-defined]
+    factories = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
+    parametrized: Callable[..., None] = pytest.mark.parametrize("loop_factory", factories)(run)
+    return parametrized
+
+
+class Quick(GuardedProtocol):
+    """The same wall with short times, so that tests need not wait."""
+
+    head_seconds = 0.15
+    body_seconds = 0.15
+    upload_idle_seconds = 0.15
+    linger_seconds = 0.3
+
+    @staticmethod
+    def is_upload(method: str, raw_path: bytes) -> bool:
+        return method == "PUT" and raw_path.startswith(b"/files/")
+
+
+class Server:
+    def __init__(self, port: int, uvicorn_server: uvicorn.Server) -> None:
+        self.port = port
+        self.uvicorn = uvicorn_server
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def exchange(self, *pieces: bytes, pause: float = 0.02) -> bytes:
+        """Send the pieces one after the other and read until the server closes."""
+        reader, writer = await self.connect()
+        for piece in pieces:
+            writer.write(piece)
+            await asyncio.sleep(pause)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        return answer
+
+
+@asynccontextmanager
+async def serving(app: App, protocol: type[GuardedProtocol] = Quick, **settings: Any) -> AsyncIterator[Server]:
+    settings = {"timeout_keep_alive": 0.4, "timeout_graceful_shutdown": 3, "lifespan": "off", **settings}
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, http=protocol, log_config=None, access_log=False, **settings)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.005)
+    try:
+        yield Server(server.servers[0].sockets[0].getsockname()[1], server)
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, 5)
+
+
+async def body_of(receive: Any) -> bytes | None:
+    """The whole body, or None if the client went away."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message["body"]
+        if not message["more_body"]:
+            return bytes(body)
+
+
+async def respond(send: Any, body: bytes) -> None:
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the path and the body."""
+    body = await body_of(receive)
+    if body is not None:
+        await respond(send, b"%b %b;" % (scope["raw_path"], body))
+
+
+async def never(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("the application was called")
+
+
+def refusals(answer: bytes) -> list[tuple[int, dict[str, str]]]:
+    """The (status, error) of the one refusal in these bytes, after checking its shape."""
+    found = []
+    for part in re.split(rb"HTTP/1\.1 (?=\d{3} )", answer)[1:]:
+        head, _, body = part.partition(b"\r\n\r\n")
+        if not head.startswith(b"2"):
+            assert b"\r\nconnection: close" in head
+            assert b"\r\ncontent-type: application/json" in head
+            assert b"\r\ncontent-length: %d\r\n" % len(body) in head
+            error = json.loads(body)["error"]
+            assert error.keys() == {"code", "message", "remediation"}
+            assert all(error.values())
+            found.append((int(head[:3]), error))
+    return found
+
+
+def refused(answer: bytes) -> tuple[int, str]:
+    [(status, error)] = refusals(answer)
+    return status, error["code"]
+
+
+# -- size -------------------------------------------------------------------------------------------------------------
+
+
+def lines(count: int, size: int = 1) -> bytes:
+    return b"".join(b"X-%d: %b\r\n" % (number, b"v" * size) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n" + lines(100) + b"\r\n"], id="101 lines at once"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n", lines(102)], id="102 lines and no end"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\n" + lines(33, 2048) + b"\r\n"], id="66 KiB in 33 lines"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\nA: ", *[b"v" * 20_000] * 4], id="one line without an end"),
+        pytest.param([b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"v" * 70_000 + b"\r\n\r\n"], id="one line of 70 KB"),
+    ],
+)
+@on_both_loops
+async def test_a_head_over_the_limit_is_refused(pieces: list[bytes]) -> None:
+    async with serving(never) as server:
+        assert refused(await server.exchange(*pieces)) == (431, "HTTP_HEADERS_TOO_LARGE")
+
+
+@pytest.mark.parametrize("pieces", [[b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"], [b"GET /%b"]], ids=["whole", "endless"])
+@on_both_loops
+async def test_a_target_over_the_limit_is_refused(pieces: list[bytes]) -> None:
+    async with serving(never) as server:
+        answer = await server.exchange(*[piece % (b"p" * 17_000) for piece in pieces])
+        assert refused(answer) == (414, "HTTP_TARGET_TOO_LONG")
+
+
+@on_both_loops
+async def test_a_head_just_under_the_limits_passes() -> None:
+    target = b"/" + b"p" * 16_000
+    head = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" % target + lines(90, 500) + b"\r\n"
+    async with serving(echo) as server:
+        assert (await server.exchange(head)).endswith(target + b" ;")
+
+
+@on_both_loops
+async def test_many_small_pipelined_requests_are_not_taken_for_one_large_head() -> None:
+    request = b"GET /%d HTTP/1.1\r\nHost: x\r\nPad: " + b"p" * 900 + b"\r\n\r\n"
+    last = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    async with serving(echo, GuardedProtocol) as server:
+        answer = await server.exchange(b"".join(request % n for n in range(100)) + last, b"\r\n")
+    assert [b"/%d ;" % n in answer for n in range(100)] == [True] * 100
+    assert answer.endswith(b"/last ;")
+
+
+@on_both_loops
+async def test_trailers_without_an_end_are_refused() -> None:
+    head = b"PUT /files/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+    async with serving(echo) as server:
+        assert refused(await server.exchange(head, *[b"T: " + b"t" * 9_000 + b"\r\n"] * 10))[0] == 431
+
+
+# -- shape ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("headers", [b"", b"Host: x\r\nHost: x\r\n", b"Host: x\r\nhost: y\r\n"])
+@on_both_loops
+async def test_a_request_needs_exactly_one_host(headers: bytes) -> None:
+    async with serving(never) as server:
+        answer = await server.exchange(b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
+        assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
+
+
+@on_both_loops
+async def test_http_1_0_may_leave_the_host_out_but_not_double_it() -> None:
+    async with serving(echo) as server:
+        assert b" 200 OK" in await server.exchange(b"GET / HTTP/1.0\r\n\r\n")
+        assert refused(await server.exchange(b"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n"))[0] == 400
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 3\r\n" + CHUNKED,
+        CHUNKED + b"Content-Length: 3\r\n",
+        b"Content-Length: 3\r\nContent-Length: 3\r\n",
+        b"Content-Length: 3\r\nContent-Length: 4\r\n",
+        b"Content-Length: 3, 3\r\n",
+        b"Content-Length: +3\r\n",
+        CHUNKED + CHUNKED,
+        b"Transfer-Encoding: gzip\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: chunked, gzip\r\n",
+        b"Transfer-Encoding: identity\r\n",
+        b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n",
+        b"Connection: upgrade\r\nUpgrade: websocket\r\n" + CHUNKED,
+    ],
+)
+@on_both_loops
+async def test_a_body_of_uncertain_length_is_refused_before_the_application_runs(headers: bytes) -> None:
+    async with serving(never) as server:
+        assert refused(await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n"))[0] == 400
+
+
+@on_both_loops
+async def test_chunks_in_http_1_0_are_refused() -> None:
+    async with serving(never) as server:
+        answer = await server.exchange(b"POST / HTTP/1.0\r\n" + CHUNKED + b"\r\n0\r\n\r\n")
+        assert refused(answer) == (400, "HTTP_TRANSFER_CODING")
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"nonsense\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"CONNECT other:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n folded\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: b\nC: d\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: b\x00\r\n\r\n",
+        b"GET /\xff\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+@on_both_loops
+async def test_malformed_http_is_answered_in_the_same_shape_with_one_warning(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(never) as server:
+        assert refused(await server.exchange(request_bytes))[0] == 400
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [(record.levelname, record.exc_info) for record in warnings] == [("WARNING", None)]
+
+
+@on_both_loops
+async def test_a_broken_body_ends_the_request_for_the_application_too() -> None:
+    outcome: list[bytes | None] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        outcome.append(await body_of(receive))
+        await respond(send, b"too late")
+
+    async with serving(app) as server:
+        answer = await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n", b"zz\r\n")
+        assert refused(answer) == (400, "HTTP_MALFORMED_REQUEST")
+    assert outcome == [None]
+
+
+@on_both_loops
+async def test_trailers_do_not_join_the_headers() -> None:
+    seen: list[bytes] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await body_of(receive)
+        seen.extend(name for name, _ in scope["headers"])
+        await respond(send, b"done")
+
+    trailed = b"1\r\na\r\n0\r\nHost: evil\r\nAuthorization: evil\r\n\r\n"
+    async with serving(app) as server:
+        await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + CHUNKED + b"\r\n", trailed)
+    assert seen == [b"host", b"connection", b"transfer-encoding"]
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+async def elapsed(work: Coroutine[Any, Any, bytes]) -> tuple[bytes, float]:
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    return await work, loop.time() - start
+
+
+@on_both_loops
+async def test_a_head_that_does_not_end_is_refused() -> None:
+    async with serving(never) as server:
+        answer, seconds = await elapsed(server.exchange(b"GET / HTTP/1.1\r\nHo"))
+    assert refused(answer) == (408, "HTTP_REQUEST_TIMEOUT")
+    assert seconds < 1
+
+
+@on_both_loops
+async def test_dripping_does_not_buy_time() -> None:
+    head, body = b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n"
+    async with serving(echo) as server:
+        for start in (head, body):
+            assert refused(await server.exchange(start, *[b"v"] * 20))[0] == 408
+
+
+@on_both_loops
+async def test_the_second_request_has_a_deadline_of_its_own() -> None:
+    async with serving(echo) as server:
+        answer, seconds = await elapsed(server.exchange(GET, b"", GET, b"G", pause=0.1))
+    assert answer.count(b" 200 OK") == 2
+    assert refused(answer)[0] == 408
+    assert 0.4 < seconds < 1.5
+
+
+@on_both_loops
+async def test_a_connection_without_a_request_is_closed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(never) as server:
+        for pieces in ([], [b"\r\n"] * 3):
+            assert await server.exchange(*pieces) == b""
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@on_both_loops
+async def test_a_body_that_does_not_end_is_refused() -> None:
+    async with serving(echo) as server:
+        answer = await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", b"abc")
+        assert refused(answer) == (408, "HTTP_REQUEST_TIMEOUT")
+
+
+@on_both_loops
+async def test_an_upload_may_take_long_as_long_as_it_moves() -> None:
+    head = b"PUT /files/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 8\r\n\r\n"
+    async with serving(echo) as server:
+        assert (await server.exchange(head, *[b"v"] * 8, pause=0.06)).endswith(b"/files/a vvvvvvvv;")
+        assert refused(await server.exchange(head, b"vvv"))[0] == 408
+
+
+@on_both_loops
+async def test_the_time_in_which_the_application_does_not_read_is_not_the_clients() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.4)
+        body = await body_of(receive)
+        await respond(send, b"%d" % len(body or b""))
+
+    size = 8_000_000
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size
+    async with serving(app) as server:
+        assert (await server.exchange(head, b"v" * size)).endswith(b"\r\n%d" % size)
+
+
+@on_both_loops
+async def test_a_client_told_to_wait_for_100_continue_is_not_late() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.3)
+        await respond(send, await body_of(receive) or b"")
+
+    async with serving(app) as server:
+        reader, writer = await server.connect()
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+        )
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        writer.write(b"ok")
+        assert (await reader.read()).endswith(b"\r\n\r\nok")
+        writer.close()
+
+
+@on_both_loops
+async def test_a_slow_application_is_not_a_slow_client() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.5)
+        await respond(send, b"slow but fine")
+
+    async with serving(app) as server:
+        reader, writer = await server.connect()
+        writer.write(GET)
+        await asyncio.sleep(0.05)
+        writer.write(b"\r\n")
+        assert b"slow but fine" in await reader.read()
+        writer.close()
+
+
+@on_both_loops
+async def test_an_early_answer_to_a_stalled_body_leaves_no_connection_behind() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await respond(send, b"early")
+
+    request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
+    async with serving(app) as server:
+        for pieces in ([request, b"a"], [request, b"abc"]):
+            answer, seconds = await elapsed(server.exchange(*pieces))
+            assert answer.endswith(b"early")
+            assert seconds < 1.5
+
+
+@on_both_loops
+async def test_the_keep_alive_timeout_stays_uvicorns() -> None:
+    async with serving(echo) as server:
+        answer, seconds = await elapsed(server.exchange(GET))
+    assert answer.endswith(b"/ ;")
+    assert 0.35 < seconds < 1.5
+
+
+# -- what must keep working -------------------------------------------------------------------------------------------
+
+
+async def slow_first(scope: Any, receive: Any, send: Any) -> None:
+    if scope["path"] == "/1":
+        await asyncio.sleep(0.3)
+    await echo(scope, receive, send)
+
+
+@on_both_loops
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    requests = [b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb" % n for n in (1, 2, 3)]
+    last = b"GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    async with serving(slow_first) as server:
+        answer = await server.exchange(b"".join(requests) + last)
+    assert [answer.index(b"/%d " % n) for n in (1, 2, 3, 4)] == sorted(answer.index(b"/%d " % n) for n in (1, 2, 3, 4))
+    assert refusals(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("second", "status"),
+    [
+        pytest.param(b"nonsense\r\n\r\n", 400, id="malformed"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
+        pytest.param(b"GET / HTTP/1.1\r\nHo", 408, id="half a head"),
+        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na", 408, id="half a body"),
+        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\nzz\r\n", 400, id="broken body"),
+    ],
+)
+@on_both_loops
+async def test_a_refusal_waits_for_the_answer_to_the_request_before_it(second: bytes, status: int) -> None:
+    async with serving(slow_first) as server:
+        answer = await server.exchange(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n" + second)
+    assert b"/1 ;HTTP/1.1 %d " % status in answer
+    assert refused(answer)[0] == status
+
+
+@on_both_loops
+async def test_a_refusal_arrives_although_the_client_is_still_sending() -> None:
+    async with serving(never) as server:
+        answer = await server.exchange(b"POST / HTTP/1.1\r\n\r\n" + b"x" * 300_000, b"x" * 300_000, b"x" * 300_000)
+        assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
+
+
+@on_both_loops
+async def test_a_lost_connection_ends_the_running_request_although_another_is_queued() -> None:
+    ended = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            ended.set()
+
+    async with serving(app) as server:
+        _, writer = await server.connect()
+        writer.write(GET + GET)
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.wait_for(ended.wait(), 2)
+
+
+async def websocket_echo(scope: Any, receive: Any, send: Any) -> None:
+    assert scope["type"] == "websocket"
+    await receive()
+    await send({"type": "websocket.accept"})
+    message = await receive()
+    await send({"type": "websocket.send", "text": message["text"] + "!"})
+
+
+@pytest.mark.parametrize("implementation", ["websockets", "websockets-sansio"])
+@on_both_loops
+async def test_a_websocket_is_handed_over_and_outlives_the_deadlines(implementation: str) -> None:
+    key = base64.b64encode(b"0123456789abcdef")
+    handshake = (
+        b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    )
+    async with serving(websocket_echo, ws=implementation) as server:
+        reader, writer = await server.connect()
+        writer.write(handshake + b"Sec-WebSocket-Key: " + key + b"\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        await asyncio.sleep(0.4)
+        writer.write(b"\x81\x82\x00\x00\x00\x00hi")
+        assert await reader.readexactly(5) == b"\x81\x03hi!"
+        writer.close()
+
+
+@on_both_loops
+async def test_a_websocket_needs_exactly_one_host_too() -> None:
+    async with serving(never) as server:
+        answer = await server.exchange(b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
+
+
+@on_both_loops
+async def test_an_upgrade_to_something_else_is_answered_as_a_plain_request() -> None:
+    upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    async with serving(echo) as server:
+        assert b" 200 OK" in await server.exchange(upgrade)
+
+
+@on_both_loops
+async def test_shutdown_lets_running_requests_finish_and_drops_the_rest() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.3)
+        await respond(send, b"finished")
+
+    class Patient(GuardedProtocol):
+        head_seconds = linger_seconds = 60.0
+
+    async with serving(app, Patient) as server:
+        connections = [await server.connect() for _ in range(4)]
+        for (_, writer), request in zip(connections, [GET, b"", b"GET / HT", b"nonsense\r\n\r\n"], strict=True):
+            writer.write(request)
+        await asyncio.sleep(0.1)
+    finished, *others = [await reader.read() for reader, _ in connections]
+    assert finished.endswith(b"finished")
+    assert others[:2] == [b"", b""]
+    assert refused(others[2])[0] == 400
+    for _, writer in connections:
+        writer.close()

@@ -1,0 +1,114 @@
+"""Whatever is asked of both engines, in whatever order and company, they answer the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from baobab.storage.kv import Delete, Engine, Get, KvError, MemoryEngine, Quota, Set, SqliteEngine, Tier
+
+# An operation still to be asked: of an engine, in a space.
+Ask = Callable[[Engine, str], Awaitable[object]]
+
+keys = st.sampled_from(["a", "b", "ab", "abc", "b/c"])
+values = st.sampled_from(
+    [b"0", b"1", b"1.0", b"99", b"-10", b"null", b'"__NULL__"', b'{"a":1,"b":2}', b'{"b":2,"a":1}']
+)
+ttls = st.sampled_from([None, None, 1, 2, 5, 60])
+tiers = st.sampled_from(Tier)
+quotas = st.sampled_from([Quota(), Quota(), Quota(max_keys=2), Quota(max_bytes=12), Quota(3, 20), Quota(0, 0)])
+batches = st.lists(
+    st.one_of(st.builds(Get, keys), st.builds(Set, keys, values, ttls), st.builds(Delete, keys)), max_size=6
+).map(tuple)
+
+
+def asking(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Ask]:
+    def make(drawn: tuple[Any, ...]) -> Ask:
+        def ask(engine: Engine, space: str) -> Awaitable[object]:
+            answer: Awaitable[object] = getattr(engine, method)(space, *drawn)
+            return answer
+
+        ask.__qualname__ = f"{method}{drawn}"
+        return ask
+
+    return st.tuples(*arguments).map(make)
+
+
+writes = st.one_of(
+    asking("put", keys, values, ttls, tiers, quotas),
+    asking("put", keys, values, ttls, tiers, quotas),
+    asking("delete", keys),
+    asking("incr", keys, st.integers(-200, 200), ttls, quotas),
+    asking("setnx", keys, values, ttls, tiers, quotas),
+    asking("cas", keys, values, values, ttls, quotas),
+    asking("expire", keys, st.sampled_from([None, 0, 1, 3])),
+    asking("batch", batches, quotas),
+    asking("flush"),
+)
+reads = st.one_of(
+    asking("get", keys, st.booleans()),
+    asking("ttl", keys),
+    asking("exists", keys),
+    asking("scan", st.sampled_from(["", "a", "b"]), st.integers(1, 4), st.none() | keys),
+    asking("usage"),
+)
+# Either writes asked at once, which travel as one group, or one read, or a pause in seconds; and now and then a sweep.
+steps = st.one_of(
+    st.lists(writes, min_size=1, max_size=8),
+    st.lists(reads, min_size=1, max_size=1),
+    st.sampled_from([0.25, 1.0, 3.0]),
+    st.just("sweep"),
+)
+
+
+def comparable(answer: object) -> object:
+    if isinstance(answer, KvError):
+        return type(answer), answer.args
+    return [comparable(item) for item in answer] if isinstance(answer, list) else answer
+
+
+async def answers(engine: Engine, space: str, asks: list[Ask]) -> object:
+    return comparable(list(await asyncio.gather(*(ask(engine, space) for ask in asks), return_exceptions=True)))
+
+
+async def state(engine: Engine, space: str) -> object:
+    found, _ = await engine.scan(space, "", 100, None)
+    return [(key, await engine.get(space, key), await engine.ttl(space, key)) for key in found], await engine.usage(
+        space
+    )
+
+
+def test_both_engines_answer_alike(tmp_path: Path, clock: Any) -> None:
+    sqlite, memory = SqliteEngine(tmp_path, clock), MemoryEngine(clock)
+    spaces = (f"app{number}" for number in itertools.count())
+
+    with asyncio.Runner() as runner:
+        runner.run(sqlite.open())
+        runner.run(memory.open())
+
+        @settings(
+            max_examples=400, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )
+        @given(st.lists(steps, min_size=1, max_size=25))
+        def alike(program: list[Any]) -> None:
+            runner.run(compare(next(spaces), program))
+
+        async def compare(space: str, program: list[Any]) -> None:
+            for step in program:
+                if isinstance(step, float):
+                    clock.advance(step)
+                elif step == "sweep":
+                    # How many are left to sweep is an engine's own affair.
+                    await asyncio.gather(sqlite.sweep(2), memory.sweep(2))
+                else:
+                    assert await answers(sqlite, space, step) == await answers(memory, space, step)
+                assert await state(sqlite, space) == await state(memory, space)
+
+        alike()
+        runner.run(sqlite.close())

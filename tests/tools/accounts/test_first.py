@@ -1,0 +1,52 @@
+import asyncio
+
+import pytest
+from baobab.tools.accounts.first import ensure_first_account
+from baobab.tools.callers import Account
+from baobab.tools.errors import InvalidApiKey
+
+from tests.tools.conftest import PASSWORD, House
+
+BOOTSTRAP = "bb_sk_" + "A1b2" * 10
+
+
+async def test_workers_that_start_at_once_make_one_account_and_one_of_them_learns_its_key(house: House) -> None:
+    answers = await asyncio.gather(*(ensure_first_account(house.services, None) for _ in range(8)))
+    [key] = [answer for answer in answers if answer is not None]
+    owner = await house.bearer(key)
+    assert isinstance(owner, Account)
+    me = await house.use("platform_me", owner)
+    assert me["user"]["email"] == "owner@localhost"
+    assert [(o["personal"], o["role"]) for o in me["organizations"]] == [(True, "owner")]
+    [listed] = (await house.use("api_keys_list", owner))["keys"]
+    assert (listed["name"], listed["scopes"], listed["prefix"]) == ("first key", ["*"], key[:12])
+
+
+async def test_the_key_that_the_operator_chose_works_from_the_first_start_or_any_later_one(house: House) -> None:
+    generated = await ensure_first_account(house.services, None)
+    assert generated is not None
+    later = await asyncio.gather(*(ensure_first_account(house.services, BOOTSTRAP) for _ in range(8)))
+    assert set(later) == {None}
+    first, chosen = await house.bearer(generated), await house.bearer(BOOTSTRAP)
+    assert isinstance(first, Account)
+    assert isinstance(chosen, Account)
+    assert (chosen.account_id, chosen.organisation_id) == (first.account_id, first.organisation_id)
+    assert len((await house.use("api_keys_list", first))["keys"]) == 2
+
+
+async def test_a_revoked_key_does_not_come_back_with_the_next_start(house: House) -> None:
+    assert await ensure_first_account(house.services, BOOTSTRAP) == BOOTSTRAP
+    owner = await house.bearer(BOOTSTRAP)
+    [key] = (await house.use("api_keys_list", owner))["keys"]
+    await house.use("api_keys_revoke", owner, key_id=key["id"])
+    assert await ensure_first_account(house.services, BOOTSTRAP) is None
+    with pytest.raises(InvalidApiKey):
+        await house.bearer(BOOTSTRAP)
+
+
+async def test_the_first_account_gives_itself_a_password_and_signs_in(house: House) -> None:
+    owner = await house.bearer(await ensure_first_account(house.services, None) or "")
+    await house.use("platform_update", owner, password=PASSWORD)
+    signed_in = await house.use("platform_login", email="owner@localhost", password=PASSWORD)
+    assert isinstance(owner, Account)
+    assert signed_in["user"]["id"] == owner.account_id

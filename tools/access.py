@@ -1,0 +1,140 @@
+"""Who may call a tool: small objects, each asked once per call. None of them is a default; a tool names its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
+
+if TYPE_CHECKING:
+    from baobab.tools.call import Call
+
+Role = Literal["member", "admin", "owner"]
+_RANK = {"member": 0, "admin": 1, "owner": 2}
+
+
+def rank(role: str) -> int:
+    return _RANK[role]
+
+
+class Access(Protocol):
+    """anonymous: whether a caller without a credential can pass at all (documents and lists say so).
+
+    credential: False where a credential is not even looked at, so that a stale one cannot fail a public read.
+    """
+
+    anonymous: bool
+    credential: bool
+    description: str
+    raises: tuple[type[BaobabError], ...]
+
+    def admits(self, caller: Caller) -> bool:
+        """Whether a caller of this kind could pass: what lists of tools are filtered by."""
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        """Raise Unauthenticated, Forbidden or NotFound; set `call.role` where a role was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Everybody:
+    """Public: nothing is asked."""
+
+    anonymous: bool = True
+    credential: bool = False
+    description: str = "Public; no credential."
+    raises: tuple[type[BaobabError], ...] = ()
+
+    def admits(self, caller: Caller) -> bool:
+        return True
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AnyAccount:
+    """A platform account: token, or key with the scope `*` unless `keys` is False. `role`: in its organisation."""
+
+    role: Role = "member"
+    keys: bool = True
+    anonymous: bool = False
+    credential: bool = True
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    @property
+    def description(self) -> str:
+        return f"A platform account: its token, {'or an API key with the scope `*`' if self.keys else 'not a key'}."
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account) and (self.keys or caller.key_id is None)
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if not isinstance(caller, Account):
+            raise Forbidden("This operation needs the credential of an account.")
+        if caller.key_id is not None and not self.keys:
+            raise Forbidden(
+                "This operation takes the account's own token, not a key.",
+                remediation="Sign in with POST /platform/login and send the token that it answers.",
+            )
+        call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
+        require_role(call.role, self.role)
+
+
+@dataclass(frozen=True, slots=True)
+class AppOwner:
+    """Those who run an app: accounts with a role in its organisation, and keys of that app unless `keys` is False."""
+
+    role: Role = "member"
+    keys: bool = True
+    anonymous: bool = False
+    credential: bool = True
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden, AppNotFound)
+
+    @property
+    def description(self) -> str:
+        keys = ", or a key of this app" if self.keys else ""
+        return f"An account with the role `{self.role}` in the app's organisation{keys}."
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account) or (self.keys and isinstance(caller, AppKey))
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if isinstance(caller, Account) or (self.keys and isinstance(caller, AppKey)):
+            call.role = await owner_role(call)
+            require_role(call.role, self.role)
+            return
+        raise Forbidden("This operation is for those who run the app.")
+
+
+EVERYBODY = Everybody()
+
+
+async def owner_role(call: "Call") -> Role:
+    """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to."""
+    app = call.require_app()
+    match call.caller:
+        case AppKey(app_id=app_id):
+            if app_id == app.id:
+                return "owner"
+        case Account() as account:
+            pinned = account.key_id is None or account.organisation_id == app.organisation_id
+            role = await call.services.directory.role(app.organisation_id, account.account_id)
+            if pinned and role is not None:
+                return role
+        case EndUser() | ScopedKey() | _:
+            pass
+    raise Forbidden("This credential does not belong to that app.")
+
+
+def require_role(role: Role | None, needed: Role) -> None:
+    if role is None:
+        raise Forbidden("This account is not a member of the organisation.")
+    if _RANK[role] < _RANK[needed]:
+        raise Forbidden(f"This needs the role `{needed}`; this account has `{role}`.")

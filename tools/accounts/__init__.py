@@ -1,0 +1,1 @@
+"""Platform accounts: signing up, signing in, and the sessions in between."""

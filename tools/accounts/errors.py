@@ -1,0 +1,29 @@
+"""What can go wrong with an account."""
+
+from baobab.tools.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, Unauthenticated
+
+
+class InvalidCredentials(Unauthenticated):
+    code = "AUTH_INVALID_CREDENTIALS"
+    summary = "Invalid credentials."
+    remediation = "Check the e-mail address and the password; the answer does not say which of them is wrong."
+
+
+class InvalidRefreshToken(InvalidToken):
+    summary = "Invalid or expired refresh token."
+    remediation = "Sign in again with POST /platform/login; use each refresh token once."
+
+
+class EmailTaken(AlreadyExists):
+    summary = "An account with this e-mail address exists already."
+    remediation = "Sign in with POST /platform/login, or use another address."
+
+
+class WeakPassword(BadRequest):
+    summary = "The password does not meet the requirements."
+    remediation = "Choose a password that keeps every rule in details.rules."
+
+
+class WrongPassword(Forbidden):
+    summary = "`current_password` is not this account's password."
+    remediation = "Send the password that is in force now as `current_password`."

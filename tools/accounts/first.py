@@ -1,0 +1,46 @@
+"""The first account: what makes an empty installation usable without anybody signing up."""
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.secrets import digest
+from baobab.tools import keys
+from baobab.tools.membership import found, of_account
+from baobab.tools.platform_tables import accounts, api_keys
+from baobab.tools.services import Services
+
+EMAIL = "owner@localhost"
+
+
+async def ensure_first_account(services: Services, bootstrap_key: str | None) -> str | None:
+    """Make the first account, its personal organisation and its key, if there is no account yet.
+
+    Returns the key's text when the account was made by this call, else None. A given bootstrap key works for the
+    first account afterwards in either case, unless it was revoked. Several workers may call this at once.
+    """
+    async with services.database.writing() as connection:
+        oldest = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1)
+        account_id: str | None = await connection.scalar(oldest)
+        if account_id is None:
+            key = bootstrap_key or keys.plaintext(services.ids)
+            await _keep(connection, services, key, await _create(connection, services))
+            return key
+        if bootstrap_key and not await connection.scalar(
+            select(api_keys.c.id).where(api_keys.c.digest == digest(bootstrap_key))
+        ):
+            await _keep(connection, services, bootstrap_key, account_id)
+        return None
+
+
+async def _create(connection: AsyncConnection, services: Services) -> str:
+    account_id = services.ids.uuid()
+    account = {"id": account_id, "email": EMAIL, "name": "Owner", "created_at": services.clock.now()}
+    await connection.execute(insert(accounts), account)
+    await found(connection.execute, services, "Owner", account_id, personal=True)
+    return account_id
+
+
+async def _keep(connection: AsyncConnection, services: Services, key: str, account_id: str) -> None:
+    home = (await connection.execute(of_account(account_id).limit(1))).one()
+    row = keys.key_row(services, key, "first key", ["*"], organisation_id=home.id, account_id=account_id)
+    await connection.execute(insert(api_keys), row)

@@ -1,0 +1,107 @@
+"""Sessions: chains of refresh tokens, each good for one use.
+
+The successor of a token is derived from it, so that a client whose answer was lost, or whose two tabs refresh at once,
+gets the very same successor for a short while, and no token is ever stored. Later reuse means that two parties hold
+the token: the whole chain ends.
+"""
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from baobab.storage.secrets import Vault, digest
+from baobab.tools.accounts.errors import InvalidRefreshToken
+from baobab.tools.call import Call
+from baobab.tools.platform_tables import accounts, refresh_tokens
+from baobab.tools.services import Services
+
+LIFETIME = timedelta(days=7)
+GRACE = timedelta(seconds=10)
+_KIND = "bb_rt_"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    account_id: str
+    email: str
+
+
+async def start(call: Call, account_id: str) -> str:
+    """The first token of a new chain. The account's expired ones are cleared away."""
+    expired = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.expires_at <= call.now)
+    await call.execute(delete(refresh_tokens).where(*expired))
+    token = _KIND + call.services.ids.secret(43)
+    await _keep(call, token, account_id, call.services.ids.uuid())
+    return token
+
+
+async def holder(services: Services, token: str) -> Holder:
+    """Whose token it is. A token that comes back after its grace ends its chain, which must outlive the refusal:
+    so this works in transactions of its own, before the call's has begun."""
+    query = select(refresh_tokens, accounts.c.email).join(accounts).where(refresh_tokens.c.digest == digest(token))
+    async with services.database.reading() as connection:
+        row = (await connection.execute(query)).first()
+    now = services.clock.now()
+    if row is None or not _is_live(row, now):
+        raise InvalidRefreshToken
+    if _is_spent(row, now):
+        async with services.database.writing() as connection:
+            chain = (refresh_tokens.c.family == row.family, refresh_tokens.c.revoked_at.is_(None))
+            await connection.execute(update(refresh_tokens).where(*chain).values(revoked_at=now))
+        raise InvalidRefreshToken("The refresh token was used before; the session has ended.")
+    return Holder(row.account_id, row.email)
+
+
+async def rotate(call: Call, token: str) -> str:
+    """The successor of a token, which is used by this; within the grace the same one again."""
+    row = await _row(call, token)
+    if row is None or not _is_live(row, call.now) or _is_spent(row, call.now):
+        raise InvalidRefreshToken
+    heir = _successor(call.services.vault, token)
+    if row.used_at is None:
+        used = update(refresh_tokens).where(refresh_tokens.c.digest == row.digest).values(used_at=call.now)
+        await call.execute(used)
+        await _keep(call, heir, row.account_id, row.family)
+    else:
+        known = await _row(call, heir)
+        if known is None or not _is_live(known, call.now):
+            raise InvalidRefreshToken
+    return heir
+
+
+async def end_all(call: Call, account_id: str) -> None:
+    live = (refresh_tokens.c.account_id == account_id, refresh_tokens.c.revoked_at.is_(None))
+    await call.execute(update(refresh_tokens).where(*live).values(revoked_at=call.now))
+
+
+async def _keep(call: Call, token: str, account_id: str, family: str) -> None:
+    row = {
+        "digest": digest(token),
+        "family": family,
+        "account_id": account_id,
+        "created_at": call.now,
+        "expires_at": call.now + LIFETIME,
+    }
+    await call.execute(insert(refresh_tokens), row)
+
+
+async def _row(call: Call, token: str) -> Any:
+    return (await call.execute(select(refresh_tokens).where(refresh_tokens.c.digest == digest(token)))).first()
+
+
+def _is_live(row: Any, now: datetime) -> bool:
+    return row.revoked_at is None and bool(row.expires_at > now)
+
+
+def _is_spent(row: Any, now: datetime) -> bool:
+    return row.used_at is not None and bool(now - row.used_at > GRACE)
+
+
+def _successor(vault: Vault, token: str) -> str:
+    mac = hmac.digest(vault.derive("refresh"), token.encode(), hashlib.sha256)
+    return _KIND + base64.urlsafe_b64encode(mac).decode().rstrip("=")

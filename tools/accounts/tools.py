@@ -1,0 +1,309 @@
+"""/platform: accounts of those who build apps."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+from typing_extensions import TypedDict
+
+from baobab.tools.access import EVERYBODY, AnyAccount, Role
+from baobab.tools.accounts import passwords, sessions
+from baobab.tools.accounts.errors import (
+    EmailTaken,
+    InvalidCredentials,
+    InvalidRefreshToken,
+    WeakPassword,
+    WrongPassword,
+)
+from baobab.tools.call import Call
+from baobab.tools.errors import BadRequest, MissingField, SignupClosed
+from baobab.tools.limits import PerAddress
+from baobab.tools.membership import found, of_account
+from baobab.tools.platform_tables import accounts as rows
+from baobab.tools.services import Services
+from baobab.tools.signing import PLATFORM
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import Email, Text
+
+accounts = Toolset("accounts", "Platform accounts: sign up, sign in, stay signed in.", base="/platform")
+
+TOKEN_SECONDS = 3600
+_WINDOW = 900
+_GUESSES = 10
+
+Name = Annotated[str, Text(200, min_length=1)]
+Password = Annotated[
+    str,
+    Text(passwords.LONGEST),
+    Field(description="At least 8 characters with an uppercase letter, a lowercase letter, a digit and a special one."),
+]
+AnyPassword = Annotated[str, Text(passwords.LONGEST)]
+RefreshToken = Annotated[str, Text(100, min_length=1)]
+
+
+class User(TypedDict):
+    """A platform account."""
+
+    id: str
+    email: str
+    name: str
+    email_verified: bool
+    created_at: datetime
+
+
+class Organization(TypedDict):
+    """An organisation and the account's role in it."""
+
+    id: str
+    name: str
+    personal: Annotated[bool, Field(description="The account's own, which cannot be deleted or left.")]
+    role: Role
+    plan: str
+
+
+class SignedUp(TypedDict):
+    """A new account and its personal organisation."""
+
+    user: User
+    organization: Organization
+
+
+class Refreshed(TypedDict):
+    """A fresh pair of tokens."""
+
+    token: Annotated[str, Field(description="Access token (JWT) for `Authorization: Bearer`.")]
+    expires_in: Annotated[int, Field(description="Lifetime of `token` in seconds.")]
+    refresh_token: Annotated[str, Field(description="Good for one use within 7 days.")]
+    token_type: Literal["Bearer"]
+
+
+class SignedIn(Refreshed):
+    """Tokens and whose they are."""
+
+    user: User
+
+
+class SignedOut(TypedDict):
+    """What logout answers."""
+
+    message: str
+
+
+class Me(TypedDict):
+    """The account and where it belongs."""
+
+    user: User
+    organizations: list[Organization]
+
+
+class Updated(TypedDict):
+    """The account as it is now."""
+
+    user: User
+
+
+@accounts.tool(
+    "POST /signup",
+    access=EVERYBODY,
+    effect="write",
+    status=201,
+    raises=(SignupClosed, WeakPassword, EmailTaken),
+    limit=PerAddress(5, _WINDOW),
+    audit=Audit("signup", category="auth", action="create", resource="account"),
+    examples={"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"},
+)
+async def platform_signup(call: Call, email: Email, password: Password, name: Name) -> SignedUp:
+    """Make a platform account with its personal organisation; sign in afterwards for tokens.
+
+    email: the account's address; upper and lower case count as the same.
+    name: what the account and its personal organisation are called.
+    """
+    if not call.services.options.signup_open:
+        raise SignupClosed
+    passwords.check(password)
+    account: dict[str, Any] = {
+        "id": call.services.ids.uuid(),
+        "email": email,
+        "name": name,
+        "password_hash": await passwords.encode(password),
+        "email_verified": False,
+        "created_at": call.now,
+    }
+    try:
+        await call.execute(insert(rows), account)
+    except IntegrityError as exc:
+        raise EmailTaken from exc
+    organisation = await found(call.execute, call.services, name, account["id"], personal=True)
+    _note(call, account["id"], organisation["id"])
+    return {"user": _user(account), "organization": _organization({**organisation, "role": "owner"})}
+
+
+@accounts.tool(
+    "POST /login",
+    access=EVERYBODY,
+    effect="write",
+    raises=(InvalidCredentials,),
+    limit=PerAddress(10, _WINDOW),
+    audit=Audit("login", category="auth", action="create", resource="session"),
+    examples={"email": "ada@example.com", "password": "correct Horse 7!"},
+)
+async def platform_login(call: Call, email: Email, password: AnyPassword) -> SignedIn:
+    """Sign in: an access token for one hour and a refresh token for seven days.
+
+    password: the account's password.
+    """
+    async with call.services.database.reading() as connection:
+        account = (await connection.execute(select(rows).where(rows.c.email == email))).mappings().first()
+    encoded: str | None = account["password_hash"] if account else None
+    proven = await passwords.matches(encoded, password)
+    if account is None or encoded is None or not proven:
+        # The refusal says no more than that; its audit row may say whose door was tried.
+        if account is not None:
+            _note(call, account["id"], await _home(call.services, account["id"]))
+        raise InvalidCredentials
+    token = await _token(call, account["id"], email)
+    renewed = await passwords.encode(password) if passwords.is_outdated(encoded) else encoded
+    # Nothing was held while the password was checked: it must still be this one.
+    same = (rows.c.id == account["id"], rows.c.password_hash == encoded)
+    if not (await call.execute(update(rows).where(*same).values(password_hash=renewed))).rowcount:
+        raise InvalidCredentials
+    return {**_tokens(token, await sessions.start(call, account["id"])), "user": _user(account)}
+
+
+@accounts.tool(
+    "POST /refresh",
+    access=EVERYBODY,
+    effect="write",
+    raises=(InvalidRefreshToken,),
+    limit=PerAddress(20, _WINDOW),
+    audit=Audit("refresh_token_used", category="auth", action="update", resource="session"),
+    examples={"refresh_token": "bb_rt_..."},
+)
+async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed:
+    """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one use.
+
+    The same token sent again within 10 seconds gets the same successor, so that a lost answer or a second tab
+    signs nobody out. Sent later, it ends the session and every token of it.
+
+    refresh_token: the newest refresh token of the session.
+    """
+    owner = await sessions.holder(call.services, refresh_token)
+    token = await _token(call, owner.account_id, owner.email)
+    return _tokens(token, await sessions.rotate(call, refresh_token))
+
+
+@accounts.tool(
+    "POST /logout",
+    access=AnyAccount(keys=False),
+    effect="write",
+    audit=Audit("logout", category="auth", action="delete", resource="session"),
+)
+async def platform_logout(call: Call) -> SignedOut:
+    """Sign out everywhere: no refresh token of the account works any more.
+
+    Access tokens that are out already run to their end, one hour at most. API keys are not touched.
+    """
+    await sessions.end_all(call, call.account.account_id)
+    _note(call, call.account.account_id, call.account.organisation_id)
+    return {"message": "Logged out successfully"}
+
+
+@accounts.tool("GET /me", access=AnyAccount(), effect="read")
+async def platform_me(call: Call) -> Me:
+    """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
+    caller = call.account
+    account = (await call.execute(select(rows).where(rows.c.id == caller.account_id))).mappings().one()
+    belongs = (await call.execute(of_account(caller.account_id))).mappings()
+    return {
+        "user": _user(account),
+        "organizations": [
+            _organization(row) for row in belongs if caller.key_id is None or row["id"] == caller.organisation_id
+        ],
+    }
+
+
+@accounts.tool(
+    "PATCH /me",
+    access=AnyAccount(),
+    effect="write",
+    raises=(WeakPassword, WrongPassword),
+    audit=Audit("account.update", category="auth", action="update", resource="account"),
+    examples={"name": "Ada Lovelace"},
+)
+async def platform_update(
+    call: Call,
+    name: Name | None = None,
+    password: Password | None = None,
+    current_password: AnyPassword | None = None,
+) -> Updated:
+    """Change the account's name or password. A new password ends every session; sign in again afterwards.
+
+    name: the new name; the personal organisation keeps its own.
+    current_password: the password in force, needed for a new one unless the account never had any.
+    """
+    if name is None and password is None:
+        raise BadRequest("Nothing to change: send `name` or `password`.")
+    account_id = call.account.account_id
+    changes: dict[str, Any] = {} if name is None else {"name": name}
+    same = [rows.c.id == account_id]
+    if password is not None:
+        encoded = await _proven(call, account_id, current_password)
+        passwords.check(password)
+        changes["password_hash"] = await passwords.encode(password)
+        same.append(rows.c.password_hash.is_not_distinct_from(encoded))
+    _note(call, account_id, call.account.organisation_id)
+    call.audit.data["fields"] = ["password" if field == "password_hash" else field for field in changes]
+    if not (await call.execute(update(rows).where(*same).values(**changes))).rowcount:
+        raise WrongPassword
+    if password is not None:
+        await sessions.end_all(call, account_id)
+        await call.services.notices.publish(call.unit, "account", account_id)
+    return {"user": _user((await call.execute(select(rows).where(rows.c.id == account_id))).mappings().one())}
+
+
+async def _proven(call: Call, account_id: str, current: str | None) -> str | None:
+    """The encoded password of an account whose holder has shown that they know it."""
+    async with call.services.database.reading() as connection:
+        encoded: str | None = await connection.scalar(select(rows.c.password_hash).where(rows.c.id == account_id))
+    if encoded is None:
+        return None
+    if current is None:
+        raise MissingField("`current_password` is missing.")
+    # A stolen token must not be a place to guess passwords at.
+    call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW)
+    if not await passwords.matches(encoded, current):
+        raise WrongPassword
+    return encoded
+
+
+async def _token(call: Call, account_id: str, email: str) -> str:
+    """An access token. Minted before the call's first statement: the very first one makes the platform's key pair."""
+    organisation = await _home(call.services, account_id)
+    claims = {"sub": account_id, "email": email, "org_id": organisation}
+    _note(call, account_id, organisation)
+    return await call.services.signers.mint(PLATFORM, claims, TOKEN_SECONDS)
+
+
+async def _home(services: Services, account_id: str) -> str:
+    """The account's personal organisation."""
+    async with services.database.reading() as connection:
+        return str((await connection.execute(of_account(account_id).limit(1))).one().id)
+
+
+def _note(call: Call, account_id: str, organisation_id: str) -> None:
+    call.audit.actor_id = call.audit.resource_id = account_id
+    call.audit.organisation_id = organisation_id
+
+
+def _tokens(token: str, refresh_token: str) -> Refreshed:
+    return {"token": token, "expires_in": TOKEN_SECONDS, "refresh_token": refresh_token, "token_type": "Bearer"}
+
+
+def _user(row: Any) -> User:
+    return {key: row[key] for key in User.__annotations__}  # type: ignore[return-value]
+
+
+def _organization(row: Any) -> Organization:
+    return {key: row[key] for key in Organization.__annotations__}  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""API keys: making them, listing them, taking them out of force."""

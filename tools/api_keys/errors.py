@@ -1,0 +1,22 @@
+"""What can go wrong with an API key."""
+
+from baobab.tools.errors import BadRequest, Conflict, NotFound
+
+
+class KeyNotFound(NotFound):
+    summary = "There is no such key."
+    remediation = "GET /api-keys lists the keys that you may see."
+
+
+class KeyScopesUnclear(BadRequest):
+    code = "VALIDATION_INVALID_INPUT"
+    summary = "These fields do not say which key is wanted."
+    remediation = (
+        "Send `key_scope` (`account`, or `app` with `target_app_id`), or `scopes` alone; "
+        "a substrate key opens nothing else, so make a second key for the rest."
+    )
+
+
+class TooManyKeys(Conflict):
+    summary = "The organisation has as many live keys as it may have."
+    remediation = "Revoke keys that are no longer used (DELETE /api-keys/{key_id}); details.limit is the number."

@@ -1,0 +1,68 @@
+"""Scopes: which key is asked for, in the present form of the request and in the older one."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from baobab.tools import keys
+from baobab.tools.api_keys.errors import KeyScopesUnclear
+from baobab.tools.errors import MissingField
+
+ACCOUNT, GATEWAY, SUBSTRATE = "*", "ai:gateway", "substrate"
+
+KeyScope = Literal["account", "app"]
+Additional = Literal["ai:gateway", "substrate"]
+Legacy = Literal["*", "ai:gateway", "substrate"]
+Reach = Literal["app", "substrate", "both"]
+
+
+def wanted(
+    key_scope: KeyScope | None,
+    target_app_id: str | None,
+    additional: Sequence[Additional],
+    legacy: Sequence[Legacy] | None,
+    reach: Reach | None,
+) -> list[str]:
+    """The scopes to store. A key never gets more than one form of the request clearly says."""
+    if legacy is not None:
+        if key_scope or target_app_id or additional or reach:
+            raise KeyScopesUnclear("`scopes` is the older form; it stands alone.")
+        return _single_purpose([str(scope) for scope in legacy])
+    if reach == "both":
+        raise KeyScopesUnclear("`scope: both` would be one key for two doors.")
+    if reach == "substrate":
+        if key_scope or target_app_id or additional:
+            raise KeyScopesUnclear("`scope: substrate` stands alone.")
+        return [SUBSTRATE]
+    if key_scope == "app":
+        if target_app_id is None:
+            raise MissingField("`target_app_id` is missing.", remediation="Name the app that the key is for.")
+        return _single_purpose([f"app:{target_app_id}", GATEWAY, *additional])
+    if target_app_id is not None:
+        # Falling back to the default here would hand out the whole account instead of one app.
+        raise KeyScopesUnclear("`target_app_id` goes with `key_scope: app`.")
+    return _single_purpose([ACCOUNT, *additional])
+
+
+def kind(scopes: Sequence[str]) -> str:
+    """What the key's text begins with."""
+    return keys.SUBSTRATE if SUBSTRATE in scopes else keys.SERVICE
+
+
+def has(scopes: Sequence[str], sought: str) -> bool:
+    """Whether a key is found under a scope: the scope itself, or `account` or `app` for the two families."""
+    match sought:
+        case "account":
+            return ACCOUNT in scopes
+        case "app":
+            return any(scope.startswith("app:") for scope in scopes)
+        case _:
+            return sought in scopes
+
+
+def _single_purpose(scopes: Sequence[str]) -> list[str]:
+    unique = list(dict.fromkeys(scopes))
+    if SUBSTRATE in unique and len(unique) > 1:
+        raise KeyScopesUnclear(
+            "`substrate` cannot be combined: the substrate takes no other keys, and its key nothing else."
+        )
+    return unique

@@ -1,0 +1,199 @@
+"""/api-keys: the keys that programs and agents carry."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import func, insert, select
+from typing_extensions import TypedDict
+
+from baobab.tools import keys
+from baobab.tools.access import AnyAccount, Role, rank, require_role
+from baobab.tools.api_keys import scopes as scoping
+from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, TooManyKeys
+from baobab.tools.call import Call
+from baobab.tools.errors import AppNotFound, Forbidden, MissingField, NotFound
+from baobab.tools.membership import role_now
+from baobab.tools.platform_tables import api_keys as rows
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import AppId, Text, Uuid
+
+api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
+
+MOST = 200
+_MOST_SCOPES = 10
+
+Name = Annotated[str, Text(100, min_length=1)]
+KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]
+OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the credential's own when left out.")]
+ScopeSought = Annotated[str, Text(60, min_length=1)]
+AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SCOPES)]
+LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_MOST_SCOPES)]
+
+
+class CreatedKey(TypedDict):
+    """A new key, with its text."""
+
+    key: Annotated[str, Field(description="The key. Shown once; only its digest is kept.")]
+    key_id: str
+    prefix: Annotated[str, Field(description="The first 12 characters, by which lists show it.")]
+    name: str
+    scopes: list[str]
+    created_at: datetime
+
+
+class ListedKey(TypedDict):
+    """A live key, without its text."""
+
+    id: str
+    prefix: str
+    name: str
+    scopes: list[str]
+    account_id: Annotated[str, Field(description="Who made it.")]
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class Keys(TypedDict):
+    """Live keys, the newest first."""
+
+    keys: list[ListedKey]
+
+
+class Revoked(TypedDict):
+    """What a revocation answers."""
+
+    revoked: Literal[True]
+
+
+@api_keys.tool(
+    "POST /api-keys",
+    access=AnyAccount(),
+    effect="write",
+    status=201,
+    raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, TooManyKeys),
+    audit=Audit("api_key.create", action="create", resource="api_key"),
+    examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
+)
+async def api_keys_create(
+    call: Call,
+    name: Name,
+    key_scope: scoping.KeyScope | None = None,
+    target_app_id: AppId | None = None,
+    additional_scopes: AdditionalScopes | None = None,
+    scope: scoping.Reach | None = None,
+    organization_id: OrganizationId | None = None,
+    scopes: LegacyScopes | None = None,
+) -> CreatedKey:
+    """Make an API key. Its text is in the answer and nowhere else; send it as `Authorization: Bearer <key>`.
+
+    name: what the key is for; lists show it.
+    key_scope: `account` (the default) may what the account may in its organisation; `app` may everything within one
+      app, and takes an admin or owner of the app's organisation to make.
+    target_app_id: the app of an `app` key.
+    additional_scopes: `ai:gateway` is within both kinds already; for the substrate make a key of its own.
+    scope: `substrate` makes a substrate key (`bb_sub_`), which opens nothing else; `app` is any other key.
+    organization_id: the organisation the key is pinned to; for an app key it is the app's.
+    scopes: the older form, instead of all but the name: `*` for an account key, `ai:gateway` for a key that opens the
+      AI gateway only, `substrate` for a substrate key.
+    """
+    stored = scoping.wanted(key_scope, target_app_id, additional_scopes or [], scopes, scope)
+    if target_app_id is not None:
+        organisation = await _app_organisation(call, target_app_id, organization_id)
+        needed: Role = "admin"
+    else:
+        organisation = organization_id or call.account.organisation_id
+        needed = "member"
+    role = await _role_in(call, organisation)
+    if role is None:
+        raise (
+            NotFound("There is no such organisation.") if target_app_id is None else Forbidden("That app is not yours.")
+        )
+    require_role(role, needed)
+    live = select(func.count()).where(rows.c.organisation_id == organisation, rows.c.revoked_at.is_(None))
+    if ((await call.execute(live)).scalar() or 0) >= MOST:
+        raise TooManyKeys(f"The organisation has {MOST} live keys.", details={"limit": MOST})
+    key = keys.plaintext(call.services.ids, scoping.kind(stored))
+    row = keys.key_row(
+        call.services,
+        key,
+        name,
+        stored,
+        organisation_id=organisation,
+        account_id=call.account.account_id,
+        app_id=target_app_id,
+    )
+    await call.execute(insert(rows), row)
+    call.audit.resource_id, call.audit.organisation_id = row["id"], organisation
+    call.audit.data |= {"prefix": row["prefix"], "scopes": stored}
+    return {
+        "key": key,
+        "key_id": row["id"],
+        "prefix": row["prefix"],
+        "name": name,
+        "scopes": stored,
+        "created_at": row["created_at"],
+    }
+
+
+@api_keys.tool("GET /api-keys", access=AnyAccount(), effect="read", raises=(NotFound,))
+async def api_keys_list(
+    call: Call, scope: ScopeSought | None = None, organization_id: OrganizationId | None = None
+) -> Keys:
+    """List live API keys by their prefix: your own; admins and owners see all of their organisation's.
+
+    scope: only keys with this scope, such as `*`, `ai:gateway`, `substrate` or `app:app_1a2b3c4d5e6f`; `account` and
+      `app` name the two families.
+    """
+    organisation = organization_id or call.account.organisation_id
+    role = await _role_in(call, organisation)
+    if role is None:
+        raise NotFound("There is no such organisation.")
+    query = (
+        select(*(rows.c[name] for name in ListedKey.__annotations__))
+        .where(rows.c.organisation_id == organisation, rows.c.revoked_at.is_(None))
+        .order_by(rows.c.created_at.desc(), rows.c.id)
+    )
+    if not _sees_all(role):
+        query = query.where(rows.c.account_id == call.account.account_id)
+    found: Any = (await call.execute(query)).mappings()
+    return {"keys": [dict(row) for row in found if scope is None or scoping.has(row["scopes"], scope)]}  # type: ignore[misc]
+
+
+@api_keys.tool(
+    "DELETE /api-keys/{key_id}",
+    access=AnyAccount(),
+    effect="destructive",
+    raises=(KeyNotFound,),
+    audit=Audit("api_key.revoke", action="delete", resource="api_key"),
+)
+async def api_keys_revoke(call: Call, key_id: KeyId) -> Revoked:
+    """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s."""
+    row = (await call.execute(select(rows).where(rows.c.id == key_id))).first()
+    call.audit.resource_id = key_id
+    role = row and await _role_in(call, row.organisation_id)
+    if row is None or role is None or not (_sees_all(role) or row.account_id == call.account.account_id):
+        raise KeyNotFound
+    call.audit.organisation_id = row.organisation_id
+    call.audit.data["prefix"] = row.prefix
+    await keys.revoke(call, rows.c.id == key_id)
+    return {"revoked": True}
+
+
+async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:
+    app = await call.services.directory.app(app_id)
+    if named is not None and named != app.organisation_id:
+        raise KeyScopesUnclear("The app belongs to another organisation than `organization_id`.")
+    call.audit.data["app_id"] = app.id
+    return app.organisation_id
+
+
+async def _role_in(call: Call, organisation_id: str) -> Role | None:
+    """The caller's role, as this transaction sees it; an API key has one in its own organisation only."""
+    if call.account.key_id is not None and call.account.organisation_id != organisation_id:
+        return None
+    return await role_now(call, organisation_id, call.account.account_id)
+
+
+def _sees_all(role: Role) -> bool:
+    return rank(role) >= rank("admin")

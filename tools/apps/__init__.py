@@ -1,0 +1,1 @@
+"""Apps: made, listed, renamed, configured and deleted."""

@@ -1,0 +1,24 @@
+"""What can go wrong with an app itself."""
+
+from baobab.tools.errors import AlreadyExists, BadRequest
+
+
+class RegionUnknown(BadRequest):
+    summary = "There is no such region."
+    remediation = "Use one of the regions that GET /v1/regions lists, or leave it out."
+
+
+class SubdomainTaken(AlreadyExists):
+    summary = "The subdomain is taken or reserved."
+    remediation = "Choose another subdomain, or leave it out and one is derived from the name."
+
+
+class NameTaken(AlreadyExists):
+    summary = "The organisation has an app of this name."
+    remediation = "Choose another name; GET /apps lists those in use."
+
+
+class FunctionNotDeployed(BadRequest):
+    code = "RESOURCE_NOT_FOUND"
+    summary = "The app has no function of this name."
+    remediation = "Deploy the function first, or send null to remove the hook."

@@ -1,0 +1,25 @@
+"""Subdomains: where an app is reached by the Host header."""
+
+from collections.abc import Awaitable, Callable
+
+from baobab.storage.clock import Ids
+
+RESERVED = frozenset(
+    "admin api app apps assets auth billing blog cdn console dashboard data docs fn ftp health help imap init kv "
+    "localhost login mail mcp metrics ns1 ns2 oauth platform pop public root smtp status storage support www".split()
+)
+_WORDS = "acacia alder ash aspen beech birch cedar cypress elm fig fir hazel juniper larch linden maple oak palm".split()
+
+
+def derived(name: str) -> str:
+    return name.replace("_", "-").strip("-") or "app"
+
+
+async def free(name: str, taken: Callable[[str], Awaitable[bool]], ids: Ids) -> str:
+    """A subdomain near the name: itself, with a word behind it, or with random letters."""
+    plain = derived(name)
+    short = plain[:50].rstrip("-")
+    for candidate in (plain, *(f"{short}-{word}" for word in _WORDS)):
+        if candidate not in RESERVED and not await taken(candidate):
+            return candidate
+    return f"{short}-{ids.base36(8)}"

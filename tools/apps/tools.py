@@ -1,0 +1,307 @@
+"""Apps and their life: /init and /apps."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, func, insert, select, update
+from typing_extensions import NotRequired, TypedDict
+
+from baobab.storage.secrets import digest
+from baobab.tools.access import AnyAccount, AppOwner, require_role
+from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
+from baobab.tools.apps.subdomains import RESERVED, free
+from baobab.tools.apps.teardown import bury, finish
+from baobab.tools.call import Call
+from baobab.tools.errors import Forbidden
+from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.platform_tables import api_keys, signing_keys
+from baobab.tools.platform_tables import apps as apps_table
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import AppId, Text, Uuid
+
+apps = Toolset("apps", "Apps: create, list, rename and delete them.", tend=finish)
+
+AppName = Annotated[
+    str, Text(63, min_length=1, pattern=r"^[a-z0-9][a-z0-9_-]*$"),
+    Field(description="Lower case letters, digits, `_` and `-`; unique in its organisation.", examples=["shop"]),
+]
+Subdomain = Annotated[str, Text(63, min_length=3, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+Region = Annotated[str, Text(40, min_length=1)]
+
+_DEFAULT_STORAGE = {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False}
+_DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
+
+
+class NextAction(TypedDict):
+    action: str
+    description: str
+    tool: NotRequired[str]
+
+
+class AppMeta(TypedDict):
+    resource_info: dict[str, Any]
+    next_actions: list[NextAction]
+
+
+class CreatedApp(TypedDict):
+    app_id: str
+    name: str
+    created: bool
+    region: str
+    organization_id: str
+    subdomain: str
+    url: str
+    api_url: str
+    api_base_url: str
+    anon_key: str
+    db_provisioned: bool
+    provisioning_status: str
+    created_at: datetime
+    _meta: AppMeta
+
+
+class AppRow(TypedDict):
+    id: str
+    name: str
+    subdomain: str
+    db_name: str
+    db_provisioned: bool
+    provisioning_status: str
+    region: str
+    visibility: str
+    listed: bool
+    template_source_app_id: str | None
+    fork_count: int
+    substrate_organization_id: str | None
+    organization_id: str
+    created_at: datetime
+
+
+class AppList(TypedDict):
+    apps: list[AppRow]
+    next_cursor: str | None
+
+
+class AppStatus(TypedDict):
+    app_id: str
+    name: str
+    db_provisioned: bool
+    provisioning_status: str
+    provisioning_error: str | None
+
+
+class Deleted(TypedDict):
+    message: str
+    app_id: str
+
+
+@apps.tool(
+    "POST /init",
+    access=AnyAccount(),
+    effect="write",
+    status=lambda result: 201 if result["created"] else 200,
+    statuses=(201, 200),
+    raises=(RegionUnknown, SubdomainTaken),
+    audit=Audit("app.create", action="create", resource="app"),
+    examples={"name": "shop"},
+)
+async def apps_init(
+    call: Call,
+    name: AppName,
+    region: Region | None = None,
+    subdomain: Subdomain | None = None,
+    organization_id: Uuid | None = None,
+) -> CreatedApp:
+    """Create an app, or get the one of that name.
+
+    Calling it twice with one name is safe: the second call answers 200 with the existing app. The answer's
+    `anon_key` is public: browsers send it in the `apikey` header.
+
+    region: where the app's data will live; the platform's default when left out.
+    subdomain: a free subdomain of your choice; derived from the name when left out.
+    organization_id: the organisation that will own it; the caller's when left out.
+    """
+    options, ids = call.services.options, call.services.ids
+    organisation = await _organisation(call, organization_id)
+    chosen = region or options.default_region
+    if chosen not in call.services.regions:
+        raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": list(call.services.regions)})
+    owned = apps_table.c.organisation_id == organisation
+    row = (await call.execute(select(apps_table).where(owned, apps_table.c.name == name))).mappings().first()
+    created = row is None
+    if row is None:
+        app_id, function_key = ids.app(), ids.hex(48)
+        row = {
+            "id": app_id,
+            "organisation_id": organisation,
+            "name": name,
+            "subdomain": await _subdomain(call, name, subdomain),
+            "region": chosen,
+            "allowed_origins": [],
+            "storage_config": _DEFAULT_STORAGE,
+            "jwt_config": _DEFAULT_JWT,
+            "anon_key": "bb_anon_" + ids.secret(32),
+            "function_key": call.services.vault.seal(function_key.encode(), f"apps.function_key:{app_id}"),
+            "function_key_digest": digest(function_key),
+            "provisioning_status": "ready",
+            "created_at": call.now,
+            "updated_at": call.now,
+        }
+        await call.execute(insert(apps_table), row)
+        await call.services.notices.publish(call.unit, "app", app_id)
+    call.audit.resource_id = row["id"]
+    call.audit.organisation_id = organisation
+    call.audit.data["created"] = created
+    owned_apps = (await call.execute(select(func.count()).select_from(apps_table).where(owned))).scalar_one()
+    return {
+        "app_id": row["id"],
+        "name": row["name"],
+        "created": created,
+        "region": row["region"],
+        "organization_id": organisation,
+        "subdomain": row["subdomain"],
+        "url": app_url(options.base_url, options.base_domain, row["subdomain"]),
+        "api_url": f"{options.base_url}/v1/{row['id']}",
+        "api_base_url": f"{options.base_url}/v1/{row['id']}",
+        "anon_key": row["anon_key"],
+        "db_provisioned": True,
+        "provisioning_status": row["provisioning_status"],
+        "created_at": row["created_at"],
+        "_meta": {
+            "resource_info": {"apps": owned_apps},
+            "next_actions": [
+                {"action": "store_value", "description": "Put a value under a key.", "tool": "kv_put"},
+                {"action": "create_key", "description": "Mint an API key for this app.", "tool": "api_keys_create"},
+                {"action": "read_config", "description": "See every setting of the app.", "tool": "config_get"},
+            ],
+        },
+    }
+
+
+@apps.tool("GET /apps", access=AnyAccount(), effect="read")
+async def apps_list(
+    call: Call, org_id: Uuid | None = None, limit: PageSize = 100, cursor: Cursor | None = None
+) -> AppList:
+    """List the apps of an organisation, newest first.
+
+    org_id: another organisation that you belong to; the caller's when left out.
+    """
+    organisation = await _organisation(call, org_id)
+    query = select(apps_table).where(apps_table.c.organisation_id == organisation)
+    if cursor is not None:
+        created, last = decode_cursor(call.services.vault, "apps", cursor)
+        before = datetime.fromisoformat(created)
+        query = query.where(
+            (apps_table.c.created_at < before) | ((apps_table.c.created_at == before) & (apps_table.c.id < last))
+        )
+    query = query.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc()).limit(limit + 1)
+    rows = list((await call.execute(query)).mappings())
+    more = rows[limit - 1] if len(rows) > limit else None
+    following = more and encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"])
+    return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
+
+
+@apps.tool("GET /apps/{app_id}/status", access=AppOwner(), effect="read")
+async def apps_status(call: Call, app_id: AppId) -> AppStatus:
+    """Tell whether an app is ready to be used."""
+    row = (await call.execute(select(apps_table).where(apps_table.c.id == app_id))).mappings().one()
+    return {
+        "app_id": app_id,
+        "name": row["name"],
+        "db_provisioned": True,
+        "provisioning_status": row["provisioning_status"],
+        "provisioning_error": row["provisioning_error"],
+    }
+
+
+@apps.tool(
+    "PATCH /apps/{app_id}",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(NameTaken,),
+    audit=Audit("app.rename", resource="app"),
+    examples={"name": "storefront"},
+)
+async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
+    """Rename an app. Its id, subdomain and keys stay as they are."""
+    app = call.require_app()
+    same_name = select(apps_table.c.id).where(
+        apps_table.c.organisation_id == app.organisation_id, apps_table.c.name == name, apps_table.c.id != app_id
+    )
+    if (await call.execute(same_name)).first():
+        raise NameTaken(f"The organisation has an app named `{name}`.")
+    await call.execute(update(apps_table).where(apps_table.c.id == app_id).values(name=name, updated_at=call.now))
+    await call.services.notices.publish(call.unit, "app", app_id)
+    call.audit.resource_id = app_id
+    call.audit.data |= {"from": app.name, "to": name}
+    return _app_row((await call.execute(select(apps_table).where(apps_table.c.id == app_id))).mappings().one())
+
+
+@apps.tool(
+    "DELETE /apps/{app_id}",
+    access=AppOwner("admin", keys=False),
+    effect="destructive",
+    audit=Audit("app.delete", action="delete", resource="app"),
+)
+async def apps_delete(call: Call, app_id: AppId) -> Deleted:
+    """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""
+    app = call.require_app()
+    digests = (await call.execute(select(api_keys.c.digest).where(api_keys.c.app_id == app_id))).scalars().all()
+    await call.execute(delete(signing_keys).where(signing_keys.c.owner == app_id))
+    await call.execute(delete(apps_table).where(apps_table.c.id == app_id))
+    for key_digest in digests:
+        await call.services.notices.publish(call.unit, "key", key_digest)
+    await call.services.notices.publish(call.unit, "app", app_id)
+    await bury(call, app)
+    call.audit.resource_id = app_id
+    call.audit.data["name"] = app.name
+    return {"message": f"App {app.name} was deleted.", "app_id": app_id}
+
+
+def app_url(base_url: str, base_domain: str, subdomain: str) -> str:
+    scheme, _, host = base_url.partition("://")
+    port = host.rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
+    return f"{scheme}://{subdomain}.{base_domain}" + (f":{port}" if port else "")
+
+
+async def _organisation(call: Call, wanted: str | None) -> str:
+    """The organisation to act in: the one asked for, when the caller may, else the caller's own."""
+    account = call.account
+    if wanted is None or wanted == account.organisation_id:
+        return account.organisation_id
+    if account.key_id is not None:
+        raise Forbidden("An API key is pinned to its organisation.")
+    require_role(await call.services.directory.role(wanted, account.account_id), "member")
+    return wanted
+
+
+async def _subdomain(call: Call, name: str, wanted: str | None) -> str:
+    async def taken(subdomain: str) -> bool:
+        query = select(apps_table.c.id).where(apps_table.c.subdomain == subdomain)
+        return (await call.execute(query)).first() is not None
+
+    if wanted is None:
+        return await free(name, taken, call.services.ids)
+    if wanted in RESERVED or await taken(wanted):
+        raise SubdomainTaken(f"The subdomain `{wanted}` is taken or reserved.")
+    return wanted
+
+
+def _app_row(row: Any) -> AppRow:
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "subdomain": row["subdomain"],
+        "db_name": row["id"],
+        "db_provisioned": True,
+        "provisioning_status": row["provisioning_status"],
+        "region": row["region"],
+        "visibility": row["visibility"],
+        "listed": row["listed"],
+        "template_source_app_id": row["template_source_app_id"],
+        "fork_count": row["fork_count"],
+        "substrate_organization_id": row["substrate_organization_id"],
+        "organization_id": row["organisation_id"],
+        "created_at": row["created_at"],
+    }

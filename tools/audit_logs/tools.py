@@ -1,0 +1,106 @@
+"""GET /v1/{app_id}/audit-logs."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import func, select
+from typing_extensions import TypedDict
+
+from baobab.tools.access import AppOwner
+from baobab.tools.call import Call
+from baobab.tools.platform_tables import audit_logs as table
+from baobab.tools.tool import Toolset
+from baobab.tools.types import AppId, Text
+
+audit_logs = Toolset("audit_logs", "What was done to an app, by whom.", base="/v1/{app_id}")
+
+Word = Annotated[str, Text(200, min_length=1)]
+Moment = Annotated[datetime, Field(strict=False)]
+Category = Literal["auth", "admin", "function", "ai", "data"]
+Action = Literal["create", "update", "delete", "invoke", "enable", "disable"]
+ActorType = Literal["platform_user", "app_user", "api_key", "system", "anonymous"]
+
+
+class AuditLog(TypedDict):
+    id: str
+    app_id: str | None
+    category: str
+    event_type: str
+    action: str
+    resource_type: str | None
+    resource_id: str | None
+    actor_type: ActorType
+    actor_id: str | None
+    event_data: dict[str, Any]
+    ip_address: str | None
+    user_agent: str | None
+    success: bool
+    error_message: str | None
+    correlation_id: str | None
+    created_at: datetime
+
+
+class AuditLogs(TypedDict):
+    logs: list[AuditLog]
+    total: int
+    limit: int
+    offset: int
+    nextOffset: int | None
+
+
+_COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__)
+
+
+@audit_logs.tool("GET /audit-logs", access=AppOwner("admin"), effect="read")
+async def audit_logs_list(
+    call: Call,
+    app_id: AppId,
+    category: Category | None = None,
+    event_type: Word | None = None,
+    action: Action | None = None,
+    resource_type: Word | None = None,
+    resource_id: Word | None = None,
+    actor_id: Word | None = None,
+    user_id: Word | None = None,
+    since: Annotated[Moment | None, Field(alias="from")] = None,
+    to: Moment | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0,
+) -> AuditLogs:
+    """Query the audit log of an app, newest first.
+
+    Writes of data (kv) are counted: one row for each tool, caller and second, with the count in `event_data`.
+
+    event_type: such as `app.config.cors` or `kv.write`.
+    actor_id: id of the account, key or user that acted.
+    user_id: the same as actor_id.
+    since: ISO 8601; rows from this moment on.
+    to: ISO 8601; rows before this moment.
+    """
+    wanted = {
+        "category": category,
+        "event_type": event_type,
+        "action": action,
+        "resource_type": resource_type,
+        "resource_id": resource_id,
+        "actor_id": actor_id or user_id,
+    }
+    conditions = [table.c.app_id == app_id]
+    conditions += [table.c[name] == value for name, value in wanted.items() if value is not None]
+    if since is not None:
+        conditions.append(table.c.created_at >= since)
+    if to is not None:
+        conditions.append(table.c.created_at < to)
+    await call.services.trail.flush()
+    total = (await call.execute(select(func.count()).select_from(table).where(*conditions))).scalar_one()
+    page = select(*_COLUMNS).where(*conditions).order_by(table.c.created_at.desc(), table.c.id).limit(limit).offset(offset)
+    rows: Any = [dict(row) for row in (await call.execute(page)).mappings()]
+    following = offset + limit
+    return {
+        "logs": rows,
+        "total": total,
+        "limit": limit,
+        "offset": offset,
+        "nextOffset": following if following < total else None,
+    }

@@ -1,0 +1,87 @@
+"""A call: one use of a tool, with its caller, its door, its unit of work and the services it may use."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CursorResult, Executable
+
+from baobab.storage.database import Unit
+from baobab.tools.access import Role
+from baobab.tools.callers import Account, Caller
+from baobab.tools.directory import App
+from baobab.tools.errors import AppNotFound, Forbidden
+from baobab.tools.limits import Allowance
+from baobab.tools.services import Services, Stores
+
+if TYPE_CHECKING:
+    from baobab.tools.registry import Registry
+    from baobab.tools.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How a call came in. `ip` is the client's address after trusted proxies; `base_url` is how it reached us."""
+
+    name: str
+    request_id: str
+    ip: str = "local"
+    user_agent: str = ""
+    base_url: str = ""
+    path: str = ""
+
+
+@dataclass(slots=True)
+class AuditNote:
+    """What a handler adds to its audit row; never secrets, never whole bodies."""
+
+    resource_id: str | None = None
+    organisation_id: str | None = None
+    actor_id: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Call:
+    __slots__ = ("allowance", "app", "audit", "caller", "door", "registry", "role", "services", "tool", "unit")
+
+    def __init__(
+        self, registry: "Registry", services: Services, tool: "Tool", caller: Caller, door: Door, unit: Unit
+    ) -> None:
+        self.registry = registry
+        self.services = services
+        self.tool = tool
+        self.caller = caller
+        self.door = door
+        self.unit = unit
+        self.app: App | None = None
+        self.role: Role | None = None
+        self.allowance: Allowance | None = None
+        self.audit = AuditNote()
+
+    def require_app(self) -> App:
+        if self.app is None:
+            raise AppNotFound
+        return self.app
+
+    @property
+    def account(self) -> Account:
+        if not isinstance(self.caller, Account):
+            raise Forbidden("This operation needs the credential of an account.")
+        return self.caller
+
+    @property
+    def stores(self) -> Stores:
+        """The stores of the app's region."""
+        return self.services.regions[self.require_app().region]
+
+    @property
+    def now(self) -> datetime:
+        return self.services.clock.now()
+
+    async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
+        """A statement in this call's transaction, which begins with the first one."""
+        return await self.unit.execute(statement, rows)
+
+    async def invoke(self, name: str, **arguments: Any) -> Any:
+        """Call another tool as the same caller, in the same unit of work."""
+        return await self.registry.call(name, arguments, self.caller, self.door, unit=self.unit)

@@ -1,0 +1,225 @@
+"""The errors that any tool may answer. A domain's own stand in its folder, beside the code that raises them.
+
+An error is a class: code, status and remedy are known before anything happens, so that the OpenAPI document, the
+catalogue and docs/errors.md are made from them. Doors render; nothing else turns an error into bytes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class BaobabError(Exception):
+    """The root: `code` and `status` name the kind; the message says what happened, the remediation what to do."""
+
+    code: ClassVar[str]
+    status: ClassVar[int]
+    summary: ClassVar[str]
+    remediation: ClassVar[str]
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        remediation: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.message = message or self.summary
+        self.remedy = remediation or self.remediation
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+        super().__init__(self.message)
+
+
+class BadRequest(BaobabError):
+    """The caller's input is at fault."""
+
+    code = "VALIDATION_INVALID_INPUT"
+    status = 400
+    summary = "The request is not valid."
+    remediation = "Correct the named field and send the request again."
+
+
+class MissingField(BadRequest):
+    code = "VALIDATION_MISSING_FIELD"
+    summary = "A required field is missing."
+    remediation = "Add the named field."
+
+
+class InvalidType(BadRequest):
+    code = "VALIDATION_INVALID_TYPE"
+    summary = "A field has the wrong type."
+    remediation = "Send the named field with the type that the schema says; nothing is converted silently."
+
+
+class UnknownField(BadRequest):
+    code = "VALIDATION_INVALID_SCHEMA"
+    summary = "The request has a field that this operation does not know."
+    remediation = "Remove the named field, or correct its name."
+
+
+class MalformedBody(BadRequest):
+    code = "VALIDATION_INVALID_SCHEMA"
+    summary = "The body is not a JSON object."
+    remediation = "Send one JSON object (RFC 8259): no NaN or Infinity, no NUL characters, UTF-8."
+
+
+class BodyTooLarge(BaobabError):
+    code = "REQUEST_TOO_LARGE"
+    status = 413
+    summary = "The body is larger than this operation takes."
+    remediation = "Send less in one request; details.max_bytes is the limit."
+
+
+class Unauthenticated(BaobabError):
+    """No credential, or one that does not count."""
+
+    code = "AUTH_REQUIRED"
+    status = 401
+    summary = "This operation needs a credential."
+    remediation = "Send `Authorization: Bearer <API key or token>`."
+
+
+class InvalidApiKey(Unauthenticated):
+    code = "AUTH_INVALID_API_KEY"
+    summary = "The API key is unknown or revoked."
+    remediation = "Use a live key; create one with POST /api-keys."
+
+
+class InvalidToken(Unauthenticated):
+    code = "AUTH_INVALID_TOKEN"
+    summary = "The token is not valid."
+    remediation = "Sign in again with POST /platform/login and send the new token."
+
+
+class InvalidUserToken(Unauthenticated):
+    code = "AUTH_INVALID_END_USER_JWT"
+    summary = "The token is not one that this app issued."
+    remediation = "Sign the user in to this app and send that token."
+
+
+class UserTokenExpired(InvalidUserToken):
+    code = "AUTH_END_USER_JWT_EXPIRED"
+    summary = "The user's token has expired."
+    remediation = "Refresh the token with the user's refresh token."
+
+
+class Forbidden(BaobabError):
+    """A known caller that may not do this."""
+
+    code = "AUTH_INSUFFICIENT_PERMISSIONS"
+    status = 403
+    summary = "This credential may not do that."
+    remediation = "Use a credential with the scope or role that the operation names."
+
+
+class ImpersonationForbidden(Forbidden):
+    code = "AUTH_IMPERSONATION_FORBIDDEN"
+    summary = "Only a key of the app itself may act as one of its users."
+    remediation = "Send X-Platform-As-User with a key whose key_scope is app, or leave the header out."
+
+
+class SignupClosed(Forbidden):
+    code = "AUTH_FORBIDDEN"
+    summary = "This installation does not take new accounts."
+    remediation = "Ask the operator for an account, or set BAOBAB_SIGNUP=open."
+
+
+class OriginRefused(Forbidden):
+    code = "AUTH_ORIGIN_REFUSED"
+    summary = "Requests from this web origin are not allowed."
+    remediation = "Add the origin with PATCH /v1/{app_id}/config/cors."
+
+
+class NotFound(BaobabError):
+    code = "RESOURCE_NOT_FOUND"
+    status = 404
+    summary = "There is no such thing."
+    remediation = "Check the identifier; list the things you may see."
+
+
+class AppNotFound(NotFound):
+    code = "APP_NOT_FOUND"
+    summary = "There is no such app."
+    remediation = "Check the app id; GET /apps lists the apps that you may use."
+
+
+class RouteNotFound(NotFound):
+    summary = "No operation has this path."
+    remediation = "See /docs or /openapi.json for the paths of this server."
+
+
+class ToolNotFound(NotFound):
+    summary = "There is no tool of this name."
+    remediation = "List the tools; names are exact."
+
+
+class MethodNotAllowed(BaobabError):
+    code = "METHOD_NOT_ALLOWED"
+    status = 405
+    summary = "This path does not take this method."
+    remediation = "Use a method that the Allow header names."
+
+
+class Conflict(BaobabError):
+    code = "RESOURCE_CONFLICT"
+    status = 409
+    summary = "The request conflicts with what is there."
+    remediation = "Read the current state and decide anew."
+
+
+class AlreadyExists(Conflict):
+    code = "RESOURCE_ALREADY_EXISTS"
+    summary = "The name is taken."
+    remediation = "Choose another name."
+
+
+class WrongHost(BaobabError):
+    code = "HOST_REFUSED"
+    status = 421
+    summary = "This server does not answer for that host."
+    remediation = "Use the server's own address; an operator adds names with BAOBAB_BASE_URL or BAOBAB_ALLOWED_HOSTS."
+
+
+class RateLimited(BaobabError):
+    """Raised with the seconds to wait; Retry-After carries the same."""
+
+    code = "QUOTA_RATE_LIMIT"
+    status = 429
+    summary = "Too many requests."
+    remediation = "Wait for the seconds in Retry-After, then go on more slowly."
+
+    def __init__(self, retry_after: int, limit: int, window: int) -> None:
+        super().__init__(
+            f"More than {limit} requests in {window} s.",
+            details={"limit": limit, "window_seconds": window, "retry_after": retry_after},
+            headers={"retry-after": str(retry_after)},
+        )
+        self.retry_after = retry_after
+
+
+class Internal(BaobabError):
+    code = "INTERNAL_ERROR"
+    status = 500
+    summary = "Something went wrong on our side."
+    remediation = "Try again; if it stays, report the request id to the operator."
+
+
+class Unavailable(BaobabError):
+    code = "SERVICE_UNAVAILABLE"
+    status = 503
+    summary = "A store does not answer at the moment."
+    remediation = "Try again in a few seconds; nothing was changed."
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message, headers={"retry-after": "2"})
+
+
+class AppPaused(BaobabError):
+    code = "APP_PAUSED"
+    status = 503
+    summary = "The app is paused by its owner."
+    remediation = "Resume it with PATCH /v1/{app_id}/config/pause."
+
+    def __init__(self, reason: str | None) -> None:
+        super().__init__(details={"paused_reason": reason}, headers={"retry-after": "60"})

@@ -1,0 +1,86 @@
+"""Refusals: the recent answers of 400 and above that a family keeps for an app's developer to look at."""
+
+from collections import deque
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Column, Integer, String, Table, delete, insert, select
+
+from baobab.storage.clock import Clock
+from baobab.storage.database import Database
+from baobab.storage.tables import Instant, metadata
+
+failures = Table(
+    "failures",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("app_id", String(36), nullable=False),
+    Column("family", String(40), nullable=False),
+    Column("at", Instant, nullable=False, index=True),
+    Column("method", String(10), nullable=False),
+    Column("path", String(700), nullable=False),
+    Column("status_code", Integer, nullable=False),
+    Column("error_code", String(60)),
+    Column("subject", String(600)),
+    sqlite_autoincrement=True,
+)
+
+KEPT = 1000
+KEPT_FOR = timedelta(days=7)
+_PENDING = 5000
+
+
+class Failures:
+    """Collected in memory, written each second, trimmed to the last 1000 of an app and to 7 days.
+
+    What a flood adds faster than it is written pushes the oldest out: a refusal must never cost a transaction.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._pending: deque[dict[str, Any]] = deque(maxlen=_PENDING)
+
+    def record(
+        self, app_id: str, family: str, method: str, path: str, status: int, code: str | None, subject: object
+    ) -> None:
+        self._pending.append(
+            {
+                "app_id": app_id,
+                "family": family,
+                "at": self._clock.now(),
+                "method": method[:10],
+                "path": path[:700],
+                "status_code": status,
+                "error_code": code,
+                "subject": subject[:600] if isinstance(subject, str) else None,
+            }
+        )
+
+    async def recent(self, app_id: str, family: str, limit: int) -> list[Mapping[str, Any]]:
+        """Newest first, this process's latest included."""
+        await self.flush()
+        query = (
+            select(failures)
+            .where(failures.c.app_id == app_id, failures.c.family == family)
+            .order_by(failures.c.id.desc())
+            .limit(limit)
+        )
+        async with self._database.reading() as connection:
+            return list((await connection.execute(query)).mappings())
+
+    async def flush(self) -> None:
+        if not self._pending:
+            return
+        rows = list(self._pending)
+        self._pending.clear()
+        async with self._database.writing() as connection:
+            await connection.execute(insert(failures), rows)
+            await connection.execute(delete(failures).where(failures.c.at < self._clock.now() - KEPT_FOR))
+            for app_id in {row["app_id"] for row in rows}:
+                mine = failures.c.app_id == app_id
+                kept = select(failures.c.id).where(mine).order_by(failures.c.id.desc()).offset(KEPT).limit(1)
+                oldest = await connection.scalar(kept)
+                if oldest is not None:
+                    await connection.execute(delete(failures).where(mine, failures.c.id <= oldest))

@@ -1,0 +1,96 @@
+"""Who may touch which key: those who run the app everything, all others what the rules expose."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from baobab.tools.access import owner_role
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, InvalidUserToken, Unauthenticated
+from baobab.tools.kv.errors import ForeignCredential
+from baobab.tools.kv.rules import RuleBook, RuleBooks, Verb
+
+if TYPE_CHECKING:
+    from baobab.tools.call import Call
+
+
+async def runs_app(call: "Call") -> bool:
+    """Whether the caller runs the app; an error for a credential that has no business with it."""
+    match call.caller:
+        case Anonymous():
+            return False
+        case EndUser(app_id=app_id):
+            if app_id != call.require_app().id:
+                raise InvalidUserToken("The token was issued by another app.")
+            return False
+        case Account() | AppKey():
+            try:
+                call.role = await owner_role(call)
+            except Forbidden as exc:
+                raise ForeignCredential from exc
+            return True
+        case _:
+            raise ForeignCredential("This key does not open the key-value store.")
+
+
+async def rule_book(call: "Call") -> RuleBook:
+    return await call.services.of(RuleBooks).of(call.require_app().id)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """`key`: the rules are asked for the key of the call. Without it (a batch) the handler asks for each of its own."""
+
+    verb: Verb
+    key: str | None = "key"
+    anonymous: bool = True
+    credential: bool = True
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, Forbidden, ForeignCredential, AppNotFound)
+
+    @property
+    def description(self) -> str:
+        return f"Those who run the app; end users and anonymous callers where an expose rule lets them {self.verb}."
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account | AppKey | EndUser | Anonymous)
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        if await runs_app(call) or self.key is None:
+            return
+        key = arguments.get(self.key)
+        (await rule_book(call)).require(key if isinstance(key, str) else "", self.verb, call.caller)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Those who run the app. Everybody else, anonymous callers included, is forbidden rather than asked to sign in."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A key of the app, or an account in its organisation."
+    raises: tuple[type[BaobabError], ...] = (InvalidUserToken, Forbidden, ForeignCredential, AppNotFound)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account | AppKey)
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:  # noqa: ARG002
+        if not await runs_app(call):
+            raise Forbidden("This operation is for those who run the app.")
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """Anybody whom the app knows."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A key of the app, an account in its organisation, or a user of the app."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, ForeignCredential, AppNotFound)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account | AppKey | EndUser)
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:  # noqa: ARG002
+        if isinstance(call.caller, Anonymous):
+            raise Unauthenticated
+        await runs_app(call)

@@ -1,0 +1,169 @@
+"""The store as a whole: scan, stats, flush, recent refusals, the function key."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import delete, select, update
+from typing_extensions import TypedDict
+
+from baobab.storage.secrets import digest
+from baobab.tools.call import Call
+from baobab.tools.kv.access import Authenticated, Operator
+from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
+from baobab.tools.kv.exposing import changed
+from baobab.tools.kv.limits import KV_OPERATIONS, POLICY
+from baobab.tools.kv.rules import rules_table
+from baobab.tools.kv.toolset import kv
+from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
+from baobab.tools.platform_tables import apps
+from baobab.tools.tool import Audit
+from baobab.tools.types import AppId, Text
+
+
+class Keys(TypedDict):
+    keys: list[str]
+    cursor: str | None
+
+
+class Caps(TypedDict):
+    max_ops_per_sec: int | None
+    max_storage_bytes: int | None
+    max_keys_total: int | None
+    max_value_bytes: int
+
+
+class Stats(TypedDict):
+    keys_total: int
+    bytes_used: int
+    ops_per_sec: int | None
+    limit: Caps
+
+
+class Flushed(TypedDict):
+    deleted: int
+
+
+class Refusal(TypedDict):
+    at: datetime
+    method: str
+    path: str
+    status_code: int
+    error_code: str | None
+    key: str | None
+
+
+class Refusals(TypedDict):
+    entries: list[Refusal]
+
+
+class FunctionKey(TypedDict):
+    function_key: str
+
+
+@kv.tool("GET /_scan", access=Operator(), effect="read", limit=KV_OPERATIONS, raises=(CursorInvalid,))
+async def kv_scan(
+    call: Call,
+    app_id: AppId,
+    prefix: Annotated[str, Text(512)] = "",
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100,
+    cursor: Cursor | None = None,
+) -> Keys:
+    """List keys, in order. A key that is there throughout the scan is listed exactly once.
+
+    prefix: only keys that start with it.
+    limit: keys in one page.
+    """
+    vault, scanned = call.services.vault, f"kv:{app_id}:{prefix}"
+    after = decode_cursor(vault, scanned, cursor)[0] if cursor is not None else None
+    keys, last = await call.stores.kv.scan(app_id, prefix, limit, after)
+    return {"keys": keys, "cursor": last and encode_cursor(vault, scanned, last)}
+
+
+@kv.tool("GET /_stats", access=Operator(), effect="read", limit=KV_OPERATIONS)
+async def kv_stats(call: Call, app_id: AppId) -> Stats:
+    """Tell what the store holds and what its caps are; null is no cap.
+
+    The bytes of an entry are those of its key and of its value as compact JSON.
+    """
+    plan = call.require_app().plan
+    usage = await call.stores.kv.usage(app_id)
+    most = plan.kv_ops_per_second
+    return {
+        "keys_total": usage.keys,
+        "bytes_used": usage.bytes,
+        "ops_per_sec": None if most is None else call.services.limits.used(POLICY, app_id, most, 1),
+        "limit": {
+            "max_ops_per_sec": most,
+            "max_storage_bytes": plan.kv_bytes,
+            "max_keys_total": plan.kv_keys,
+            "max_value_bytes": MAX_VALUE_BYTES,
+        },
+    }
+
+
+@kv.tool(
+    "POST /_flush",
+    access=Operator(),
+    effect="destructive",
+    limit=KV_OPERATIONS,
+    raises=(ConfirmRequired,),
+    audit=Audit("kv.flush", action="delete", resource="kv"),
+    examples={"confirm": True},
+)
+async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_config: bool = False) -> Flushed:
+    """Delete every key of the app. This cannot be undone.
+
+    confirm: must be true.
+    include_config: delete the expose rules too.
+    """
+    if not confirm:
+        raise ConfirmRequired
+    if include_config:
+        await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
+        await changed(call)
+    deleted = await call.stores.kv.flush(app_id)
+    call.audit.data |= {"deleted": deleted, "include_config": include_config}
+    return {"deleted": deleted}
+
+
+@kv.tool("GET /_audit_recent", access=Authenticated(), effect="read", limit=KV_OPERATIONS)
+async def kv_audit_recent(
+    call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=200)] = 50
+) -> Refusals:
+    """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
+
+    limit: how many; the last 1000 of 7 days are kept.
+    """
+    rows = await call.services.failures.recent(app_id, kv.name, limit)
+    return {
+        "entries": [
+            {
+                "at": row["at"],
+                "method": row["method"],
+                "path": row["path"],
+                "status_code": row["status_code"],
+                "error_code": row["error_code"],
+                "key": row["subject"],
+            }
+            for row in rows
+        ]
+    }
+
+
+@kv.tool(
+    "POST /_rotate_key",
+    access=Operator(),
+    effect="destructive",
+    limit=KV_OPERATIONS,
+    audit=Audit("kv.function_key.rotate", resource="function_key"),
+)
+async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
+    """Replace the app's function key. The old one is void at once; the new one is shown this once."""
+    key = call.services.ids.hex(48)
+    mine = apps.c.id == app_id
+    old = (await call.execute(select(apps.c.function_key_digest).where(mine))).scalar_one()
+    sealed = call.services.vault.seal(key.encode(), f"apps.function_key:{app_id}")
+    await call.execute(update(apps).where(mine).values(function_key=sealed, function_key_digest=digest(key)))
+    await call.services.notices.publish(call.unit, "key", old)
+    return {"function_key": key}

@@ -1,0 +1,123 @@
+"""A batch: up to a hundred operations in one request, each answered by itself."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+from pydantic_core import from_json
+from typing_extensions import NotRequired, TypedDict
+
+from baobab.storage.kv import errors as store
+from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set
+from baobab.tools.call import Call
+from baobab.tools.errors import BaobabError
+from baobab.tools.kv.access import Exposed, rule_book
+from baobab.tools.kv.entries import DURABLE_TTL, quota, refusal
+from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
+from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value
+from baobab.tools.kv.limits import KV_OPERATIONS
+from baobab.tools.kv.rules import RuleBook
+from baobab.tools.kv.toolset import KV_ENVELOPE, WRITTEN, kv
+from baobab.tools.types import AppId
+
+MAX_OPS = 100
+_MAX_BODY = MAX_OPS * (MAX_VALUE_BYTES + 2048)
+
+_OP_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "op": {"enum": ["get", "set", "del"]},
+        "key": {"type": "string", "maxLength": MAX_KEY},
+        "value": {"description": "Any JSON value; required for set."},
+    },
+    "required": ["op", "key"],
+}
+# A malformed item is answered in its place, so that it does not stop the others: no type refuses it before.
+Item = Annotated[Any, WithJsonSchema(_OP_SCHEMA)]
+
+
+class ItemResult(TypedDict):
+    value: NotRequired[Any]
+    ok: NotRequired[Literal[True]]
+    deleted: NotRequired[int]
+    error: NotRequired[str]
+    message: NotRequired[str]
+
+
+class BatchResult(TypedDict):
+    results: list[ItemResult]
+
+
+class _Refused(Exception):
+    def __init__(self, error: str, message: str | None = None) -> None:
+        self.result: ItemResult = {"error": error, "message": message} if message else {"error": error}
+
+
+@kv.tool(
+    "POST /_batch",
+    access=Exposed("write", key=None),
+    effect="write",
+    limit=KV_OPERATIONS,
+    audit=WRITTEN,
+    max_body=_MAX_BODY,
+    examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
+)
+async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
+    """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.
+
+    get answers `{value}` (null when absent), set `{ok: true}`, del `{deleted}`; a refused one `{error}`. Values that
+    are set live 30 days.
+
+    ops: at most 100 of `{op: get | set | del, key, value}`.
+    """
+    book = None if call.role else await rule_book(call)
+    planned: list[Op | ItemResult] = [_plan(item, call, book) for item in ops]
+    operations = [op for op in planned if isinstance(op, Get | Set | Delete)]
+    outcomes = iter(await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ())
+    results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned]
+    return {"results": results}
+
+
+def _plan(item: Any, call: Call, book: RuleBook | None) -> Op | ItemResult:
+    try:
+        return _operation(item, call, book)
+    except _Refused as refused:
+        return refused.result
+
+
+def _operation(item: Any, call: Call, book: RuleBook | None) -> Op:
+    op = item.get("op") if isinstance(item, dict) else None
+    if op not in ("get", "set", "del"):
+        raise _Refused("invalid op")
+    key = item.get("key")
+    try:
+        check_key(key if isinstance(key, str) else "")
+    except KeyInvalid as exc:
+        raise _Refused("key_invalid", exc.message) from exc
+    if op == "set" and "value" not in item:
+        raise _Refused("missing value")
+    if book is not None and not book.allows(key, "read" if op == "get" else "write", call.caller):
+        raise _Refused("KV_FORBIDDEN")
+    if op == "get":
+        return Get(key)
+    if op == "del":
+        return Delete(key)
+    try:
+        return Set(key, encode_value(item["value"]), DURABLE_TTL)
+    except ValueTooLarge as exc:
+        raise _Refused(exc.code) from exc
+    except ValueError as exc:
+        raise _Refused("bad_request", f"value {exc}") from exc
+
+
+def _result(op: Op, outcome: OpResult) -> ItemResult:
+    match outcome:
+        case store.KvError():
+            error = refusal(outcome)
+            if isinstance(error, BaobabError):
+                return {"error": KV_ENVELOPE.code(type(error)), "message": error.message}
+            return {"error": "store_error", "message": "The store does not answer at the moment."}
+        case bytes():
+            return {"value": from_json(outcome)}
+        case int():
+            return {"deleted": outcome}
+    return {"value": None} if isinstance(op, Get) else {"ok": True}

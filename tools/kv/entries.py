@@ -1,0 +1,274 @@
+"""Entries: one key at a time."""
+
+from collections.abc import Awaitable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.storage.kv import errors as store
+from baobab.storage.kv.engine import ABSENT, Quota, Tier
+from baobab.tools.call import Call
+from baobab.tools.errors import BaobabError
+from baobab.tools.kv.access import Exposed
+from baobab.tools.kv.errors import (
+    CounterOverflow,
+    KeyInvalid,
+    KeyNotFound,
+    KeySegmentEmpty,
+    KeysExhausted,
+    NotAnInteger,
+    StorageFull,
+    ValueTooLarge,
+)
+from baobab.tools.kv.keys import Key, Value
+from baobab.tools.kv.limits import KV_OPERATIONS
+from baobab.tools.kv.toolset import WRITTEN, kv
+from baobab.tools.tool import Encoded
+from baobab.tools.types import OMITTED, AppId
+
+DURABLE_TTL = 30 * 86400
+EPHEMERAL_TTL = 3600
+MAX_TTL = 10**10
+_WHOLE = 2**63 - 1
+# JSON may write a character in six bytes that counts as one.
+_MAX_BODY = 2 * 2**20
+
+T = TypeVar("T")
+
+Ttl = Annotated[int, Field(ge=1, le=MAX_TTL)]
+Step = Annotated[int, Field(ge=-_WHOLE, le=_WHOLE)]
+
+_KEY = (KeyInvalid, KeySegmentEmpty)
+_ROOM = (StorageFull, KeysExhausted)
+
+
+class Stored(TypedDict):
+    value: Any
+
+
+class TimeToLive(TypedDict):
+    ttl: int | None
+
+
+class Existence(TypedDict):
+    exists: bool
+
+
+class Deletion(TypedDict):
+    deleted: Annotated[int, Field(ge=0, le=2)]
+
+
+class Count(TypedDict):
+    value: int
+
+
+class Wrote(TypedDict):
+    wrote: bool
+
+
+class Swapped(TypedDict):
+    swapped: bool
+
+
+class Applied(TypedDict):
+    applied: bool
+
+
+def _read(path: str) -> Any:
+    return kv.tool(f"GET {path}", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
+
+
+@_read("/{key:path}")
+async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
+    """Read the value stored under a key.
+
+    touch: start the entry's time to live anew.
+    """
+    value = await call.stores.kv.get(app_id, key, touch)
+    if value is None:
+        raise KeyNotFound
+    return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]
+
+
+@_read("/{key:path}/ttl")
+async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
+    """Tell in how many seconds a key expires; null for a key that does not."""
+    left = await call.stores.kv.ttl(app_id, key)
+    if left is ABSENT:
+        raise KeyNotFound
+    return {"ttl": left}
+
+
+@kv.tool(
+    "GET /{key:path}/exists", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=_KEY
+)
+async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
+    """Tell whether a key is there."""
+    return {"exists": await call.stores.kv.exists(app_id, key)}
+
+
+@kv.tool(
+    "PUT /{key:path}",
+    access=Exposed("write"),
+    effect="write",
+    limit=KV_OPERATIONS,
+    status=204,
+    raises=(*_KEY, *_ROOM, ValueTooLarge),
+    audit=WRITTEN,
+    max_body=_MAX_BODY,
+    examples={"value": {"items": [1, 2]}, "ttl": 3600},
+)
+async def kv_put(
+    call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
+) -> None:
+    """Store a value under a key, in place of what was there.
+
+    ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
+    ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
+    """
+    tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
+    await stored(call.stores.kv.put(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
+
+
+@kv.tool(
+    "DELETE /{key:path}",
+    access=Exposed("write"),
+    effect="destructive",
+    limit=KV_OPERATIONS,
+    raises=_KEY,
+    audit=WRITTEN,
+)
+async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
+    """Delete a key; `deleted` is 0 when it was not there."""
+    return {"deleted": await call.stores.kv.delete(app_id, key)}
+
+
+@kv.tool(
+    "POST /{key:path}/incr",
+    access=Exposed("write"),
+    effect="write",
+    limit=KV_OPERATIONS,
+    raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
+    audit=WRITTEN,
+    examples={"by": 1},
+)
+async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
+    """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
+
+    by: how much; may be negative.
+    """
+    return {"value": await stored(call.stores.kv.incr(app_id, key, by, DURABLE_TTL, quota(call)))}
+
+
+@kv.tool(
+    "POST /{key:path}/decr",
+    access=Exposed("write"),
+    effect="write",
+    limit=KV_OPERATIONS,
+    raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
+    audit=WRITTEN,
+    examples={"by": 1},
+)
+async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
+    """Lower a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
+
+    by: how much; may be negative.
+    """
+    return {"value": await stored(call.stores.kv.incr(app_id, key, -by, DURABLE_TTL, quota(call)))}
+
+
+@kv.tool(
+    "POST /{key:path}/setnx",
+    access=Exposed("write"),
+    effect="write",
+    limit=KV_OPERATIONS,
+    status=lambda result: 201 if result["wrote"] else 200,
+    statuses=(201, 200),
+    raises=(*_KEY, *_ROOM, ValueTooLarge),
+    audit=WRITTEN,
+    max_body=_MAX_BODY,
+    examples={"value": "worker-7", "ttl": 30},
+)
+async def kv_setnx(
+    call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
+) -> Wrote:
+    """Store a value only if the key is not there yet: of several callers at once, one wins.
+
+    ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
+    ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
+    """
+    tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
+    write = call.stores.kv.setnx(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call))
+    return {"wrote": await stored(write)}
+
+
+@kv.tool(
+    "POST /{key:path}/cas",
+    access=Exposed("write"),
+    effect="write",
+    limit=KV_OPERATIONS,
+    raises=(*_KEY, *_ROOM, ValueTooLarge),
+    audit=WRITTEN,
+    max_body=_MAX_BODY,
+    examples={"expected": {"stock": 3}, "next": {"stock": 2}},
+)
+async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:  # noqa: A002
+    """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
+
+    expected: compared as JSON, whatever the order of its fields; null stands for a key that is not there.
+    next: the value to store.
+    """
+    swap = call.stores.kv.cas(app_id, key, expected, next, DURABLE_TTL, quota(call))
+    return {"swapped": await stored(swap)}
+
+
+@kv.tool(
+    "POST /{key:path}/expire",
+    access=Exposed("write"),
+    effect="write",
+    limit=KV_OPERATIONS,
+    raises=_KEY,
+    audit=WRITTEN,
+    examples={"ttl": 60},
+)
+async def kv_expire(
+    call: Call, app_id: AppId, key: Key, ttl: Annotated[int, Field(ge=0, le=MAX_TTL)] | None
+) -> Applied:
+    """Set when a key expires; `applied` is false when it is not there.
+
+    ttl: seconds from now, 0 to delete it at once, or null for never.
+    """
+    return {"applied": await call.stores.kv.expire(app_id, key, ttl)}
+
+
+def lifetime(ttl: Any, ephemeral: Literal[True, False]) -> int | None:
+    if ttl is OMITTED:
+        return EPHEMERAL_TTL if ephemeral else DURABLE_TTL
+    return ttl  # type: ignore[no-any-return]
+
+
+def quota(call: Call) -> Quota:
+    plan = call.require_app().plan
+    return Quota(plan.kv_keys, plan.kv_bytes)
+
+
+async def stored(write: Awaitable[T]) -> T:
+    try:
+        return await write
+    except store.KvError as exc:
+        raise refusal(exc) from exc
+
+
+def refusal(error: store.KvError) -> BaobabError | store.KvError:
+    """What the store refused, in this family's words; the registry has its own for a store that does not answer."""
+    match error:
+        case store.NotAnInteger():
+            return NotAnInteger()
+        case store.IntegerOverflow():
+            return CounterOverflow()
+        case store.StorageFull():
+            return StorageFull(details={"used_bytes": error.used, "cap_bytes": error.cap})
+        case store.KeysExhausted():
+            return KeysExhausted(details={"keys": error.keys, "cap": error.cap})
+    return error

@@ -1,0 +1,150 @@
+"""Expose rules: read and changed by those who run the app."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, with_config
+from sqlalchemy import delete, insert, select
+from typing_extensions import TypedDict
+
+from baobab.tools.call import Call
+from baobab.tools.errors import BadRequest
+from baobab.tools.kv.access import Operator
+from baobab.tools.kv.errors import ExposeConflict
+from baobab.tools.kv.limits import KV_OPERATIONS
+from baobab.tools.kv.patterns import Pattern, names_owner
+from baobab.tools.kv.rules import NOTICE, Level, rules_table
+from baobab.tools.kv.toolset import kv
+from baobab.tools.tool import Audit
+from baobab.tools.types import AppId
+
+MAX_RULES = 500
+
+_CHANGED = Audit("kv.expose.update", resource="kv_rule")
+_MINE = rules_table.c.app_id
+_REPLACE_BODY = 2**20
+
+
+class ExposeRule(TypedDict):
+    pattern: str
+    read: Level
+    write: Level
+    order: int
+
+
+class ExposeRules(TypedDict):
+    rules: list[ExposeRule]
+
+
+class RuleDeleted(TypedDict):
+    deleted: Annotated[int, Field(ge=0, le=1)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class NewRule(TypedDict):
+    pattern: Pattern
+    read: Level | bool
+    write: Level | bool
+
+
+@kv.tool("GET /_expose", access=Operator(), effect="read", limit=KV_OPERATIONS)
+async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
+    """List the rules that expose keys to end users, in the order of their declaration."""
+    query = select(rules_table).where(app_id == _MINE).order_by(rules_table.c.position)
+    rows = (await call.execute(query)).all()
+    return {"rules": [{"pattern": r.pattern, "read": r.read, "write": r.write, "order": r.position} for r in rows]}
+
+
+@kv.tool(
+    "PUT /_expose/{pattern:path}",
+    access=Operator(),
+    effect="write",
+    limit=KV_OPERATIONS,
+    status=204,
+    raises=(ExposeConflict,),
+    audit=_CHANGED,
+    examples={"read": "owner", "write": "owner"},
+)
+async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, write: Level) -> None:
+    """Expose the keys that match a pattern to end users.
+
+    Of several rules that match a key, the one with the longest fixed beginning decides; among equals, the first.
+
+    read: who may read: `public` anybody, `authed` signed-in users, `owner` the user whom the pattern names, `deny` nobody.
+    write: who may write, with the same words.
+    """
+    _check_owner(pattern, read, write)
+    rows = (await call.execute(select(rules_table).where(app_id == _MINE))).all()
+    existing = next((row for row in rows if row.pattern == pattern), None)
+    if existing is not None:
+        if (existing.read, existing.write) == (read, write):
+            return
+        rule = {"pattern": pattern, "read": existing.read, "write": existing.write, "order": existing.position}
+        raise ExposeConflict(details={"existing": rule})
+    if len(rows) >= MAX_RULES:
+        raise BadRequest(f"An app has at most {MAX_RULES} rules.", remediation="Delete rules that are not needed.")
+    position = max((row.position for row in rows), default=-1) + 1
+    row = {"app_id": app_id, "pattern": pattern, "read": read, "write": write, "position": position}
+    await call.execute(insert(rules_table), row)
+    await changed(call)
+    call.audit.resource_id = pattern[:200]
+    call.audit.data |= {"read": read, "write": write}
+
+
+@kv.tool(
+    "PUT /_expose",
+    access=Operator(),
+    effect="destructive",
+    limit=KV_OPERATIONS,
+    status=204,
+    audit=_CHANGED,
+    max_body=_REPLACE_BODY,
+    examples={"rules": [{"pattern": "public:**", "read": "public", "write": "deny"}]},
+)
+async def kv_expose_replace(
+    call: Call, app_id: AppId, rules: Annotated[list[NewRule], Field(max_length=MAX_RULES)]
+) -> None:
+    """Replace all expose rules by those given, in their order.
+
+    rules: each with a pattern and the levels for read and write; true is `public`, false is `deny`.
+    """
+    rows = []
+    for position, rule in enumerate(rules):
+        read, write = _level(rule["read"]), _level(rule["write"])
+        _check_owner(rule["pattern"], read, write)
+        rows.append(
+            {"app_id": app_id, "pattern": rule["pattern"], "read": read, "write": write, "position": position}
+        )
+    if len({row["pattern"] for row in rows}) < len(rows):
+        raise BadRequest("`rules`: a pattern stands twice.", remediation="Give each pattern once.")
+    await call.execute(delete(rules_table).where(app_id == _MINE))
+    if rows:
+        await call.execute(insert(rules_table), rows)
+    await changed(call)
+    call.audit.data["rules"] = len(rows)
+
+
+@kv.tool("DELETE /_expose/{pattern:path}", access=Operator(), effect="destructive", limit=KV_OPERATIONS, audit=_CHANGED)
+async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
+    """Delete the rule of a pattern; `deleted` is 0 when there was none."""
+    gone = await call.execute(delete(rules_table).where(app_id == _MINE, rules_table.c.pattern == pattern))
+    await changed(call)
+    call.audit.resource_id = pattern[:200]
+    return {"deleted": gone.rowcount}
+
+
+async def changed(call: Call) -> None:
+    await call.services.notices.publish(call.unit, NOTICE, call.require_app().id)
+
+
+def _level(level: Level | bool) -> Level:
+    if isinstance(level, bool):
+        return "public" if level else "deny"
+    return level
+
+
+def _check_owner(pattern: str, *levels: Level) -> None:
+    if "owner" in levels and not names_owner(pattern):
+        raise BadRequest(
+            "A rule with the level `owner` must name its owner in the pattern.",
+            remediation="Put {user.id} or {user.role} into the pattern, such as user:{user.id}:**.",
+        )

@@ -1,0 +1,46 @@
+"""Keys and values: what the store takes."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, KeySegmentEmpty, ValueTooLarge
+from baobab.tools.types import encode_json
+
+MAX_KEY = 512
+_PRINTABLE = re.compile(r"[\x20-\x7e]+")
+
+
+def check_key(key: str) -> str:
+    """The key itself; KeySegmentEmpty or KeyInvalid when the store does not take it."""
+    segments = key.split("/")
+    if "" in segments:
+        raise KeySegmentEmpty
+    if len(key) > MAX_KEY:
+        raise KeyInvalid(f"The key is longer than {MAX_KEY} bytes.")
+    if not _PRINTABLE.fullmatch(key):
+        raise KeyInvalid("The key has characters other than printable ASCII.")
+    if key[0] == "_":
+        raise KeyInvalid("Keys that start with `_` are reserved.")
+    if "." in segments or ".." in segments:
+        raise KeyInvalid("`.` and `..` cannot be segments of a key.")
+    return key
+
+
+def encode_value(value: Any) -> bytes:
+    raw = encode_json(value)
+    if len(raw) > MAX_VALUE_BYTES:
+        raise ValueTooLarge(len(raw))
+    return raw
+
+
+Key = Annotated[
+    str,
+    AfterValidator(check_key),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_KEY}),
+    Field(description="Printable ASCII; may hold `/`; must not start with `_`.", examples=["user:42:cart"]),
+]
+Value = Annotated[
+    Any, AfterValidator(encode_value), WithJsonSchema({}), Field(description="Any JSON value of up to 256 KB.")
+]

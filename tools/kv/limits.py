@@ -1,0 +1,26 @@
+"""Operations per second: a plan's cap, one bucket for each app."""
+
+from typing import TYPE_CHECKING, Any
+
+from baobab.tools.limits import Allowance
+
+if TYPE_CHECKING:
+    from baobab.tools.call import Call
+
+POLICY = "kv"
+
+
+class KvOperations:
+    """A batch costs its operations, but never more than a whole second: else a small plan could not send a full one."""
+
+    def spend(self, call: "Call", arguments: Any) -> Allowance | None:
+        app = call.require_app()
+        amount = app.plan.kv_ops_per_second
+        if amount is None:
+            return None
+        ops = arguments.get("ops")
+        cost = min(max(1, len(ops)), amount) if isinstance(ops, list) else 1
+        return call.services.limits.spend(POLICY, app.id, amount, 1, cost)
+
+
+KV_OPERATIONS = KvOperations()

@@ -1,0 +1,131 @@
+"""Expose rules: which keys end users and anonymous callers may touch."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from sqlalchemy import Column, ForeignKey, Integer, String, Table, select
+
+from baobab.storage.cache import Cache
+from baobab.storage.tables import metadata
+from baobab.tools.callers import Caller, EndUser
+from baobab.tools.errors import Forbidden, Unauthenticated
+from baobab.tools.services import Services
+
+Level = Literal["public", "authed", "owner", "deny"]
+Verb = Literal["read", "write"]
+
+NOTICE = "kv_rules"
+
+rules_table = Table(
+    "kv_rules",
+    metadata,
+    Column("app_id", String(36), ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True),
+    Column("pattern", String(512), primary_key=True),
+    Column("read", String(10), nullable=False),
+    Column("write", String(10), nullable=False),
+    Column("position", Integer, nullable=False),
+)
+
+_TOKEN = re.compile(r"\*\*|\*|\{user\.id\}|\{user\.role\}")
+_OWN_SEGMENT = "[^:]+"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern and the levels that reading and writing its keys need.
+
+    In a pattern `*` stands for one segment (no `:`), `**` for anything, `{user.id}` and `{user.role}` for what the
+    caller's token says. Where the level is not `owner`, a placeholder stands for one segment of any user.
+    """
+
+    pattern: str
+    read: Level
+    write: Level
+    order: int
+
+    def level(self, verb: Verb) -> Level:
+        return self.read if verb == "read" else self.write
+
+    @cached_property
+    def literal_prefix(self) -> int:
+        """How much of the pattern is fixed from its start: the longer, the more particular the rule."""
+        found = _TOKEN.search(self.pattern)
+        return found.start() if found else len(self.pattern)
+
+    @cached_property
+    def _of_anybody(self) -> re.Pattern[str]:
+        return compiled(self.pattern, _OWN_SEGMENT, _OWN_SEGMENT)
+
+    def matches(self, key: str, verb: Verb, caller: Caller) -> bool:
+        if self.level(verb) != "owner":
+            return self._of_anybody.fullmatch(key) is not None
+        if not isinstance(caller, EndUser) or not self._of_anybody.fullmatch(key):
+            return False
+        own = compiled(self.pattern, re.escape(caller.user_id), re.escape(caller.role))
+        return own.fullmatch(key) is not None
+
+
+class RuleBook:
+    """The rules of one app, most particular first."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = sorted(rules, key=lambda rule: (-rule.literal_prefix, rule.order))
+
+    def allows(self, key: str, verb: Verb, caller: Caller) -> bool:
+        for rule in self.rules:
+            if rule.matches(key, verb, caller):
+                level = rule.level(verb)
+                return level in ("public", "owner") or (level == "authed" and isinstance(caller, EndUser))
+        return False
+
+    def require(self, key: str, verb: Verb, caller: Caller) -> None:
+        """Unauthenticated for an anonymous caller, Forbidden for a user, where no rule lets them through."""
+        if self.allows(key, verb, caller):
+            return
+        if isinstance(caller, EndUser):
+            raise Forbidden(f"No rule lets this user {verb} the key.", remediation=_REMEDY)
+        raise Unauthenticated(f"No rule lets anonymous callers {verb} the key.", remediation=_REMEDY)
+
+
+_REMEDY = "Sign in, or have the app's developer expose the key with PUT /_expose/{pattern}."
+
+
+class RuleBooks:
+    """The rule books of apps, held in memory; a change anywhere clears the app's within half a second."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._books: Cache[str, RuleBook] = Cache(self._load, services.clock)
+        services.notices.subscribe(NOTICE, self._books.forget)
+        services.notices.subscribe("app", self._books.forget)
+
+    async def of(self, app_id: str) -> RuleBook:
+        return await self._books.get(app_id) or RuleBook(())
+
+    async def _load(self, app_id: str) -> RuleBook:
+        query = select(rules_table).where(rules_table.c.app_id == app_id)
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return RuleBook(Rule(row.pattern, row.read, row.write, row.position) for row in rows)
+
+
+def compiled(pattern: str, user_id: str, role: str) -> re.Pattern[str]:
+    """The pattern as an expression that takes linear time, whatever the key.
+
+    What stands between two `**` is taken at its first place, and never tried again at another: an earlier place
+    leaves more of the key to the rest, so another could not match where the first does not.
+    """
+    chunks = [_chunk(chunk, user_id, role) for chunk in re.split(r"\*\*", pattern)]
+    if len(chunks) == 1:
+        return re.compile(chunks[0])
+    middle = "".join(f"(?>.*?{chunk})" for chunk in chunks[1:-1])
+    return re.compile(f"(?>{chunks[0]}){middle}.*{chunks[-1]}")
+
+
+def _chunk(chunk: str, user_id: str, role: str) -> str:
+    parts = re.split(r"(\*|\{user\.id\}|\{user\.role\})", chunk)
+    replaced = {"*": "[^:]+?", "{user.id}": user_id, "{user.role}": role}
+    return "".join(replaced.get(part, re.escape(part)) for part in parts)

@@ -1,0 +1,25 @@
+"""The family of key-value tools."""
+
+from baobab.tools.envelopes import Envelope
+from baobab.tools.errors import RateLimited, Unavailable
+from baobab.tools.kv.errors import KvEnvelope
+from baobab.tools.services import Stores
+from baobab.tools.tool import Audit, Toolset
+
+KV_ENVELOPE: Envelope = KvEnvelope()
+WRITTEN = Audit("kv.write", category="data", resource="key", tallied=True)
+
+
+async def _purge(stores: Stores, app_id: str) -> None:
+    await stores.kv.flush(app_id)
+
+
+kv = Toolset(
+    "kv",
+    "The app's key-value store.",
+    base="/v1/{app_id}/kv",
+    envelope=KV_ENVELOPE,
+    raises=(RateLimited, Unavailable),
+    keeps_failures="key",
+    purge=_purge,
+)

@@ -1,0 +1,50 @@
+"""Membership: founding organisations and reading who stands where, in the caller's own transaction."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, Executable, Select, insert, select
+
+from baobab.tools.access import Role
+from baobab.tools.call import Call
+from baobab.tools.platform_tables import members, organisations
+from baobab.tools.services import Services
+
+Execute = Callable[[Executable, Any], Awaitable[CursorResult[Any]]]
+
+
+async def found(execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool) -> dict[str, Any]:
+    """A new organisation with one owner; its row. No notice: nobody can have asked for an id that did not exist."""
+    row = {
+        "id": services.ids.uuid(),
+        "name": name,
+        "personal": personal,
+        "plan": services.options.default_plan,
+        "created_at": services.clock.now(),
+    }
+    await execute(insert(organisations), row)
+    member = {"organisation_id": row["id"], "account_id": owner_id, "role": "owner", "created_at": row["created_at"]}
+    await execute(insert(members), member)
+    return row
+
+
+def of_account(account_id: str) -> Select[Any]:
+    """The organisations that an account belongs to, each with the account's role; its own personal one first."""
+    return (
+        select(organisations, members.c.role)
+        .join(members, members.c.organisation_id == organisations.c.id)
+        .where(members.c.account_id == account_id)
+        .order_by(
+            (organisations.c.personal & (members.c.role == "owner")).desc(),
+            organisations.c.created_at,
+            organisations.c.id,
+        )
+    )
+
+
+async def role_now(call: Call, organisation_id: str, account_id: str) -> Role | None:
+    """The role as this transaction sees it: what a change is decided on, where the directory's may be stale."""
+    query = select(members.c.role).where(
+        members.c.organisation_id == organisation_id, members.c.account_id == account_id
+    )
+    return cast(Role | None, (await call.execute(query)).scalar())

@@ -1,0 +1,1 @@
+"""Organisations: who works together, in which role, and how others are invited."""

@@ -1,0 +1,45 @@
+"""Who may act on an organisation: its members, by the id in the path."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.tools.access import Role, require_role
+from baobab.tools.call import Call
+from baobab.tools.callers import Account, Anonymous, Caller
+from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.organisations.errors import OrganisationNotFound
+
+_ID_LENGTH = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An account with at least `role` in the organisation that is named; to strangers there is no such organisation."""
+
+    role: Role = "member"
+    anonymous: bool = False
+    credential: bool = True
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden, OrganisationNotFound)
+
+    @property
+    def description(self) -> str:
+        return f"An account with the role `{self.role}` in the organisation: its token, or a key of that organisation."
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account)
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if not isinstance(caller, Account):
+            raise Forbidden("This operation needs the credential of an account.")
+        named = arguments.get("organization_id")
+        if caller.key_id is not None and named != caller.organisation_id:
+            raise Forbidden("An API key is pinned to its organisation.")
+        is_id = isinstance(named, str) and len(named) == _ID_LENGTH
+        call.role = await call.services.directory.role(str(named), caller.account_id) if is_id else None
+        if call.role is None:
+            raise OrganisationNotFound
+        require_role(call.role, self.role)

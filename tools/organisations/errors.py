@@ -1,0 +1,62 @@
+"""What can go wrong among the members of an organisation."""
+
+from baobab.tools.errors import AlreadyExists, Conflict, Forbidden, NotFound
+
+
+class OrganisationNotFound(NotFound):
+    summary = "There is no such organisation."
+    remediation = "GET /v1/organizations lists the organisations that you belong to."
+
+
+class MemberNotFound(NotFound):
+    summary = "The organisation has no such member."
+    remediation = "GET /v1/organizations/{organization_id}/members lists the members."
+
+
+class InvitationNotFound(NotFound):
+    summary = "There is no such invitation."
+    remediation = "Ask an admin of the organisation for a new invitation."
+
+
+class AboveOwnRole(Forbidden):
+    summary = "Nobody grants, changes or takes away a role above their own."
+    remediation = "Ask an owner of the organisation."
+
+
+class InvitedAnother(Forbidden):
+    summary = "The invitation names the e-mail address of another account."
+    remediation = "Sign in with the account that was invited, or ask for an invitation to your own address."
+
+
+class OrganisationHasApps(Conflict):
+    code = "STATE_PREREQUISITE_MISSING"
+    summary = "The organisation still has apps."
+    remediation = "Delete its apps first (DELETE /apps/{app_id}), then the organisation."
+
+
+class LastOwner(Conflict):
+    code = "STATE_INVALID_TRANSITION"
+    summary = "An organisation keeps at least one owner."
+    remediation = "Make another member an owner first, or delete the organisation."
+
+
+class PersonalOrganisation(Conflict):
+    code = "STATE_INVALID_TRANSITION"
+    summary = "This cannot be done with a personal organisation."
+    remediation = "Make an organisation with POST /v1/organizations and work there."
+
+
+class InvitationSpent(Conflict):
+    code = "STATE_INVALID_TRANSITION"
+    summary = "The invitation was accepted before, or has expired."
+    remediation = "Ask an admin of the organisation for a new invitation."
+
+
+class AlreadyMember(AlreadyExists):
+    summary = "That account is a member already."
+    remediation = "Change its role with PATCH /v1/organizations/{organization_id}/members/{account_id}."
+
+
+class OrganisationFull(Conflict):
+    summary = "There is no room for another one."
+    remediation = "Remove what is no longer needed first; details.limit is how many there may be."

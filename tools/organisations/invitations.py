@@ -1,0 +1,87 @@
+"""Invitations: good for one account and one use within seven days; their tokens are kept as digests only."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
+
+from baobab.storage.secrets import digest
+from baobab.tools.access import Role
+from baobab.tools.call import Call
+from baobab.tools.organisations.errors import (
+    AlreadyMember,
+    InvitationNotFound,
+    InvitationSpent,
+    InvitedAnother,
+    OrganisationFull,
+)
+from baobab.tools.platform_tables import accounts, invitations, members
+
+LIFETIME = timedelta(days=7)
+MOST = 100
+_KIND = "inv_"
+
+
+async def create(call: Call, organization_id: str, email: str, role: Role) -> tuple[dict[str, Any], str]:
+    """The row and the token. An earlier invitation of the same address, and what has run out, makes room for it."""
+    belongs = (
+        select(members.c.account_id).join(accounts).where(_here(members, organization_id), accounts.c.email == email)
+    )
+    if (await call.execute(belongs)).first():
+        raise AlreadyMember
+    stale = (invitations.c.email == email) | (invitations.c.expires_at <= call.now)
+    await call.execute(delete(invitations).where(*_open(organization_id), stale))
+    if ((await call.execute(select(func.count()).where(*_open(organization_id)))).scalar() or 0) >= MOST:
+        raise OrganisationFull(f"{MOST} invitations are open.", details={"limit": MOST})
+    token = _KIND + call.services.ids.secret(40)
+    row = {
+        "id": call.services.ids.uuid(),
+        "organisation_id": organization_id,
+        "email": email,
+        "role": role,
+        "token_digest": digest(token),
+        "created_at": call.now,
+        "expires_at": call.now + LIFETIME,
+    }
+    await call.execute(insert(invitations), row)
+    return row, token
+
+
+async def pending(call: Call, organization_id: str) -> list[Any]:
+    query = select(invitations).where(*_open(organization_id), invitations.c.expires_at > call.now)
+    return list((await call.execute(query.order_by(invitations.c.created_at, invitations.c.id))).mappings())
+
+
+async def find(call: Call, organization_id: str, invitation_id: str) -> Any:
+    query = select(invitations).where(*_open(organization_id), invitations.c.id == invitation_id)
+    row = (await call.execute(query)).first()
+    if row is None:
+        raise InvitationNotFound
+    return row
+
+
+async def withdraw(call: Call, invitation_id: str) -> None:
+    await call.execute(delete(invitations).where(invitations.c.id == invitation_id))
+
+
+async def accept(call: Call, token: str) -> Any:
+    """The row of an invitation that the caller's account accepts by this."""
+    row = (await call.execute(select(invitations).where(invitations.c.token_digest == digest(token)))).first()
+    if row is None:
+        raise InvitationNotFound
+    own = select(accounts.c.email).where(accounts.c.id == call.account.account_id)
+    if (await call.execute(own)).scalar() != row.email:
+        raise InvitedAnother
+    if row.accepted_at is not None or row.expires_at <= call.now:
+        raise InvitationSpent
+    await call.execute(update(invitations).where(invitations.c.id == row.id).values(accepted_at=call.now))
+    return row
+
+
+def _here(table: Any, organization_id: str) -> ColumnElement[bool]:
+    condition: ColumnElement[bool] = table.c.organisation_id == organization_id
+    return condition
+
+
+def _open(organization_id: str) -> tuple[ColumnElement[bool], ...]:
+    return _here(invitations, organization_id), invitations.c.accepted_at.is_(None)

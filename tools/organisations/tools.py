@@ -1,0 +1,406 @@
+"""/v1/organizations and /v1/invitations."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import delete, func, insert, select, update
+from typing_extensions import TypedDict
+
+from baobab.tools import keys
+from baobab.tools.access import AnyAccount, Role
+from baobab.tools.call import Call
+from baobab.tools.membership import found, of_account, role_now
+from baobab.tools.organisations import invitations as invited
+from baobab.tools.organisations.access import Member
+from baobab.tools.organisations.errors import (
+    AboveOwnRole,
+    AlreadyMember,
+    InvitationNotFound,
+    InvitationSpent,
+    InvitedAnother,
+    LastOwner,
+    MemberNotFound,
+    OrganisationFull,
+    OrganisationHasApps,
+    PersonalOrganisation,
+)
+from baobab.tools.organisations.standing import another_owner, organisation, reaches
+from baobab.tools.platform_tables import accounts, api_keys, apps, members
+from baobab.tools.platform_tables import organisations as rows
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import Email, Text, Uuid
+
+organisations = Toolset("organisations", "Organisations, their members and invitations.", base="/v1")
+
+MOST_OWNED = 100
+MOST_MEMBERS = 500
+
+Name = Annotated[str, Text(200, min_length=1)]
+OrganizationId = Annotated[Uuid, Field(description="The organisation.")]
+AccountId = Annotated[Uuid, Field(description="The member's account.")]
+InvitationId = Annotated[Uuid, Field(description="The invitation.")]
+InvitationToken = Annotated[
+    str, Text(60, pattern=r"^inv_[A-Za-z0-9]+$"), Field(description="What the inviter passed on.")
+]
+
+
+class Organization(TypedDict):
+    """An organisation and the caller's role in it."""
+
+    id: str
+    name: str
+    personal: Annotated[bool, Field(description="An account's own: it has one owner and cannot be deleted.")]
+    role: Role
+    plan: str
+    created_at: datetime
+
+
+class Organizations(TypedDict):
+    """The organisations of the caller, its own personal one first."""
+
+    organizations: list[Organization]
+
+
+class OrganizationMember(TypedDict):
+    """An account in an organisation."""
+
+    account_id: str
+    email: str
+    name: str
+    role: Role
+    joined_at: datetime
+
+
+class Members(TypedDict):
+    """All members, the earliest first."""
+
+    members: list[OrganizationMember]
+
+
+class Invitation(TypedDict):
+    """An open invitation; its token is not among what is kept."""
+
+    id: str
+    email: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime
+
+
+class Invitations(TypedDict):
+    """The open invitations, the earliest first."""
+
+    invitations: list[Invitation]
+
+
+class Invited(TypedDict):
+    """A new invitation with its token."""
+
+    invitation: Invitation
+    token: Annotated[str, Field(description="Shown once. Pass it on yourself; no mail is sent.")]
+
+
+class Joined(TypedDict):
+    """The organisation that the caller now belongs to."""
+
+    organization: Organization
+
+
+class Deleted(TypedDict):
+    """What a deletion answers."""
+
+    deleted: Literal[True]
+    id: str
+
+
+class Removed(TypedDict):
+    """A member who is one no longer."""
+
+    removed: Literal[True]
+    account_id: str
+    keys_revoked: Annotated[int, Field(description="API keys of that account in this organisation, now revoked.")]
+
+
+class RoleSet(TypedDict):
+    """A member's role as it is now."""
+
+    account_id: str
+    role: Role
+    keys_revoked: Annotated[int, Field(description="App keys that went with the higher role.")]
+
+
+@organisations.tool("GET /organizations", access=AnyAccount(), effect="read")
+async def organisations_list(call: Call) -> Organizations:
+    """List the organisations that the account belongs to; an API key sees its own only."""
+    caller = call.account
+    belongs = (await call.execute(of_account(caller.account_id))).mappings()
+    return {
+        "organizations": [
+            _organization(row) for row in belongs if caller.key_id is None or row["id"] == caller.organisation_id
+        ]
+    }
+
+
+@organisations.tool(
+    "POST /organizations",
+    access=AnyAccount(keys=False),
+    effect="write",
+    status=201,
+    raises=(OrganisationFull,),
+    audit=Audit("organization.create", action="create", resource="organization"),
+    examples={"name": "Analytical Engines"},
+)
+async def organisations_create(call: Call, name: Name) -> Organization:
+    """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
+
+    name: what its members see.
+    """
+    owner_id = call.account.account_id
+    owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
+    if ((await call.execute(owned)).scalar() or 0) >= MOST_OWNED:
+        raise OrganisationFull(f"This account owns {MOST_OWNED} organisations.", details={"limit": MOST_OWNED})
+    row = await found(call.execute, call.services, name, owner_id, personal=False)
+    call.audit.resource_id = call.audit.organisation_id = row["id"]
+    return _organization({**row, "role": "owner"})
+
+
+@organisations.tool("GET /organizations/{organization_id}", access=Member(), effect="read")
+async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
+    """Read one organisation."""
+    row = await organisation(call, organization_id)
+    return _organization(row)
+
+
+@organisations.tool(
+    "PATCH /organizations/{organization_id}",
+    access=Member("admin"),
+    effect="write",
+    audit=Audit("organization.update", action="update", resource="organization"),
+    examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"},
+)
+async def organisations_update(call: Call, organization_id: OrganizationId, name: Name) -> Organization:
+    """Rename an organisation.
+
+    name: the new name.
+    """
+    row = await organisation(call, organization_id, "admin")
+    call.audit.resource_id = organization_id
+    await call.execute(update(rows).where(rows.c.id == organization_id).values(name=name))
+    await call.services.notices.publish(call.unit, "organisation", organization_id)
+    return _organization({**row, "name": name})
+
+
+@organisations.tool(
+    "DELETE /organizations/{organization_id}",
+    access=Member("owner"),
+    effect="destructive",
+    raises=(PersonalOrganisation, OrganisationHasApps),
+    audit=Audit("organization.delete", action="delete", resource="organization"),
+)
+async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
+    """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
+    row = await organisation(call, organization_id, "owner")
+    call.audit.resource_id = organization_id
+    if row["personal"]:
+        raise PersonalOrganisation("A personal organisation cannot be deleted.")
+    left = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
+    if left:
+        raise OrganisationHasApps(details={"apps": left})
+    await keys.revoke(call, api_keys.c.organisation_id == organization_id)
+    await call.execute(delete(rows).where(rows.c.id == organization_id))
+    await call.services.notices.publish(call.unit, "organisation", organization_id)
+    await call.services.notices.publish(call.unit, "members", organization_id)
+    return {"deleted": True, "id": organization_id}
+
+
+@organisations.tool("GET /organizations/{organization_id}/members", access=Member(), effect="read")
+async def organisations_members(call: Call, organization_id: OrganizationId) -> Members:
+    """List the members of an organisation and their roles."""
+    query = (
+        select(members.c.account_id, accounts.c.email, accounts.c.name, members.c.role, members.c.created_at)
+        .join(accounts, accounts.c.id == members.c.account_id)
+        .where(members.c.organisation_id == organization_id)
+        .order_by(members.c.created_at, members.c.account_id)
+    )
+    return {
+        "members": [
+            {
+                "account_id": row.account_id,
+                "email": row.email,
+                "name": row.name,
+                "role": row.role,
+                "joined_at": row.created_at,
+            }
+            for row in await call.execute(query)
+        ]
+    }
+
+
+@organisations.tool(
+    "PATCH /organizations/{organization_id}/members/{account_id}",
+    access=Member("admin"),
+    effect="write",
+    raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
+    audit=Audit("organization.member.update", action="update", resource="account"),
+)
+async def organisations_set_role(
+    call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role
+) -> RoleSet:
+    """Give a member another role; nobody grants a role above their own, and one owner stays.
+
+    Whoever becomes a plain member loses the app keys that they made: those may more than a member.
+
+    role: `member` uses the apps, `admin` runs them and invites, `owner` may do everything.
+    """
+    row = await organisation(call, organization_id, "admin")
+    before = await _role_of(call, organization_id, account_id)
+    reaches(row["role"], before, role)
+    if row["personal"] and "owner" in (before, role) and before != role:
+        raise PersonalOrganisation("A personal organisation has one owner.")
+    if before == "owner" != role:
+        await another_owner(call, organization_id)
+    who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
+    await call.execute(update(members).where(*who).values(role=role))
+    revoked = 0
+    if role == "member":
+        revoked = await keys.revoke(call, *_keys_of(organization_id, account_id), api_keys.c.app_id.is_not(None))
+    await call.services.notices.publish(call.unit, "members", organization_id)
+    call.audit.data |= {"from": before, "to": role, "keys_revoked": revoked}
+    return {"account_id": account_id, "role": role, "keys_revoked": revoked}
+
+
+@organisations.tool(
+    "DELETE /organizations/{organization_id}/members/{account_id}",
+    access=Member(),
+    effect="destructive",
+    raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
+    audit=Audit("organization.member.delete", action="delete", resource="account"),
+)
+async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
+    """Remove a member, or leave with your own account id. The account's keys in this organisation are revoked.
+
+    Admins remove members and admins, owners everybody. The last owner stays, and so does that of a personal
+    organisation.
+    """
+    leaving = account_id == call.account.account_id
+    row = await organisation(call, organization_id, "member" if leaving else "admin")
+    role = await _role_of(call, organization_id, account_id)
+    reaches(row["role"], role)
+    if role == "owner":
+        if row["personal"]:
+            raise PersonalOrganisation("The owner of a personal organisation cannot leave it.")
+        await another_owner(call, organization_id)
+    who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
+    await call.execute(delete(members).where(*who))
+    revoked = await keys.revoke(call, *_keys_of(organization_id, account_id))
+    await call.services.notices.publish(call.unit, "members", organization_id)
+    call.audit.data |= {"role": role, "keys_revoked": revoked}
+    return {"removed": True, "account_id": account_id, "keys_revoked": revoked}
+
+
+@organisations.tool(
+    "POST /organizations/{organization_id}/invitations",
+    access=Member("admin"),
+    effect="write",
+    status=201,
+    raises=(AboveOwnRole, AlreadyMember, OrganisationFull, PersonalOrganisation),
+    audit=Audit("organization.invitation.create", action="create", resource="invitation"),
+    examples={
+        "organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11",
+        "email": "grace@example.com",
+        "role": "member",
+    },
+)
+async def organisations_invite(
+    call: Call, organization_id: OrganizationId, email: Email, role: Role = "member"
+) -> Invited:
+    """Invite the account of an e-mail address. The token in the answer is shown once: pass it on yourself.
+
+    This installation sends no mail. The invited account, or whoever signs up with that address, accepts with
+    POST /v1/invitations/{token}/accept within seven days. An earlier invitation of the address is void.
+
+    email: the address of the account that may accept.
+    role: the role it will have; not above your own.
+    """
+    row = await organisation(call, organization_id, "admin")
+    reaches(row["role"], role)
+    if row["personal"] and role == "owner":
+        raise PersonalOrganisation("A personal organisation has one owner.")
+    invitation, token = await invited.create(call, organization_id, email, role)
+    call.audit.resource_id = invitation["id"]
+    call.audit.data |= {"email": email, "role": role}
+    return {"invitation": _invitation(invitation), "token": token}
+
+
+@organisations.tool("GET /organizations/{organization_id}/invitations", access=Member("admin"), effect="read")
+async def organisations_invitations(call: Call, organization_id: OrganizationId) -> Invitations:
+    """List the invitations that can still be accepted."""
+    return {"invitations": [_invitation(row) for row in await invited.pending(call, organization_id)]}
+
+
+@organisations.tool(
+    "DELETE /organizations/{organization_id}/invitations/{invitation_id}",
+    access=Member("admin"),
+    effect="destructive",
+    raises=(InvitationNotFound, AboveOwnRole),
+    audit=Audit("organization.invitation.delete", action="delete", resource="invitation"),
+)
+async def organisations_withdraw_invitation(
+    call: Call, organization_id: OrganizationId, invitation_id: InvitationId
+) -> Deleted:
+    """Withdraw an invitation; its token is void at once."""
+    row = await organisation(call, organization_id, "admin")
+    call.audit.resource_id = invitation_id
+    reaches(row["role"], (await invited.find(call, organization_id, invitation_id)).role)
+    await invited.withdraw(call, invitation_id)
+    return {"deleted": True, "id": invitation_id}
+
+
+@organisations.tool(
+    "POST /invitations/{token}/accept",
+    access=AnyAccount(keys=False),
+    effect="write",
+    raises=(InvitationNotFound, InvitationSpent, InvitedAnother, AlreadyMember, OrganisationFull),
+    audit=Audit("organization.invitation.accept", action="create", resource="invitation"),
+)
+async def organisations_accept_invitation(call: Call, token: InvitationToken) -> Joined:
+    """Accept an invitation and become a member; only the account whose address it names can, once."""
+    invitation = await invited.accept(call, token)
+    organization_id, account_id = invitation.organisation_id, call.account.account_id
+    call.audit.resource_id, call.audit.organisation_id = invitation.id, organization_id
+    if await role_now(call, organization_id, account_id) is not None:
+        raise AlreadyMember
+    here = select(func.count()).where(members.c.organisation_id == organization_id)
+    if ((await call.execute(here)).scalar() or 0) >= MOST_MEMBERS:
+        raise OrganisationFull(f"The organisation has {MOST_MEMBERS} members.", details={"limit": MOST_MEMBERS})
+    member = {
+        "organisation_id": organization_id,
+        "account_id": account_id,
+        "role": invitation.role,
+        "created_at": call.now,
+    }
+    await call.execute(insert(members), member)
+    await call.services.notices.publish(call.unit, "members", organization_id)
+    row = await organisation(call, organization_id)
+    return {"organization": _organization(row)}
+
+
+async def _role_of(call: Call, organization_id: str, account_id: str) -> Role:
+    call.audit.resource_id = account_id
+    role = await role_now(call, organization_id, account_id)
+    if role is None:
+        raise MemberNotFound
+    return role
+
+
+def _keys_of(organization_id: str, account_id: str) -> tuple[Any, Any]:
+    return api_keys.c.organisation_id == organization_id, api_keys.c.account_id == account_id
+
+
+def _organization(row: Any) -> Organization:
+    return {key: row[key] for key in Organization.__annotations__}  # type: ignore[return-value]
+
+
+def _invitation(row: Any) -> Invitation:
+    return {key: row[key] for key in Invitation.__annotations__}  # type: ignore[return-value]

@@ -1,0 +1,142 @@
+"""The registry: every tool by its name, and the one way in."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from baobab.storage.database import DatabaseUnavailable, Unit
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.tools.call import Call, Door
+from baobab.tools.callers import Caller
+from baobab.tools.errors import BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.invalid import invalid
+from baobab.tools.services import Services
+from baobab.tools.tool import RegistrationError, Tool, Toolset
+
+_log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Told of every call that ended: metrics and traces hang here."""
+
+    def __call__(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None: ...
+
+
+class Registry:
+    """Made once from the toolsets; a name, a route or a family that stands twice is an error at once."""
+
+    def __init__(self, toolsets: Iterable[Toolset]) -> None:
+        self.toolsets = tuple(toolsets)
+        self.tools: dict[str, Tool] = {}
+        routes: dict[tuple[str, str], str] = {}
+        for toolset in self.toolsets:
+            for tool in toolset.tools.values():
+                if tool.name in self.tools:
+                    raise RegistrationError(f"{tool.name}: two toolsets have a tool of this name")
+                self.tools[tool.name] = tool
+                if tool.rest is None:
+                    continue
+                route = (tool.rest.method, _shape(tool.rest.path))
+                if route in routes:
+                    raise RegistrationError(f"{tool.name}: {routes[route]} has the route {' '.join(route)} already")
+                routes[route] = tool.name
+        self.observers: list[Observer] = []
+        self._services: Services | None = None
+
+    def bind(self, services: Services) -> "Registry":
+        """Give the tools what they work with; until then they can be listed and described, not called."""
+        self._services = services
+        return self
+
+    @property
+    def services(self) -> Services:
+        if self._services is None:
+            raise RuntimeError("the registry has no services yet")
+        return self._services
+
+    def find(self, name: str) -> Tool:
+        tool = self.tools.get(name)
+        if tool is None:
+            raise ToolNotFound(details={"name": name[:128]})
+        return tool
+
+    def visible_to(self, caller: Caller) -> list[Tool]:
+        """The tools that a caller of this kind could use, by name."""
+        return sorted((t for t in self.tools.values() if t.access.admits(caller)), key=lambda t: t.name)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller, door: Door, *, unit: Unit | None = None
+    ) -> Any:
+        """Use a tool. The result of its handler, or a BaobabError and nothing changed."""
+        return (await self.run(self.find(name), arguments, caller, door, unit=unit))[0]
+
+    async def run(
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door, *, unit: Unit | None = None
+    ) -> tuple[Any, Call]:
+        """As `call`, with the record of the call: doors tell callers what is left of their allowance."""
+        services = self.services
+        nested = unit is not None
+        if unit is not None and tool.effect != "read" and not unit.writes:
+            raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
+        work = unit or services.database.unit(write=tool.effect != "read")
+        call = Call(self, services, tool, caller, door, work)
+        started = time.perf_counter()
+        outcome = "ok"
+        try:
+            result = await self._steps(call, arguments, nested)
+        except BaobabError as error:
+            outcome = error.code
+            raise
+        except BaseException:
+            outcome = "error"
+            raise
+        finally:
+            if self.observers:
+                seconds = time.perf_counter() - started
+                for observe in self.observers:
+                    observe(tool, door, outcome, seconds)
+        return result, call
+
+    async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
+        tool = call.tool
+        try:
+            if tool.app_parameter is not None:
+                call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
+            await tool.access.authorise(call, arguments)
+            if tool.limit is not None and not nested:
+                call.allowance = tool.limit.spend(call, arguments)
+            try:
+                values = tool.validate(arguments)
+            except ValidationError as exc:
+                raise invalid(exc, tool.arguments) from exc
+            return await self._work(call, values, nested)
+        except DatabaseUnavailable as exc:
+            raise Unavailable("The database does not answer.") from exc
+        except StoreUnavailable as exc:
+            raise Unavailable("The key-value store does not answer.") from exc
+
+    async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
+        tool = call.tool
+        try:
+            result = await tool.handler(call, **values)
+            if tool.audit is not None:
+                await call.services.trail.record(call, values)
+            if not nested:
+                await call.unit.commit()
+        except BaseException as exc:
+            if nested:
+                raise
+            await call.unit.rollback(exc)
+            if isinstance(exc, BaobabError) and not isinstance(exc, Internal):
+                await call.services.trail.record_failure(call, values, exc.message)
+            raise
+        return result
+
+
+def _shape(path: str) -> str:
+    return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
+
+

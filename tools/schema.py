@@ -1,0 +1,69 @@
+"""JSON Schema as models and tools outside read it best: lean, without references, without needless nulls."""
+
+from collections.abc import Iterator
+from typing import Any
+
+Schema = dict[str, Any]
+
+_BOUNDS = {"string": ("maxLength", "enum", "const", "format"), "array": ("maxItems",)}
+
+
+def portable(schema: Schema) -> Schema:
+    """The same schema with `$ref` put in place, titles dropped, and `null` dropped where absence says the same."""
+    definitions = schema.get("$defs", {})
+    return _object(_inline(schema, definitions))
+
+
+def unbounded(schema: Schema, path: str = "") -> Iterator[str]:
+    """The places that take a text or a list of any size."""
+    needed = _BOUNDS.get(schema.get("type", ""))
+    if needed and not any(word in schema for word in needed):
+        yield path or "the result"
+    for name, inner in schema.get("properties", {}).items():
+        yield from unbounded(inner, f"{path}.{name}".lstrip("."))
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            yield from unbounded(schema[word], f"{path}[]")
+    for word in ("anyOf", "oneOf", "allOf"):
+        for inner in schema.get(word, ()):
+            yield from unbounded(inner, path)
+
+
+def _inline(node: Any, definitions: Schema) -> Any:
+    if isinstance(node, list):
+        return [_inline(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        target = definitions[node["$ref"].removeprefix("#/$defs/")]
+        rest = {k: v for k, v in node.items() if k != "$ref"}
+        return _inline(target | rest, definitions)
+    cleaned: Schema = {}
+    for word, value in node.items():
+        if word == "$defs" or (word == "title" and isinstance(value, str)):
+            continue
+        if word == "properties":
+            cleaned[word] = {name: _optional(_inline(inner, definitions)) for name, inner in value.items()}
+        elif word in ("default", "examples", "enum", "const"):
+            cleaned[word] = value
+        else:
+            cleaned[word] = _inline(value, definitions)
+    return cleaned
+
+
+def _optional(schema: Schema) -> Schema:
+    """A property that is null by default may simply be left out."""
+    if "default" not in schema or schema["default"] is not None:
+        return schema
+    rest = {k: v for k, v in schema.items() if k != "default"}
+    choices = [choice for choice in rest.get("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        return {**choices[0], **{k: v for k, v in rest.items() if k != "anyOf"}}
+    return {**rest, "anyOf": choices} if choices else rest
+
+
+def _object(schema: Schema) -> Schema:
+    if schema.get("type") == "object":
+        schema.setdefault("properties", {})
+    schema.pop("description", None)
+    return schema

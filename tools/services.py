@@ -1,0 +1,73 @@
+"""What tools work with, put together once by the composition and injected into every call."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database
+from baobab.storage.kv.engine import Engine
+from baobab.storage.notices import Notices
+from baobab.storage.secrets import Vault
+
+if TYPE_CHECKING:
+    from baobab.tools.audit import Trail
+    from baobab.tools.credentials import Credentials
+    from baobab.tools.directory import Directory
+    from baobab.tools.failures import Failures
+    from baobab.tools.limits import RateLimits
+    from baobab.tools.signing import Signers
+
+
+T = TypeVar("T")
+
+
+class Outgoing(Protocol):
+    """The one guarded client for requests that leave the platform."""
+
+    async def request(self, method: str, url: str, **options: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The stores of one region: an app's data is only ever in those of its own."""
+
+    database: Database
+    kv: Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator has decided and tools must know."""
+
+    base_url: str
+    base_domain: str
+    default_plan: str
+    default_region: str
+    signup_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    options: Options
+    clock: Clock
+    ids: Ids
+    vault: Vault
+    database: Database
+    regions: Mapping[str, Stores]
+    notices: Notices
+    limits: "RateLimits"
+    directory: "Directory"
+    signers: "Signers"
+    credentials: "Credentials"
+    trail: "Trail"
+    failures: "Failures"
+    outgoing: Outgoing
+    _own: dict[Any, Any] = field(default_factory=dict)
+
+    def of(self, kind: "Callable[[Services], T]") -> T:
+        """A domain's own service, such as a cache of its rules: made when first asked for, one for each house."""
+        found: T | None = self._own.get(kind)
+        if found is None:
+            found = self._own[kind] = kind(self)
+        return found

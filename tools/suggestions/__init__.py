@@ -1,0 +1,1 @@
+"""Suggestions: what users and agents wish for."""

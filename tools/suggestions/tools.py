@@ -1,0 +1,108 @@
+"""POST /suggestions."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from sqlalchemy import Column, String, Table, insert
+from sqlalchemy import Text as LongText
+from typing_extensions import TypedDict
+
+from baobab.storage.tables import Instant, Json, metadata
+from baobab.tools.access import AnyAccount
+from baobab.tools.call import Call
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import AppId, JsonObject, Text
+
+suggestions = Toolset("suggestions", "Tell the operators what is missing or wrong.")
+
+table = Table(
+    "suggestions",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("category", String(30), nullable=False),
+    Column("severity", String(10)),
+    Column("description", LongText, nullable=False),
+    Column("affected_tool", String(128)),
+    Column("proposed_solution", LongText),
+    Column("source", String(20), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("agent_context", Json),
+    Column("api_key_id", String(36)),
+    Column("user_id", String(36), nullable=False),
+    Column("app_id", String(36)),
+    Column("created_at", Instant, nullable=False),
+)
+
+Category = Literal["bug_report", "feature_request", "improvement", "documentation"]
+Severity = Literal["low", "medium", "high", "critical"]
+Source = Literal["agent", "human_prompted"]
+Description = Annotated[str, Text(10_000, min_length=10)]
+Solution = Annotated[str, Text(10_000)]
+ToolName = Annotated[str, Text(128)]
+
+
+class Suggestion(TypedDict):
+    id: str
+    category: Category
+    severity: Severity | None
+    description: str
+    affected_tool: str | None
+    proposed_solution: str | None
+    source: Source
+    status: str
+    api_key_id: str | None
+    user_id: str
+    app_id: str | None
+    created_at: datetime
+
+
+class SuggestionTaken(TypedDict):
+    suggestion: Suggestion
+
+
+@suggestions.tool(
+    "POST /suggestions",
+    access=AnyAccount(),
+    effect="write",
+    status=201,
+    audit=Audit("suggestion.create", action="create", resource="suggestion"),
+    examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
+)
+async def suggestions_create(
+    call: Call,
+    category: Category,
+    description: Description,
+    severity: Severity | None = None,
+    affected_tool: ToolName | None = None,
+    proposed_solution: Solution | None = None,
+    source: Source = "agent",
+    app_id: AppId | None = None,
+    agent_context: JsonObject | None = None,
+) -> SuggestionTaken:
+    """Suggest an improvement, or report a fault, to those who run this installation.
+
+    description: what happened or what is wished for, and why.
+    severity: how much it hinders.
+    affected_tool: the name of the tool that it is about.
+    proposed_solution: what would help.
+    source: whether an agent thought of it, or a person asked for it.
+    agent_context: anything that helps to understand it; no secrets.
+    """
+    caller = call.account
+    row: Suggestion = {
+        "id": call.services.ids.uuid(),
+        "category": category,
+        "severity": severity,
+        "description": description,
+        "affected_tool": affected_tool,
+        "proposed_solution": proposed_solution,
+        "source": source,
+        "status": "new",
+        "api_key_id": caller.key_id,
+        "user_id": caller.account_id,
+        "app_id": app_id,
+        "created_at": call.now,
+    }
+    await call.execute(insert(table), {**row, "agent_context": agent_context})
+    call.audit.resource_id = row["id"]
+    return {"suggestion": row}

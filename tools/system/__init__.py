@@ -1,0 +1,1 @@
+"""The installation itself: health, regions, guidance for language models."""

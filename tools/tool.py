@@ -1,0 +1,300 @@
+"""A tool: one capability, read from one function into one frozen record."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic.fields import FieldInfo
+
+from baobab.tools.access import Access
+from baobab.tools.envelopes import STRUCTURED, Envelope
+from baobab.tools.errors import BaobabError
+from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
+from baobab.tools.schema import portable, unbounded
+from baobab.tools.services import Stores
+from baobab.tools.types import OMITTED
+
+if TYPE_CHECKING:
+    from baobab.tools.registry import Registry
+
+Effect = Literal["read", "write", "external", "destructive"]
+Handler = Callable[..., Awaitable[Any]]
+
+NAME = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
+_ROUTE = re.compile(r"^(GET|POST|PUT|PATCH|DELETE) (/\S*)$")
+_PARAMETER = re.compile(r"\{(\w+)(:path)?\}")
+
+
+class RegistrationError(Exception):
+    """A tool is not declared as it must be. Raised at import, never at run time."""
+
+
+class Encoded(bytes):
+    """A result that is JSON text already: doors pass it on instead of encoding it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Where a tool stands in the REST door."""
+
+    method: str
+    path: str
+    status: int | Callable[[Any], int]
+    statuses: tuple[int, ...]
+    path_parameters: tuple[str, ...]
+    query_parameters: tuple[str, ...]
+    body_parameters: tuple[str, ...]
+    media_type: str
+    max_body: int
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How a call is written into the audit log; the defaults are derived from the tool."""
+
+    event: str
+    category: str = "admin"
+    action: str = "update"
+    resource: str | None = None
+    tallied: bool = False
+    """Count the calls of a minute in one row instead of writing a row for each: for data, not for control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    toolset: "Toolset"
+    title: str
+    summary: str
+    description: str
+    effect: Effect
+    access: Access
+    limit: Limit | None
+    raises: tuple[type[BaobabError], ...]
+    audit: Audit | None
+    rest: Rest | None
+    handler: Handler
+    arguments: type[BaseModel]
+    returns: TypeAdapter[Any]
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    app_parameter: str | None
+    examples: Mapping[str, Any]
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The handler's keyword arguments; pydantic's ValidationError or a domain's own error."""
+        return self.arguments.__pydantic_validator__.validate_python(arguments).__dict__
+
+    def encode(self, result: Any) -> bytes:
+        """The JSON text of a result."""
+        return result if isinstance(result, Encoded) else self.returns.dump_json(result, by_alias=True)
+
+
+@dataclass
+class Toolset:
+    """A family of tools: a base path, an envelope for errors, one tag.
+
+    keeps_failures: names the parameter that says what a refused call was about; the doors' refusals of this
+    family are then kept for the app's developer (tools/failures.py).
+    purge: removes what the family keeps outside the platform's rows for an app that is gone. May run twice.
+    tend: what the family must do every half minute.
+    """
+
+    name: str
+    description: str
+    base: str = ""
+    envelope: Envelope = STRUCTURED
+    raises: tuple[type[BaobabError], ...] = ()
+    keeps_failures: str | None = None
+    purge: Callable[[Stores, str], Awaitable[None]] | None = None
+    tend: Callable[["Registry"], Awaitable[None]] | None = None
+    tools: dict[str, Tool] = field(default_factory=dict)
+
+    def tool(
+        self,
+        route: str | None = None,
+        *,
+        access: Access,
+        effect: Effect,
+        raises: Sequence[type[BaobabError]] = (),
+        status: int | Callable[[Any], int] = 200,
+        statuses: Sequence[int] | None = None,
+        query: Sequence[str] = (),
+        limit: Limit | None | Literal["default"] = "default",
+        audit: Audit | None = None,
+        media_type: str = "application/json",
+        max_body: int = 2**20,
+        headers: Mapping[str, str] | None = None,
+        examples: Mapping[str, Any] | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Register the decorated function as a tool of this family.
+
+        route: method and path below the family's base, such as `GET /{key:path}`; None for a tool without one.
+        status: the success status, or a function of the result, which then needs `statuses`.
+        query: parameters taken from the query string although the method has a body.
+        limit: `default` is the bucket of the app, or of the caller where no app is named; None is no limit.
+        max_body: bytes; what is larger is refused before it is read.
+        """
+
+        def register(handler: Handler) -> Handler:
+            name = handler.__name__
+            if not NAME.match(name):
+                raise RegistrationError(f"{name}: a tool's name is lower case words joined by underscores")
+            if name in self.tools:
+                raise RegistrationError(f"{name}: the toolset {self.name} has a tool of this name already")
+            arguments, returns = _signature(handler)
+            title, summary, description = _docstring(handler)
+            input_schema = portable(arguments.model_json_schema())
+            for path in unbounded(input_schema):
+                raise RegistrationError(f"{name}: {path} has no bound; give its type a maximum")
+            app_parameter = next((p for p in ("app_id", "source_app_id") if p in arguments.model_fields), None)
+            if limit == "default":
+                chosen: Limit | None = APP_REQUESTS if app_parameter else CALLER_REQUESTS
+            else:
+                chosen = limit
+            rest = route and _rest(
+                name, self.base, route, arguments, query, status, statuses, media_type, max_body, headers or {}
+            )
+            output_schema = None if returns is type(None) else portable(TypeAdapter(returns).json_schema(mode="serialization"))
+            self.tools[name] = Tool(
+                name=name,
+                toolset=self,
+                title=title,
+                summary=summary,
+                description=description,
+                effect=effect,
+                access=access,
+                limit=chosen,
+                raises=(*self.raises, *raises),
+                audit=_audit(name, effect, audit),
+                rest=rest or None,
+                handler=handler,
+                arguments=arguments,
+                returns=TypeAdapter(returns),
+                input_schema=input_schema,
+                output_schema=output_schema,
+                app_parameter=app_parameter,
+                examples=examples or {},
+            )
+            return handler
+
+        return register
+
+
+def _audit(name: str, effect: Effect, audit: Audit | None) -> Audit | None:
+    if effect == "read":
+        if audit is not None:
+            raise RegistrationError(f"{name}: reads are not audited")
+        return None
+    if audit is not None:
+        return audit
+    action = {"write": "update", "destructive": "delete", "external": "invoke"}[effect]
+    return Audit(event=name.replace("_", ".", 1), action=action)
+
+
+def _signature(handler: Handler) -> tuple[type[BaseModel], Any]:
+    """The model of the arguments and the type of the result."""
+    name = handler.__name__
+    hints = get_type_hints(handler, include_extras=True)
+    parameters = list(inspect.signature(handler).parameters.values())
+    if not inspect.iscoroutinefunction(handler) or not parameters or parameters[0].name != "call":
+        raise RegistrationError(f"{name}: a handler is `async def` and takes `call` first")
+    if "return" not in hints:
+        raise RegistrationError(f"{name}: say what it returns")
+    described = _parameter_texts(handler)
+    fields: dict[str, Any] = {}
+    for parameter in parameters[1:]:
+        if parameter.name not in hints:
+            raise RegistrationError(f"{name}: {parameter.name} has no type")
+        fields[parameter.name] = (hints[parameter.name], _field(parameter, hints, described.pop(parameter.name, None)))
+    if described:
+        raise RegistrationError(f"{name}: the docstring describes {', '.join(described)}, which it does not take")
+    model = create_model(name, __config__=ConfigDict(strict=True, extra="forbid"), **fields)
+    return model, hints["return"]
+
+
+def _field(parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None) -> FieldInfo:
+    given: dict[str, Any] = {"description": description} if description else {}
+    if parameter.default is inspect.Parameter.empty:
+        return Field(**given)
+    if parameter.default is OMITTED:
+        # A factory keeps the sentinel out of the JSON schema.
+        return Field(default_factory=lambda: OMITTED, **given)
+    return Field(default=parameter.default, **given)
+
+
+def _docstring(handler: Handler) -> tuple[str, str, str]:
+    text = inspect.getdoc(handler)
+    if not text:
+        raise RegistrationError(f"{handler.__name__}: a tool without a docstring cannot be chosen by anybody")
+    paragraphs = [p.strip() for p in text.split("\n\n")]
+    prose = [p for p in paragraphs if not _is_reference(p)]
+    summary = " ".join(paragraphs[0].split())
+    title = handler.__name__.replace("_", " ")
+    return title[0].upper() + title[1:], summary, "\n\n".join(" ".join(p.split()) for p in prose)
+
+
+def _is_reference(paragraph: str) -> bool:
+    return bool(re.match(r"^(\w+): |^Raises ", paragraph))
+
+
+def _parameter_texts(handler: Handler) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for paragraph in (inspect.getdoc(handler) or "").split("\n\n")[1:]:
+        current = None
+        for line in paragraph.splitlines():
+            found = re.match(r"^(\w+): (.+)$", line)
+            if found:
+                current = found[1]
+                texts[current] = found[2]
+            elif current and line.startswith(" "):
+                texts[current] += " " + line.strip()
+            else:
+                break
+    return texts
+
+
+def _rest(
+    name: str,
+    base: str,
+    route: str,
+    arguments: type[BaseModel],
+    query: Sequence[str],
+    status: int | Callable[[Any], int],
+    statuses: Sequence[int] | None,
+    media_type: str,
+    max_body: int,
+    headers: Mapping[str, str],
+) -> Rest:
+    found = _ROUTE.match(route)
+    if not found:
+        raise RegistrationError(f"{name}: {route!r} is no `METHOD /path`")
+    method, path = found[1], base + found[2]
+    if len(path) > 1:
+        path = path.rstrip("/")
+    in_path = tuple(m[1] for m in _PARAMETER.finditer(path))
+    # On the wire a parameter has its alias, where it has one (`from` cannot be a name in Python).
+    known = tuple(info.alias or name for name, info in arguments.model_fields.items())
+    for parameter in (*in_path, *query):
+        if parameter not in known:
+            raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
+    others = tuple(p for p in known if p not in in_path)
+    in_query = others if method in ("GET", "DELETE") else tuple(query)
+    if callable(status) and not statuses:
+        raise RegistrationError(f"{name}: name the statuses that its function can answer")
+    return Rest(
+        method=method,
+        path=path,
+        status=status,
+        statuses=tuple(statuses or ()) or (status,),  # type: ignore[arg-type]
+        path_parameters=in_path,
+        query_parameters=in_query,
+        body_parameters=tuple(p for p in others if p not in in_query),
+        media_type=media_type,
+        max_body=max_body,
+        headers=headers,
+    )
