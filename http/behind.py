@@ -11,7 +11,8 @@ from baobab.http import openapi
 from baobab.http.docs_page import docs_routes
 from baobab.http.error_page import error_page
 from baobab.http.front import not_found
-from baobab.http.metrics import CallMetrics, metrics_route
+from baobab.http.metrics import CallMetrics
+from baobab.http.metrics_page import metrics_route
 from baobab.tools.registry import Registry
 
 

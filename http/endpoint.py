@@ -1,9 +1,10 @@
 """An endpoint: one tool, bound to its REST route. It translates; every rule is behind `Registry.run`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from baobab.http import query
-from baobab.http.answer import Headers, Send, allowance_headers, send
+from baobab.http.answer import Headers, Reply, allowance_headers, send
 from baobab.http.request import Request, read_object
 from baobab.http.trie import Captured, decoded
 from baobab.tools.call import Door
@@ -15,25 +16,30 @@ from baobab.tools.tool import Tool
 
 
 class Endpoint:
-    __slots__ = ("_constant", "_media", "_query", "_registry", "_rest", "_takes_body", "_text", "tool")
+    __slots__ = ("_constant", "_credentials", "_media", "_query", "_registry", "_rest", "_takes_body", "_text", "tool")
 
     def __init__(self, registry: Registry, tool: Tool) -> None:
         assert tool.rest is not None
         self.tool = tool
         self._registry = registry
+        self._credentials = registry.services.credentials
         self._rest = tool.rest
-        self._query = query.readers(tool)
+        self._query: Mapping[str, query.Reader] | None = None
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
 
     async def answer(
-        self, request: Request, captured: Captured, receive: Any, respond: Send, base_url: str, headers: Headers
+        self, request: Request, captured: Captured, receive: Any, reply: Reply, base_url: str, headers: Headers
     ) -> int:
         """Call the tool and send its result; the status that was sent."""
-        caller = await self._caller(request)
-        arguments: dict[str, Any] = query.read(request.query, self._query)
+        caller = self._credentials.known(request.authorization) if request.plain else None
+        if caller is None:
+            caller = await self._caller(request)
+        if self._query is None:
+            self._query = query.readers(self.tool)
+        arguments: dict[str, Any] = query.read(request.query, self._query) if request.query else {}
         if self._takes_body:
             body = await read_object(receive, request, self._rest.max_body)
             self._check_names(body)
@@ -47,16 +53,16 @@ class Endpoint:
             headers += allowance_headers(call.allowance)
         headers += self._constant
         if status == 204:
-            await send(respond, status, b"", headers)
+            await send(reply, status, b"", headers)
         else:
             body_bytes = result.encode() if self._text else self.tool.encode(result)
-            await send(respond, status, body_bytes, headers, self._media)
+            await send(reply, status, body_bytes, headers, self._media)
         return status
 
     async def _caller(self, request: Request) -> Caller:
         if not self.tool.access.credential:
             return ANONYMOUS
-        return await self._registry.services.credentials.caller(
+        return await self._credentials.caller(
             request.authorization,
             anon_key=request.anon_key,
             organisation=request.organisation,
@@ -65,7 +71,7 @@ class Endpoint:
 
     def _check_names(self, body: dict[str, Any]) -> None:
         """A path or query parameter named in the body is refused, as every field is that the body does not take."""
-        if not body.keys().isdisjoint(self._rest.path_parameters) or not body.keys().isdisjoint(self._query):
+        if not body.keys().isdisjoint(self._rest.path_parameters) or not body.keys().isdisjoint(self._rest.query_parameters):
             known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
             raise UnknownField(
                 "The body names a parameter of the path or the query string.",

@@ -1,11 +1,14 @@
 """/docs/errors: every code, what it means and what to do; where `documentation_url` leads."""
 
+from collections import defaultdict
+from dataclasses import dataclass, field
 from html import escape
 
 from fastapi import Response
 
 from baobab.http.openapi import errors_of
-from baobab.tools.errors import BaobabError
+from baobab.tools.envelopes import STRUCTURED, Envelope
+from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost
 from baobab.tools.registry import Registry
 
 _PAGE = """<!doctype html>
@@ -13,29 +16,57 @@ _PAGE = """<!doctype html>
 <title>Errors · Baobab</title><link rel="stylesheet" href="/docs/docs.css"></head>
 <body><main class="errors"><h1>Errors</h1><p><a href="/docs">API reference</a></p>{entries}</main></body></html>
 """
-_ENTRY = '<section id="{anchor}"><h2><code>{code}</code> · {status}</h2><p>{summary}</p><p><b>Do:</b> {remedy}</p></section>'
+_ENTRY = '<section id="{anchor}"><h2>{codes}</h2>{causes}</section>'
+_CAUSE = "<p>{status} · {summary}</p><p><b>Do:</b> {remedy}</p>"
 _POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+# What a door refuses before it has found an operation.
+_BEFORE_OPERATIONS: tuple[type[BaobabError], ...] = (RouteNotFound, MethodNotAllowed, WrongHost, ToolNotFound)
 
-def every_error(registry: Registry) -> list[tuple[str, type[BaobabError]]]:
-    """All codes that operations can answer, in the words of their families, sorted."""
-    found: dict[str, type[BaobabError]] = {}
+Cause = tuple[int, str, str]
+
+
+@dataclass
+class Section:
+    """What stands under one anchor: codes that differ in case only, and what each of their causes asks for."""
+
+    codes: set[str] = field(default_factory=set)
+    causes: set[Cause] = field(default_factory=set)
+
+
+def every_error(registry: Registry) -> dict[str, Section]:
+    """All codes that can be answered, in the words of their families, by their anchor."""
+    sections: defaultdict[str, Section] = defaultdict(Section)
+
+    def add(envelope: Envelope, kind: type[BaobabError]) -> None:
+        code = envelope.code(kind)
+        section = sections[code.lower().replace("_", "-")]
+        section.codes.add(code)
+        section.causes.add((kind.status, kind.summary, kind.remediation))
+
+    for kind in _BEFORE_OPERATIONS:
+        add(STRUCTURED, kind)
     for tool in registry.tools.values():
-        for kind in errors_of(tool):
-            found.setdefault(tool.toolset.envelope.code(kind), kind)
-    return sorted(found.items())
+        for kind in (*errors_of(tool), MethodNotAllowed):
+            add(tool.toolset.envelope, kind)
+    return dict(sorted(sections.items()))
 
 
 def error_page(registry: Registry) -> Response:
     entries = "\n".join(
-        _ENTRY.format(
-            anchor=code.lower().replace("_", "-"),
-            code=escape(code),
-            status=kind.status,
-            summary=escape(kind.summary),
-            remedy=escape(kind.remediation),
-        )
-        for code, kind in every_error(registry)
+        _ENTRY.format(anchor=anchor, codes=_codes(section), causes=_causes(section))
+        for anchor, section in every_error(registry).items()
     )
     headers = {"content-security-policy": _POLICY, "x-content-type-options": "nosniff"}
     return Response(_PAGE.format(entries=entries), media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _codes(section: Section) -> str:
+    return ", ".join(f"<code>{escape(code)}</code>" for code in sorted(section.codes))
+
+
+def _causes(section: Section) -> str:
+    return "".join(
+        _CAUSE.format(status=status, summary=escape(summary), remedy=escape(remedy))
+        for status, summary, remedy in sorted(section.causes)
+    )

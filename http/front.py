@@ -6,14 +6,24 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from baobab.http.answer import Headers, Send, send, send_error
+from baobab.http.answer import WHOLE, Headers, Reply, Send, reply_to, send, send_error
 from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.origins import Origins
 from baobab.http.request import ClientGone, Request, Scope
-from baobab.http.trie import Captured, Methods, Trie
+from baobab.http.trie import Captured, Methods, Trie, decoded
+from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.envelopes import STRUCTURED, Envelope
-from baobab.tools.errors import AppNotFound, BaobabError, Internal, MethodNotAllowed, RouteNotFound, WrongHost
+from baobab.tools.errors import (
+    AppNotFound,
+    BadRequest,
+    BaobabError,
+    Internal,
+    MethodNotAllowed,
+    RouteNotFound,
+    Unavailable,
+    WrongHost,
+)
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
 
@@ -50,50 +60,55 @@ class Front:
     async def _request(self, scope: Scope, receive: Any, respond: Send) -> None:
         started = time.perf_counter()
         request = Request(scope)
+        reply = reply_to(scope, respond)
         headers: Headers = [(b"x-request-id", request.id.encode()), *_SECURITY]
         envelope: Envelope = STRUCTURED
         tool: Tool | None = None
         captured: Captured = ()
         try:
-            await self._check_host(scope, request)
+            host = self._hosts.find(request.host)
+            if host is None:
+                raise WrongHost
+            if host.subdomain is not None:
+                await self._enter_app(scope, request, host.subdomain)
             found = self._trie.find(request.path)
             if found is None:
                 headers += await self._origins.headers(request, None)
                 if request.preflight:
-                    status = await self._options(respond, {}, headers)
+                    status = await self._options(reply, {}, headers)
                 else:
                     status = await self._pass_on(scope, receive, respond, headers)
             else:
                 methods, captured = found
                 tool = _tool_for(methods, request.method)
                 envelope = tool.toolset.envelope
-                headers += await self._origins.headers(request, _app_id(tool, captured))
+                if request.origin is not None:
+                    headers += await self._origins.headers(request, _app_id(tool, captured))
                 if request.method == "OPTIONS":
-                    status = await self._options(respond, methods, headers)
+                    status = await self._options(reply, methods, headers)
                 elif request.method not in methods and not (request.method == "HEAD" and "GET" in methods):
                     raise MethodNotAllowed(headers={"allow": _allow(methods)})
                 else:
                     endpoint = self._endpoints[tool.name]
-                    status = await endpoint.answer(request, captured, receive, respond, self._base_url, headers)
+                    status = await endpoint.answer(request, captured, receive, reply, self._base_url, headers)
         except ClientGone:
             return
         except BaobabError as error:
-            status = await self._refuse(respond, request, error, envelope, headers, tool, captured)
+            status = await self._refuse(reply, request, error, envelope, headers, tool, captured)
+        except DatabaseUnavailable:
+            error = Unavailable("The database does not answer.")
+            status = await self._refuse(reply, request, error, envelope, headers, tool, captured)
         except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
             _log.exception("unexpected error", extra={"request_id": request.id, "tool": tool and tool.name})
-            status = await self._refuse(respond, request, Internal(), envelope, headers, tool, captured)
+            status = await self._refuse(reply, request, Internal(), envelope, headers, tool, captured)
         if status >= 500 or (self._sample and random.random() < self._sample):  # noqa: S311 - a sample, not a secret
             self._log_access(request, tool, status, started)
 
-    async def _check_host(self, scope: Scope, request: Request) -> None:
-        host = self._hosts.find(request.host)
-        if host is None:
-            raise WrongHost
-        if host.subdomain is None:
-            return
-        app_id = await self._registry.services.directory.app_id_at(host.subdomain)
+    async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
+        """Give a path on an app's own host the app id that it leaves out."""
+        app_id = await self._registry.services.directory.app_id_at(subdomain)
         if app_id is None:
-            raise AppNotFound(f"No app has the subdomain `{host.subdomain[:63]}`.")
+            raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
         request.path = inside(request.path, app_id)
         scope["raw_path"] = request.path.encode("latin-1")
 
@@ -109,16 +124,18 @@ class Front:
                 message["headers"] = [*message["headers"], *(pair for pair in headers if pair[0] not in known)]
             await respond(message)
 
+        # A whole answer would pass by the headers added here.
+        scope.pop(WHOLE, None)
         await self._behind(scope, receive, send_on)
         return sent
 
-    async def _options(self, respond: Send, methods: Methods, headers: Headers) -> int:
-        await send(respond, 204, b"", [(b"allow", _allow(methods).encode()), *headers])
+    async def _options(self, reply: Reply, methods: Methods, headers: Headers) -> int:
+        await send(reply, 204, b"", [(b"allow", _allow(methods).encode()), *headers])
         return 204
 
     async def _refuse(
         self,
-        respond: Send,
+        reply: Reply,
         request: Request,
         error: BaobabError,
         envelope: Envelope,
@@ -126,19 +143,27 @@ class Front:
         tool: Tool | None,
         captured: Captured,
     ) -> int:
-        app_id = _app_id(tool, captured) if tool else None
-        if tool is not None and tool.toolset.keeps_failures and app_id and not isinstance(error, AppNotFound):
-            self._registry.services.failures.record(
-                app_id,
-                tool.toolset.name,
-                request.method,
-                request.path,
-                error.status,
-                envelope.code(type(error)),
-                _captured(tool, captured, tool.toolset.keeps_failures),
-            )
-        await send_error(respond, error, envelope, self._docs, headers)
+        if tool is not None and tool.toolset.keeps_failures:
+            await self._keep(request, error, tool, captured)
+        await send_error(reply, error, envelope, self._docs, headers)
         return error.status
+
+    async def _keep(self, request: Request, error: BaobabError, tool: Tool, captured: Captured) -> None:
+        """Keep a refusal for the app's developer; for an app that there is, else anybody could fill the table."""
+        services = self._registry.services
+        try:
+            app = await services.directory.app(_app_id(tool, captured))
+        except (AppNotFound, DatabaseUnavailable):
+            return
+        services.failures.record(
+            app.id,
+            tool.toolset.name,
+            request.method,
+            request.path,
+            error.status,
+            tool.toolset.envelope.code(type(error)),
+            _subject(tool, captured, tool.toolset.keeps_failures),
+        )
 
     def _log_access(self, request: Request, tool: Tool | None, status: int, started: float) -> None:
         _access.info(
@@ -155,9 +180,9 @@ class Front:
         )
 
 
-async def not_found(_scope: Scope, _receive: Any, respond: Send) -> None:
+async def not_found(scope: Scope, _receive: Any, respond: Send) -> None:
     """What stands behind everything: no route."""
-    await send_error(respond, RouteNotFound(), STRUCTURED, "/docs", [])
+    await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, "/docs", [])
 
 
 def _tool_for(methods: Methods, method: str) -> Tool:
@@ -172,6 +197,18 @@ def _app_id(tool: Tool, captured: Captured) -> str | None:
 def _captured(tool: Tool, captured: Captured, name: str) -> str | None:
     names = tool.rest.path_parameters if tool.rest else ()
     return captured[names.index(name)] if name in names else None
+
+
+def _subject(tool: Tool, captured: Captured, name: str | None) -> str | None:
+    """What a parameter of the path says; as it was sent, where that is no printable text."""
+    raw = _captured(tool, captured, name or "")
+    if raw is None:
+        return None
+    try:
+        text = decoded(tool, captured)[name or ""]
+    except BadRequest:
+        return raw
+    return text if text.isprintable() else raw
 
 
 def _allow(methods: Methods) -> str:

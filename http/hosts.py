@@ -1,10 +1,13 @@
 """Hosts: which names this server answers for, and which of them is an app's own."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 _REMEMBERED = 1000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{0,5})?")
+_SCHEME = re.compile(r"https?://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,10 @@ class Hosts:
     """The allow-list. Without one, a page of any site could reach a server on loopback by rebinding its own name."""
 
     def __init__(self, own: Iterable[str], base_domain: str) -> None:
-        self._own = {name.lower() for name in (*own, *_LOOPBACK)}
+        named = {name.lower() for name in own}
+        self._own = named | set(_LOOPBACK)
+        # A page on the reader's own machine is the platform's only where the platform runs there too.
+        self._pages = self._own if base_domain == "localhost" else named
         self._suffix = "." + base_domain.lower()
         self._known: dict[bytes, Host | None] = {}
 
@@ -37,8 +43,9 @@ class Hosts:
 
     def is_platform(self, origin: str) -> bool:
         """Whether a web origin is the platform's own page or one of its apps'."""
-        name = _name(origin.rpartition("://")[2])
-        return name in self._own or name.endswith(self._suffix)
+        scheme = _SCHEME.match(origin)
+        name = _name(origin[scheme.end() :]) if scheme else ""
+        return name in self._pages or name.endswith(self._suffix)
 
     def _find(self, name: str) -> Host | None:
         if name in self._own:
@@ -51,9 +58,9 @@ class Hosts:
 
 
 def _name(authority: str) -> str:
-    if authority.startswith("["):
-        return authority[1:].partition("]")[0]
-    return authority.partition(":")[0].rstrip(".")
+    """The name in `name:port`; empty for what is not of that form."""
+    found = _AUTHORITY.fullmatch(authority)
+    return (found[1] or found[2].rstrip(".")) if found else ""
 
 
 def inside(path: str, app_id: str) -> str:

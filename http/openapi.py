@@ -10,13 +10,20 @@ from baobab.tools.errors import (
     BadRequest,
     BaobabError,
     BodyTooLarge,
+    Forbidden,
+    ImpersonationForbidden,
     Internal,
+    InvalidApiKey,
+    InvalidToken,
     InvalidType,
+    InvalidUserToken,
+    MalformedBody,
     MissingField,
     OriginRefused,
     RateLimited,
     Unavailable,
     UnknownField,
+    UserTokenExpired,
 )
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Rest, Tool
@@ -31,6 +38,8 @@ _DESCRIPTION = (
     "which MCP clients and agents call the same thing."
 )
 _MEANINGS = {200: "Done.", 201: "Made.", 202: "Accepted.", 204: "Done; no body.", 503: "Not ready."}
+# What reading a credential and its headers can refuse, whatever the operation then says of the caller.
+_CREDENTIALS = (InvalidApiKey, InvalidToken, InvalidUserToken, UserTokenExpired, Forbidden, ImpersonationForbidden)
 _REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": "string"}}
 
 
@@ -46,7 +55,12 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
         paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest)
     return {
         "openapi": "3.1.0",
-        "info": {"title": _TITLE, "version": version, "description": _DESCRIPTION, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "info": {
+            "title": _TITLE,
+            "version": version,
+            "description": _DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
         "servers": [{"url": base_url}],
         "tags": [{"name": t.name, "description": t.description} for t in registry.toolsets],
         "paths": {**paths, **_mcp()},
@@ -71,13 +85,16 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
 
 def errors_of(tool: Tool) -> list[type[BaobabError]]:
     """Every error that a tool can answer, the registry's and the door's own included."""
-    kinds: dict[type[BaobabError], None] = dict.fromkeys((*tool.raises, *tool.access.raises, BadRequest, OriginRefused))
+    own = (*tool.raises, *tool.access.raises, BadRequest, UnknownField, OriginRefused)
+    kinds: dict[type[BaobabError], None] = dict.fromkeys(own)
+    if tool.access.credential:
+        kinds |= dict.fromkeys(_CREDENTIALS)
     if tool.input_schema["properties"]:
-        kinds |= dict.fromkeys((MissingField, InvalidType, UnknownField))
+        kinds |= dict.fromkeys((MissingField, InvalidType))
     if tool.app_parameter:
         kinds[AppNotFound] = None
     if tool.rest and tool.rest.method in ("POST", "PUT", "PATCH"):
-        kinds[BodyTooLarge] = None
+        kinds |= dict.fromkeys((MalformedBody, BodyTooLarge))
     if tool.limit is not None:
         kinds[RateLimited] = None
     kinds |= dict.fromkeys((Internal, Unavailable))
@@ -133,8 +150,10 @@ def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
     if needed:
         schema["required"] = needed
     content: Schema = {"schema": schema}
-    if tool.examples:
-        content["example"] = dict(tool.examples)
+    # A tool's example is of all its arguments; those that stand in the path or the query are not the body's.
+    example = {name: value for name, value in tool.examples.items() if name in rest.body_parameters}
+    if example:
+        content["example"] = example
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
@@ -156,11 +175,14 @@ def _responses(tool: Tool, rest: Rest) -> Schema:
 
 
 def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]]) -> Schema:
-    lines = {f"`{envelope.code(kind)}`: {kind.summary} {kind.remediation}" for kind in kinds}
+    # One code may have several causes, each with its own remedy.
+    causes = sorted({(envelope.code(kind), kind.summary, kind.remediation) for kind in kinds})
     answer: Schema = {
-        "description": "\n\n".join(sorted(lines)),
+        "description": ", ".join(f"`{code}`" for code in dict.fromkeys(code for code, *_ in causes)),
         "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{envelope.name}"}}},
-        "x-codes": sorted({envelope.code(kind) for kind in kinds}),
+        "x-errors": [
+            {"code": code, "message": message, "remediation": remediation} for code, message, remediation in causes
+        ],
     }
     if any(issubclass(kind, RateLimited) for kind in kinds):
         answer["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}

@@ -1,8 +1,8 @@
 """The outermost wall: which bytes count as an HTTP/1.1 request, how many of them, and how soon they must arrive.
 
 uvicorn's parser takes 8 MiB of headers, any number of Host headers and clients that never finish. Here a request is
-measured before the application sees it, and refused with the platform's error shape. Nothing is added to a request
-that arrives in one piece but three attribute writes and one look at its header names.
+measured before the application sees it, and refused with the platform's error shape. A request that arrives in one
+piece costs one look at its header names: clocks and counters start when a piece leaves something unfinished.
 
     class Protocol(GuardedProtocol):
         is_upload = staticmethod(lambda method, raw_path: raw_path.startswith(b"/v1/files/"))
@@ -12,16 +12,16 @@ that arrives in one piece but three attribute writes and one look at its header 
 
 import asyncio
 import json
+from collections import deque
+from functools import partial
 from typing import ClassVar
 
 import httptools
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from baobab.http.answer import WHOLE
+from baobab.http.whole import send_whole
 from baobab.tools.errors import BadRequest, BaobabError
-
-# What the parser is in the middle of. IDLE: nothing, though an answer may be outstanding.
-IDLE, HEAD, BODY = range(3)
 
 
 class MalformedRequest(BadRequest):
@@ -77,6 +77,21 @@ class GuardedProtocol(HttpToolsProtocol):
     browsers open such connections in advance and would take a 408 for the answer to their next request.
     """
 
+    # uvicorn keeps 28 attributes; past 30, CPython 3.11 stores an object's attributes in a slower way, all of them.
+    __slots__ = (
+        "_barren",
+        "_deadline",
+        "_earlier",
+        "_has_body_bytes",
+        "_held_back",
+        "_parting",
+        "_read",
+        "_refusal",
+        "_timed",
+        "_timer",
+        "_upload",
+    )
+
     max_head: ClassVar[int] = 64 * 1024
     max_lines: ClassVar[int] = 100
     max_target: ClassVar[int] = 16 * 1024
@@ -94,26 +109,29 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._stage = IDLE
+        # Bytes since the head that is being read began, and those without body content while a body is being read.
         self._read = 0
         self._barren = 0
         self._has_body_bytes = False
-        self._upload = False
-        self._held_back = False
-        self._running: RequestResponseCycle | None = None
+        # Requests that others were queued behind; the oldest without an answer is the one that runs.
+        self._earlier: deque[RequestResponseCycle] = deque()
         self._refusal: BaobabError | None = None
         self._parting = False
-        self._timer: asyncio.TimerHandle | None = None
+        # The head (its scope) or body (its cycle) that the deadline is for.
+        self._timed: object = None
+        self._upload = False
+        self._held_back = False
         self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._expect(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_timer()
         # uvicorn tells the newest request only; with pipelining the one that runs is an older one, and would go on
         # streaming to nobody.
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        for cycle in self._earlier:
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -131,9 +149,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
             return
-        stage, cycle = self._stage, self.cycle
-        # An upper bound for every head that ends in this piece.
-        self._read = len(data) + (self._read if stage == HEAD else 0)
+        before = self.cycle
+        self._read += len(data)
         self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
@@ -145,72 +162,93 @@ class GuardedProtocol(HttpToolsProtocol):
                 self.handle_websocket_upgrade()
                 return
             self._unsupported_upgrade_warning()
-        if self._stage == HEAD:
-            self._watch_head(whole=stage != BODY and cycle is self.cycle)
-        elif self._stage == BODY:
-            self._watch_body(len(data))
-        elif self._deadline is None and self._is_quiet():
-            # Blank lines between requests, or the rest of a body that was answered early: uvicorn has dropped its
-            # keep-alive timer and will not set it again.
-            self._expect(self.timeout_keep_alive)
+        cycle = self.cycle
+        if cycle is None or cycle.scope is not self.scope:
+            self._watch_head(before)
+        elif cycle.more_body:
+            self._watch_body(cycle, len(data))
+        else:
+            self._read = 0
+            if self._deadline is not None or cycle.response_complete:
+                self._settle(cycle)
 
-    def _watch_head(self, whole: bool) -> None:
-        if not whole:
-            # The head began somewhere inside this piece: count from the next one on.
+    def _watch_head(self, before: RequestResponseCycle | None) -> None:
+        if self.scope is None:
+            return
+        if self.cycle is not before or (before is not None and self._timed is before):
+            # The head began somewhere inside this piece, behind another request: count from the next piece on.
             self._read = 0
         if len(self.url) > self.max_target:
             self._refuse(TargetTooLong())
         elif self._read > self.max_head or len(self.headers) > self.max_lines:
             self._refuse(HeadersTooLarge())
-        elif self._deadline is None:
-            self._expect(self.head_seconds)
+        elif self._timed is not self.scope:
+            self._timed = self.scope
+            if self.cycle is not None:
+                # Else it is the first head, whose time began with the connection.
+                self._expect(self.head_seconds)
 
-    def _watch_body(self, size: int) -> None:
+    def _watch_body(self, cycle: RequestResponseCycle, size: int) -> None:
+        self._read = 0
         # Bytes without any body in them are trailers or chunk extensions, which nobody reads.
-        self._barren = 0 if self._has_body_bytes else self._barren + size
+        self._barren = 0 if self._has_body_bytes or self._timed is not cycle else self._barren + size
         self._has_body_bytes = False
         if self._barren > self.max_head or len(self.headers) > self.max_lines:
             self._refuse(HeadersTooLarge())
-        elif self._deadline is None:
+        elif self._timed is not cycle:
+            self._timed = cycle
             self._upload = self.is_upload(self.scope["method"], self.scope["raw_path"])
             self._expect(self.upload_idle_seconds if self._upload else self.body_seconds)
         elif self._upload:
             self._expect(self.upload_idle_seconds)
-
-    # -- the parser's callbacks ---------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._stage = HEAD
-
-    def on_headers_complete(self) -> None:
-        self._check_head()
-        cycle = self.cycle
-        super().on_headers_complete()
-        if self.cycle is not cycle:
-            # The parser reports trailers as headers: without a list of their own they would join those the application
-            # is reading, a second Host or Authorization among them. (A WebSocket has no cycle and keeps its list.)
-            self.headers = []
-        self._stage = BODY
-        self._deadline = None
-        self._barren = 0
-        self._has_body_bytes = False
-
-    def on_body(self, body: bytes) -> None:
-        super().on_body(body)
-        self._has_body_bytes = True
         if self.flow.read_paused:
             self._held_back = True
 
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._stage = IDLE
-        self._deadline = None
+    def _settle(self, cycle: RequestResponseCycle) -> None:
+        """Nothing is being read any more."""
+        self._timed = None
+        if not cycle.response_complete:
+            self._deadline = None
+        elif self._deadline is None:
+            # Blank lines between requests: uvicorn has dropped its keep-alive timer and will not set it again.
+            self._expect(self.timeout_keep_alive)
+
+    # -- the parser's callbacks ---------------------------------------------------------------------------------------
+
+    def on_headers_complete(self) -> None:
+        names = dict(self.headers)
+        # This runs for every request. One without anything to look into has no name twice, and is short enough that
+        # neither its target nor its head can be too long.
+        is_unusual = (
+            b"host" not in names
+            or b"transfer-encoding" in names
+            or b"upgrade" in names
+            or len(names) != len(self.headers)
+            or len(names) > self.max_lines
+            or self._read > self.max_target
+        )
+        if is_unusual:
+            self._check_head()
+        before = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not before:
+            self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[typeddict-unknown-key]
+        if is_unusual and self.cycle is not before:
+            # The parser reports trailers as headers: without a list of their own they would join those the application
+            # is reading, a second Host or Authorization among them. (A WebSocket has no cycle and keeps its list.)
+            self.headers = []
+        if self.pipeline:
+            self._queue_behind(before)
+
+    def on_body(self, body: bytes) -> None:
+        self._has_body_bytes = True
+        super().on_body(body)
 
     def _check_head(self) -> None:
         names = [name for name, _ in self.headers]
         if len(self.url) > self.max_target:
             raise TargetTooLong
+        # What was read is an upper bound: other requests may have come in the same piece.
         if len(names) > self.max_lines or (self._read > self.max_head and self._head_size() > self.max_head):
             raise HeadersTooLarge
         hosts = names.count(b"host")
@@ -238,44 +276,48 @@ class GuardedProtocol(HttpToolsProtocol):
         if b"transfer-encoding" in names or any(length.strip(b"0") for length in lengths):
             raise UpgradeWithBody
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    def _queue_behind(self, cycle: RequestResponseCycle) -> None:
+        while self._earlier and self._earlier[0].response_complete:
+            self._earlier.popleft()
+        self._earlier.append(cycle)
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
+    # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def on_response_complete(self) -> None:
-        was_last = not self.pipeline
-        super().on_response_complete()
-        if self._stage == IDLE and self._refusal is None:
-            return
-        if self._refusal is not None and was_last:
-            self._unset_keepalive_if_required()
-            self._part(self._refusal)
-        elif self._stage == HEAD:
-            # The next request has begun: its own deadline counts.
-            self._unset_keepalive_if_required()
+    def _unanswered(self) -> RequestResponseCycle | None:
+        """The newest request, if it still waits for its answer."""
+        return None if self.cycle is None or self.cycle.response_complete else self.cycle
+
+    def _is_in_body(self) -> bool:
+        return self.cycle is not None and self.cycle.scope is self.scope and self.cycle.more_body
 
     def _refuse(self, reason: BaobabError) -> None:
         self._refusal = reason
         self._deadline = None
         client = ":".join(map(str, self.client)) if self.client else "a local socket"
         self.logger.warning("Refused a request from %s: %d %s", client, reason.status, reason.code)
-        waits = self._abandon(self.cycle) if self._stage == BODY else not self._is_quiet()
-        if not waits:
+        last = self._abandon(self.cycle) if self._is_in_body() else self._unanswered()
+        if last is None:
             self._part(reason)
+        else:
+            last.on_response = self._on_last_response
 
-    def _abandon(self, cycle: RequestResponseCycle) -> bool:
-        """Give up the request whose body is at fault. True if it was still queued behind others."""
+    def _abandon(self, cycle: RequestResponseCycle) -> RequestResponseCycle | None:
+        """Give up the request whose body is at fault. Returns the one before it if that still waits for its answer."""
         cycle.disconnected = True
         cycle.message_event.set()
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
-            return True
+            return self._earlier[-1]
         if cycle.response_started:
             # It is too late for another status.
             self.transport.close()
-        return False
+        return None
+
+    def _on_last_response(self) -> None:
+        self.on_response_complete()
+        self._unset_keepalive_if_required()
+        if self._refusal is not None:
+            self._part(self._refusal)
 
     def _part(self, reason: BaobabError) -> None:
         if self.transport.is_closing():
@@ -291,13 +333,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def _is_quiet(self) -> bool:
-        return not self.pipeline and (self.cycle is None or self.cycle.response_complete)
-
     def _expect(self, seconds: float) -> None:
         """Move the deadline. The one timer is left alone unless it would ring too late."""
         self._deadline = deadline = self.loop.time() + seconds
-        self._held_back = False
+        self._held_back = self._is_held_back()
         if self._timer is not None and self._timer.when() > deadline:
             self._drop_timer()
         if self._timer is None:
@@ -315,24 +354,27 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.loop.time() < self._deadline:
             self._timer = self.loop.call_at(self._deadline, self._on_timer)
         else:
+            self._deadline = None
             self._on_deadline()
 
     def _on_deadline(self) -> None:
-        self._deadline = None
         if self._parting:
             self.transport.close()
-        elif self._stage == IDLE:
-            if self._is_quiet():
+        elif self._timed is None:
+            if self._unanswered() is None:
                 self.transport.close()
-        elif self._is_our_delay():
-            self._expect(self.head_seconds if self._stage == HEAD else self.body_seconds)
+        elif self._is_in_body() and self.cycle.response_complete:
+            # It was answered early, and the rest of the body is late, or has come and no other request after it.
+            self.transport.close()
+        elif self._held_back or self._is_held_back():
+            self._expect(self.body_seconds if self._is_in_body() else self.head_seconds)
         else:
             self._refuse(RequestTimeout())
 
-    def _is_our_delay(self) -> bool:
-        """Whether it was we who kept the client from sending: back-pressure, or a `100 Continue` not given yet."""
-        not_asked_for = self._stage == BODY and self.cycle.waiting_for_100_continue
-        return self.flow.read_paused or self._held_back or not_asked_for
+    def _is_held_back(self) -> bool:
+        """Whether it is we who keep the client from sending: back-pressure, or a `100 Continue` not given yet. A span
+        of time that begins or ends so does not count."""
+        return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
 
 
 def _reason(error: httptools.HttpParserError) -> BaobabError:

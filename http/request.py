@@ -23,7 +23,7 @@ class ClientGone(Exception):
 class Request:
     __slots__ = (
         "anon_key", "as_user", "authorization", "content_length", "host", "id", "ip", "method", "organisation",
-        "origin", "path", "preflight", "query", "user_agent",
+        "origin", "path", "plain", "preflight", "query", "user_agent",
     )  # fmt: skip
 
     def __init__(self, scope: Scope) -> None:
@@ -41,6 +41,8 @@ class Request:
         self.as_user: bytes | None = None
         self.origin: bytes | None = None
         self.preflight = False
+        self.plain = True
+        """Whether `authorization` alone says who calls."""
         given: bytes | None = None
         for name, value in scope["headers"]:
             if name == b"host":
@@ -55,10 +57,13 @@ class Request:
                 self.origin = value
             elif name == b"apikey":
                 self.anon_key = value
+                self.plain = False
             elif name == b"x-organization-id":
                 self.organisation = value
+                self.plain = False
             elif name == b"x-platform-as-user":
                 self.as_user = value
+                self.plain = False
             elif name == b"x-request-id":
                 given = value
             elif name == b"access-control-request-method":

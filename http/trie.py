@@ -74,21 +74,29 @@ def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
 
 
 def _walk(node: _Node, segments: list[str], index: int, captured: Captured) -> tuple[Methods, Captured] | None:
-    if index == len(segments):
-        return (node.methods, captured) if node.methods else None
-    segment = segments[index]
-    fixed = node.fixed.get(segment)
-    if fixed is not None:
-        found = _walk(fixed, segments, index + 1, captured)
-        if found is not None:
-            return found
-    if node.parameter is not None and segment:
-        found = _walk(node.parameter, segments, index + 1, (*captured, segment))
-        if found is not None:
-            return found
-    if node.tail is not None:
-        return _behind(node.tail, segments[index:], captured)
-    return None
+    while index < len(segments):
+        segment = segments[index]
+        fixed = node.fixed.get(segment)
+        if fixed is not None:
+            if node.parameter is None and node.tail is None:
+                node = fixed
+                index += 1
+                continue
+            found = _walk(fixed, segments, index + 1, captured)
+            if found is not None:
+                return found
+        parameter = node.parameter
+        if parameter is not None and segment:
+            if node.tail is None:
+                node = parameter
+                captured = (*captured, segment)
+                index += 1
+                continue
+            found = _walk(parameter, segments, index + 1, (*captured, segment))
+            if found is not None:
+                return found
+        return _behind(node.tail, segments[index:], captured) if node.tail is not None else None
+    return (node.methods, captured) if node.methods else None
 
 
 def _behind(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, Captured]:
@@ -101,7 +109,7 @@ def _behind(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, 
 def decoded(tool: Tool, captured: Captured) -> dict[str, str]:
     """Path parameters as text; BadRequest for escapes that are none, or that are no UTF-8."""
     names = tool.rest.path_parameters if tool.rest else ()
-    return {name: _decode(text) for name, text in zip(names, captured, strict=True)}
+    return dict(zip(names, map(_decode, captured), strict=True))
 
 
 def _decode(text: str) -> str:

@@ -11,10 +11,13 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from pydantic_core import from_json
 
-from baobab.mcp_server.door import CALLER, DOOR
 from baobab.tools.errors import BaobabError, Internal, ToolNotFound
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
+
+CALLER = "baobab.caller"
+DOOR = "baobab.door"
+"""Where the door leaves, in the request's scope, what it found out."""
 
 _MAX_BODY = 4 * 2**20
 

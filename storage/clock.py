@@ -18,6 +18,9 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """The same instant, with its zone (UTC)."""
 
+    def monotonic(self) -> float:
+        """Seconds of a clock that never jumps, for measuring how long something took or how often it happened."""
+
 
 class SystemClock:
     def time(self) -> float:
@@ -25,6 +28,9 @@ class SystemClock:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
 
 class Ids:

@@ -100,12 +100,14 @@ class Database:
 class Unit:
     """The unit of work of one call: a transaction that begins at its first statement, if it has any."""
 
+    __slots__ = ("_after", "_connection", "_context", "_database", "writes")
+
     def __init__(self, database: Database, *, write: bool) -> None:
         self._database = database
         self.writes = write
         self._context: Any = None
         self._connection: AsyncConnection | None = None
-        self._after: list[Callable[[], None]] = []
+        self._after: list[Callable[[], None]] | None = None
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
@@ -115,16 +117,19 @@ class Unit:
         return await self._connection.execute(statement, rows)
 
     def after_commit(self, action: Callable[[], None]) -> None:
+        if self._after is None:
+            self._after = []
         self._after.append(action)
 
     async def commit(self) -> None:
-        await self._leave(None)
-        after, self._after = self._after, []
-        for action in after:
+        if self._context is not None:
+            await self._leave(None)
+        after, self._after = self._after, None
+        for action in after or ():
             action()
 
     async def rollback(self, reason: BaseException) -> None:
-        self._after.clear()
+        self._after = None
         await self._leave(reason)
 
     async def _leave(self, reason: BaseException | None) -> None:

@@ -1,7 +1,6 @@
 """What every table shares: the metadata with its naming convention, and column types that both databases hold alike."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import JSON, DateTime, Dialect, MetaData, Text
 from sqlalchemy.types import TypeDecorator
@@ -26,10 +25,10 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return value and value.astimezone(UTC)
+        return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        return value and value.replace(tzinfo=UTC)
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
 
 
 class Sealed(Text):

@@ -13,5 +13,8 @@ class FixedClock:
     def now(self) -> datetime:
         return datetime.fromtimestamp(self._at, UTC)
 
+    def monotonic(self) -> float:
+        return self._at
+
     def advance(self, seconds: float) -> None:
         self._at += seconds

@@ -7,14 +7,13 @@ from baobab.tools.tool import Toolset
 
 def toolsets() -> Iterator[Toolset]:
     """Every domain, in the order in which catalogues show them."""
-    from baobab.tools.api_keys.tools import api_keys
-    from baobab.tools.organisations.tools import organisations
-
     from baobab.tools.accounts.tools import accounts
+    from baobab.tools.api_keys.tools import api_keys
     from baobab.tools.apps.config import config
     from baobab.tools.apps.tools import apps
     from baobab.tools.audit_logs.tools import audit_logs
     from baobab.tools.kv.tools import kv
+    from baobab.tools.organisations.tools import organisations
     from baobab.tools.suggestions.tools import suggestions
     from baobab.tools.system.tools import system
 

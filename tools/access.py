@@ -24,10 +24,17 @@ class Access(Protocol):
     credential: False where a credential is not even looked at, so that a stale one cannot fail a public read.
     """
 
-    anonymous: bool
-    credential: bool
-    description: str
-    raises: tuple[type[BaobabError], ...]
+    @property
+    def anonymous(self) -> bool: ...
+
+    @property
+    def credential(self) -> bool: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def raises(self) -> tuple[type[BaobabError], ...]: ...
 
     def admits(self, caller: Caller) -> bool:
         """Whether a caller of this kind could pass: what lists of tools are filtered by."""

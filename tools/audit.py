@@ -39,7 +39,7 @@ class Trail:
     async def record(self, call: "Call", arguments: dict[str, Any]) -> None:
         """The row of a call that succeeded, in its own transaction."""
         audit = call.tool.audit
-        if audit is None:
+        if audit is None or call.audit.nothing_done:
             return
         if not audit.tallied:
             await call.execute(insert(audit_logs), self._row(call, arguments, None))
@@ -84,19 +84,18 @@ class Trail:
             call.app.organisation_id if call.app else caller.organisation_id if isinstance(caller, Account) else None
         )
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
-        acting = isinstance(caller, EndUser) and caller.key_id is not None
-        acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and acting else {}
+        acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
         return {
             "id": self._ids.uuid(),
             "organisation_id": organisation,
             "app_id": call.app.id if call.app else None,
             "category": audit.category,
-            "event_type": audit.event + ("_failed" if failure else ""),
+            "event_type": (audit.failed or f"{audit.event}_failed") if failure else audit.event,
             "action": audit.action,
             "resource_type": audit.resource,
             "resource_id": note.resource_id,
-            "actor_type": "api_key" if acting else caller.actor,
-            "actor_id": note.actor_id or (caller.key_id if isinstance(caller, EndUser) and acting else caller.actor_id),
+            "actor_type": note.actor or caller.actor,
+            "actor_id": note.actor_id or caller.actor_id,
             "event_data": {"tool": call.tool.name, "door": call.door.name, **acted_for, **note.data},
             "ip_address": call.door.ip,
             "user_agent": call.door.user_agent[:300],

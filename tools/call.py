@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from baobab.tools.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Door:
     """How a call came in. `ip` is the client's address after trusted proxies; `base_url` is how it reached us."""
 
@@ -37,12 +37,16 @@ class AuditNote:
 
     resource_id: str | None = None
     organisation_id: str | None = None
+    actor: str | None = None
+    """What the caller turned out to be, where that shows in the call (a sign-in); with `actor_id`."""
     actor_id: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    nothing_done: bool = False
+    """Set by a handler that found everything as asked already: then there is nothing to write down."""
 
 
 class Call:
-    __slots__ = ("allowance", "app", "audit", "caller", "door", "registry", "role", "services", "tool", "unit")
+    __slots__ = ("_audit", "allowance", "app", "caller", "door", "registry", "role", "services", "tool", "unit")
 
     def __init__(
         self, registry: "Registry", services: Services, tool: "Tool", caller: Caller, door: Door, unit: Unit
@@ -56,7 +60,14 @@ class Call:
         self.app: App | None = None
         self.role: Role | None = None
         self.allowance: Allowance | None = None
-        self.audit = AuditNote()
+        self._audit: AuditNote | None = None
+
+    @property
+    def audit(self) -> AuditNote:
+        """What the audit row will say of this call."""
+        if self._audit is None:
+            self._audit = AuditNote()
+        return self._audit
 
     def require_app(self) -> App:
         if self.app is None:

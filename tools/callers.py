@@ -1,14 +1,15 @@
 """Who is calling. A door turns a credential into one of these; access objects ask them; audit rows name them."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The base; `actor` is what audit rows say of the kind."""
+    """The base. `actor` and `actor_id` are what audit rows say of who it was."""
 
-    actor: ClassVar[str] = "anonymous"
+    @property
+    def actor(self) -> str:
+        return "anonymous"
 
     @property
     def actor_id(self) -> str | None:
@@ -26,26 +27,30 @@ class Anonymous(Caller):
 class Account(Caller):
     """A platform account, by token or by a key with the scope `*`; a key is pinned to its organisation."""
 
-    actor: ClassVar[str] = "platform_user"
-
     account_id: str
     organisation_id: str
     key_id: str | None = None
 
     @property
+    def actor(self) -> str:
+        return "api_key" if self.key_id else "platform_user"
+
+    @property
     def actor_id(self) -> str | None:
-        return self.account_id
+        return self.key_id or self.account_id
 
 
 @dataclass(frozen=True, slots=True)
 class AppKey(Caller):
     """A key of one app (its function key too): everything within that app."""
 
-    actor: ClassVar[str] = "api_key"
-
     app_id: str
     key_id: str
     account_id: str | None = None
+
+    @property
+    def actor(self) -> str:
+        return "api_key"
 
     @property
     def actor_id(self) -> str | None:
@@ -56,12 +61,14 @@ class AppKey(Caller):
 class ScopedKey(Caller):
     """A key that opens a few operations only: `ai:gateway` or `substrate`."""
 
-    actor: ClassVar[str] = "api_key"
-
     account_id: str
     organisation_id: str
     key_id: str
     scopes: frozenset[str]
+
+    @property
+    def actor(self) -> str:
+        return "api_key"
 
     @property
     def actor_id(self) -> str | None:
@@ -72,13 +79,15 @@ class ScopedKey(Caller):
 class EndUser(Caller):
     """A user of one app, by its token, or by the app's own key that acts for the user (`key_id` names it then)."""
 
-    actor: ClassVar[str] = "app_user"
-
     app_id: str
     user_id: str
     role: str = "user"
     key_id: str | None = None
 
     @property
+    def actor(self) -> str:
+        return "api_key" if self.key_id else "app_user"
+
+    @property
     def actor_id(self) -> str | None:
-        return self.user_id
+        return self.key_id or self.user_id

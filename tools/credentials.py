@@ -47,6 +47,13 @@ class Credentials:
         for topic in ("key", "app", "members", "account"):
             notices.subscribe(topic, lambda _: self._callers.clear())
 
+    def known(self, authorization: bytes | None) -> Caller | None:
+        """The caller of a credential that was verified a moment ago; None when it must be looked at."""
+        if authorization is None:
+            return None
+        entry = self._callers.get(hashlib.sha256(authorization).digest())
+        return entry[1] if entry is not None and entry[0] > self._time() else None
+
     async def caller(
         self,
         authorization: bytes | None,
@@ -59,12 +66,7 @@ class Credentials:
         if authorization is None:
             caller = await self._anonymous(anon_key)
         else:
-            mark = hashlib.sha256(authorization).digest()
-            known = self._callers.get(mark)
-            if known is not None and known[0] > self._time():
-                caller = known[1]
-            else:
-                caller = await self._verify(authorization, mark)
+            caller = self.known(authorization) or await self._verify(authorization)
         if organisation is not None:
             caller = await self._in_organisation(caller, organisation)
         if as_user is not None:
@@ -81,7 +83,7 @@ class Credentials:
         async with database.writing() as connection:
             await connection.execute(statement, rows)
 
-    async def _verify(self, authorization: bytes, mark: bytes) -> Caller:
+    async def _verify(self, authorization: bytes) -> Caller:
         token = _bearer(authorization)
         deadline = self._time() + _REMEMBERED_SECONDS
         if token.count(".") == 2:
@@ -91,7 +93,7 @@ class Credentials:
             caller = await self._key(token)
         while len(self._callers) >= _REMEMBERED:
             del self._callers[next(iter(self._callers))]
-        self._callers[mark] = (deadline, caller)
+        self._callers[hashlib.sha256(authorization).digest()] = (deadline, caller)
         return caller
 
     async def _key(self, token: str) -> Caller:

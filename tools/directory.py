@@ -68,7 +68,9 @@ class Directory:
 
     async def app(self, app_id: object) -> App:
         """The app, or AppNotFound; anything that is not the text of an id is no app."""
-        app = await self._apps.get(app_id) if isinstance(app_id, str) and len(app_id) <= 36 else None
+        if not isinstance(app_id, str) or len(app_id) > 36:
+            raise AppNotFound
+        app = self._apps.held(app_id) or await self._apps.get(app_id)
         if app is None:
             raise AppNotFound
         return app
@@ -83,7 +85,8 @@ class Directory:
         return await self._keys.get(digest)
 
     async def role(self, organisation_id: str, account_id: str) -> Role | None:
-        return await self._roles.get((organisation_id, account_id))
+        member = (organisation_id, account_id)
+        return self._roles.held(member) or await self._roles.get(member)
 
     def _app_changed(self, app_id: str) -> None:
         self._apps.forget(app_id)

@@ -1,11 +1,11 @@
 """Refusals: the recent answers of 400 and above that a family keeps for an app's developer to look at."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Column, Integer, String, Table, delete, insert, select
+from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, insert, select
 
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
@@ -58,7 +58,7 @@ class Failures:
             }
         )
 
-    async def recent(self, app_id: str, family: str, limit: int) -> list[Mapping[str, Any]]:
+    async def recent(self, app_id: str, family: str, limit: int) -> Sequence[RowMapping]:
         """Newest first, this process's latest included."""
         await self.flush()
         query = (
@@ -68,7 +68,7 @@ class Failures:
             .limit(limit)
         )
         async with self._database.reading() as connection:
-            return list((await connection.execute(query)).mappings())
+            return (await connection.execute(query)).mappings().all()
 
     async def flush(self) -> None:
         if not self._pending:

@@ -1,13 +1,12 @@
 """Rate limits: how often something may be done. Exact under concurrency within one store of counts."""
 
-import time
+import math
+from collections import deque
 from dataclasses import dataclass
+from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any, Protocol
 
-from limits import RateLimitItemPerSecond
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
-
+from baobab.storage.clock import Clock
 from baobab.tools.callers import Anonymous
 from baobab.tools.errors import RateLimited
 
@@ -15,7 +14,10 @@ if TYPE_CHECKING:
     from baobab.tools.call import Call
 
 
-@dataclass(frozen=True, slots=True)
+_MOST_WINDOWS = 100_000
+
+
+@dataclass(slots=True)
 class Allowance:
     """What is left in a window: doors tell it to callers."""
 
@@ -28,28 +30,47 @@ class Allowance:
 
 
 class RateLimits:
-    """Moving windows, counted in this process."""
+    """Moving windows, counted in this process: in any `window` seconds at most `amount` pass, to the one."""
 
-    def __init__(self) -> None:
-        self._strategy = MovingWindowRateLimiter(MemoryStorage())
-        self._items: dict[tuple[int, int], RateLimitItemPerSecond] = {}
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.monotonic
+        self._windows: dict[tuple[str, str, int, int], deque[float]] = {}
 
     def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
         """Take `cost` of `amount` per `window` seconds, or raise RateLimited and take nothing."""
-        item = self._items.get((amount, window))
-        if item is None:
-            item = self._items[amount, window] = RateLimitItemPerSecond(amount, window)
-        allowed = self._strategy.hit(item, policy, subject, cost=cost)
-        reset_at, remaining = self._strategy.get_window_stats(item, policy, subject)
-        reset = max(1, min(window, round(reset_at - time.time() + 0.5)))
-        if not allowed:
-            raise RateLimited(reset, amount, window)
-        return Allowance(policy, amount, remaining, window, reset)
+        now = self._now()
+        taken = self._taken(policy, subject, amount, window, now)
+        left = amount - len(taken) - cost
+        if left < 0:
+            raise RateLimited(math.ceil(taken[-left - 1] + window - now) if -left <= len(taken) else window, amount, window)
+        if cost == 1:
+            taken.append(now)
+        else:
+            taken.extend([now] * cost)
+        return Allowance(policy, amount, left, window, math.ceil(taken[0] + window - now))
 
     def used(self, policy: str, subject: str, amount: int, window: int) -> int:
         """How much of the window is taken now."""
-        item = RateLimitItemPerSecond(amount, window)
-        return amount - self._strategy.get_window_stats(item, policy, subject)[1]
+        return len(self._taken(policy, subject, amount, window, self._now()))
+
+    def _taken(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
+        """When each of what still counts was taken, oldest first."""
+        name = (policy, subject, amount, window)
+        taken = self._windows.get(name)
+        if taken is None:
+            if len(self._windows) >= _MOST_WINDOWS:
+                self._forget_idle(now)
+            taken = self._windows[name] = deque()
+        oldest = now - window
+        while taken and taken[0] <= oldest:
+            taken.popleft()
+        return taken
+
+    def _forget_idle(self, now: float) -> None:
+        """Drop what no longer counts; in a flood of new subjects the longest known go first."""
+        self._windows = {name: taken for name, taken in self._windows.items() if taken and taken[-1] > now - name[3]}
+        for name in list(self._windows)[: len(self._windows) - _MOST_WINDOWS // 2]:
+            del self._windows[name]
 
 
 class Limit(Protocol):
@@ -67,7 +88,8 @@ class PerAddress:
     per_app: bool = False
 
     def spend(self, call: "Call", arguments: Any) -> Allowance | None:
-        subject = f"{call.app.id}:{call.door.ip}" if self.per_app and call.app else call.door.ip
+        address = network(call.door.ip)
+        subject = f"{call.app.id}:{address}" if self.per_app and call.app else address
         return call.services.limits.spend(call.tool.name, subject, self.amount, self.window)
 
 
@@ -87,9 +109,19 @@ class CallerRequests:
 
     def spend(self, call: "Call", arguments: Any) -> Allowance | None:
         caller = call.caller
-        subject = call.door.ip if isinstance(caller, Anonymous) else caller.actor_id or call.door.ip
+        subject = network(call.door.ip) if isinstance(caller, Anonymous) else caller.actor_id or ""
         return call.services.limits.spend("caller", subject, self.amount, 60)
 
 
 APP_REQUESTS = AppRequests()
 CALLER_REQUESTS = CallerRequests()
+
+
+def network(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 that one IPv6 customer holds whole."""
+    if ":" not in address:
+        return address
+    try:
+        return str(IPv6Network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address

@@ -67,6 +67,11 @@ class Registry:
         """The tools that a caller of this kind could use, by name."""
         return sorted((t for t in self.tools.values() if t.access.admits(caller)), key=lambda t: t.name)
 
+    def prepare(self) -> None:
+        """Make what tools make lazily; meant for a thread beside a server that answers already."""
+        for tool in self.tools.values():
+            tool.prepare()
+
     async def call(
         self, name: str, arguments: Mapping[str, Any], caller: Caller, door: Door, *, unit: Unit | None = None
     ) -> Any:

@@ -105,7 +105,7 @@ class Signers:
     async def _create(self, owner: str) -> _Pair:
         algorithm = _ALGORITHMS.get(owner, _APP_ALGORITHM)
         key_id = self._ids.uuid()
-        parameters = {"kid": key_id, "use": "sig", "alg": algorithm}
+        parameters: Any = {"kid": key_id, "use": "sig", "alg": algorithm}
         if algorithm == "ES256":
             key: RSAKey | ECKey = ECKey.generate_key("P-256", parameters)
         else:

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
@@ -60,12 +61,18 @@ class Audit:
     category: str = "admin"
     action: str = "update"
     resource: str | None = None
+    failed: str | None = None
+    """The event of a call that its handler refused; left out, the event with `_failed` behind it."""
     tallied: bool = False
     """Count the calls of a minute in one row instead of writing a row for each: for data, not for control."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tool:
+    """One capability. What is costly to make (schemas, the codec of results) is made when first asked for, or by
+    `prepare` in the background: a start must not wait for the descriptions of two hundred tools.
+    """
+
     name: str
     toolset: "Toolset"
     title: str
@@ -79,19 +86,40 @@ class Tool:
     rest: Rest | None
     handler: Handler
     arguments: type[BaseModel]
-    returns: TypeAdapter[Any]
-    input_schema: dict[str, Any]
-    output_schema: dict[str, Any] | None
+    returns: Any
     app_parameter: str | None
     examples: Mapping[str, Any]
 
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments; RegistrationError where a text or a list has no bound."""
+        schema = portable(self.arguments.model_json_schema())
+        for path in unbounded(schema):
+            raise RegistrationError(f"{self.name}: {path} has no bound; give its type a maximum")
+        return schema
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the result; None where there is none."""
+        return None if self.returns is type(None) else portable(self.codec.json_schema(mode="serialization"))
+
+    @cached_property
+    def codec(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.returns)
+
+    def prepare(self) -> None:
+        """Make everything that the first call or the first list would otherwise make."""
+        self.arguments.model_rebuild()
+        _ = self.input_schema, self.output_schema
+
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The handler's keyword arguments; pydantic's ValidationError or a domain's own error."""
-        return self.arguments.__pydantic_validator__.validate_python(arguments).__dict__
+        validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
+        return validated.__dict__
 
     def encode(self, result: Any) -> bytes:
         """The JSON text of a result."""
-        return result if isinstance(result, Encoded) else self.returns.dump_json(result, by_alias=True)
+        return result if isinstance(result, Encoded) else self.codec.dump_json(result, by_alias=True)
 
 
 @dataclass
@@ -148,9 +176,6 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a tool of this name already")
             arguments, returns = _signature(handler)
             title, summary, description = _docstring(handler)
-            input_schema = portable(arguments.model_json_schema())
-            for path in unbounded(input_schema):
-                raise RegistrationError(f"{name}: {path} has no bound; give its type a maximum")
             app_parameter = next((p for p in ("app_id", "source_app_id") if p in arguments.model_fields), None)
             if limit == "default":
                 chosen: Limit | None = APP_REQUESTS if app_parameter else CALLER_REQUESTS
@@ -159,7 +184,6 @@ class Toolset:
             rest = route and _rest(
                 name, self.base, route, arguments, query, status, statuses, media_type, max_body, headers or {}
             )
-            output_schema = None if returns is type(None) else portable(TypeAdapter(returns).json_schema(mode="serialization"))
             self.tools[name] = Tool(
                 name=name,
                 toolset=self,
@@ -174,9 +198,7 @@ class Toolset:
                 rest=rest or None,
                 handler=handler,
                 arguments=arguments,
-                returns=TypeAdapter(returns),
-                input_schema=input_schema,
-                output_schema=output_schema,
+                returns=returns,
                 app_parameter=app_parameter,
                 examples=examples or {},
             )
@@ -210,21 +232,22 @@ def _signature(handler: Handler) -> tuple[type[BaseModel], Any]:
     for parameter in parameters[1:]:
         if parameter.name not in hints:
             raise RegistrationError(f"{name}: {parameter.name} has no type")
-        fields[parameter.name] = (hints[parameter.name], _field(parameter, hints, described.pop(parameter.name, None)))
+        fields[parameter.name] = (hints[parameter.name], _field(parameter, described.pop(parameter.name, None)))
     if described:
         raise RegistrationError(f"{name}: the docstring describes {', '.join(described)}, which it does not take")
-    model = create_model(name, __config__=ConfigDict(strict=True, extra="forbid"), **fields)
+    model = create_model(name, __config__=ConfigDict(strict=True, extra="forbid", defer_build=True), **fields)
     return model, hints["return"]
 
 
-def _field(parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None) -> FieldInfo:
+def _field(parameter: inspect.Parameter, description: str | None) -> FieldInfo:
     given: dict[str, Any] = {"description": description} if description else {}
-    if parameter.default is inspect.Parameter.empty:
-        return Field(**given)
     if parameter.default is OMITTED:
         # A factory keeps the sentinel out of the JSON schema.
-        return Field(default_factory=lambda: OMITTED, **given)
-    return Field(default=parameter.default, **given)
+        given["default_factory"] = lambda: OMITTED
+    elif parameter.default is not inspect.Parameter.empty:
+        given["default"] = parameter.default
+    made: FieldInfo = Field(**given)
+    return made
 
 
 def _docstring(handler: Handler) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -30,6 +31,8 @@ def main() -> None:
     Settings are environment variables with the prefix BAOBAB_, such as BAOBAB_DATA (the folder where everything is
     kept, `data` by default) and BAOBAB_PORT; docs/settings.md lists them all. Start with `baobab serve`.
     """
+    # Whatever a command makes, keys and data alike, is for the account that runs it.
+    os.umask(0o077)
 
 
 @main.command()
@@ -261,4 +264,3 @@ def _told(work: Callable[[], T]) -> T:
         raise Failure(f"a store in the data folder does not open: {exc}") from exc
     except OSError as exc:
         raise Failure(f"{exc.strerror or exc}: {exc.filename or ''}".rstrip(": ")) from exc
-

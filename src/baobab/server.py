@@ -1,22 +1,18 @@
 """The server: the house behind its doors, as one ASGI application."""
 
 import contextlib
-import gc
 import os
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.routing import Route
-
-from baobab import __version__
+from baobab.annex import Annex
 from baobab.composition import house
-from baobab.http.behind import behind
 from baobab.http.front import Front
 from baobab.http.metrics import CallMetrics
 from baobab.logs import configure
-from baobab.mcp_server.door import McpDoor
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
+from baobab.tools.signing import PLATFORM
 from baobab.tracing import trace
 
 Scope = dict[str, Any]
@@ -44,30 +40,20 @@ class Server:
         settings = self._settings
         async with contextlib.AsyncExitStack() as stack:
             home = await stack.enter_async_context(house(settings, **self._parts))
+            await home.services.signers.public_keys(PLATFORM)
             self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
             metrics = CallMetrics()
             home.registry.observers.append(metrics)
             if settings.otel_url:
                 home.registry.observers.append(stack.enter_context(trace(settings.otel_url)))
-            mcp = McpDoor(home.registry, __version__)
-            pages = behind(
-                home.registry,
-                version=__version__,
-                base_url=settings.address,
-                metrics=metrics,
-                metrics_token=settings.metrics_token,
-                routes=[Route("/mcp", endpoint=mcp)],
-            )
-            await stack.enter_async_context(mcp.open())
-            self._front = Front(home.registry, pages, hosts=own_hosts(settings), access_log=settings.access_log)
+            annex = Annex(home.registry, settings, metrics)
+            await stack.enter_async_context(annex.open())
+            self._front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)
             yield home
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         async with self.open():
-            # What start-up made stays: taking it out of the collector's rounds cuts the slowest answers under load.
-            gc.collect()
-            gc.freeze()
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -1,28 +1,63 @@
 """Serving: the house on a socket, in one process or several."""
 
 import asyncio
+import contextlib
+import json
 import os
+import signal
+import socket
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import click
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from baobab import __version__, server
 from baobab.http.protocol import GuardedProtocol
 from baobab.logs import configure
 from baobab.settings import Settings
 
+_BACKLOG = 2048
 _GRACE_SECONDS = 10
 _KEEP_ALIVE_SECONDS = 75
+_KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` makes another"
 
 
 def run(settings: Settings) -> None:
     """Serve until told to stop."""
     configure(settings.log_level)
-    if settings.workers == 1:
-        application = server.Server(settings)
-        _OneProcess(_config(settings, application), settings, application).run()
-        return
+    # The address is taken first: the first key must not be made, and then lost, when the port is in use.
+    with _listener(settings) as listener:
+        if settings.workers == 1:
+            _serve_alone(settings, listener)
+        else:
+            _serve_together(settings, listener)
+
+
+def _listener(settings: Settings) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as exc:
+        raise OSError(exc.errno, f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from exc
+
+
+def _serve_alone(settings: Settings, listener: socket.socket) -> None:
+    application = server.Server(settings)
+    config = uvicorn.Config(app=application, lifespan="off", **_arguments(settings))
+
+    async def serve() -> None:
+        # Opened here and not in uvicorn's lifespan, so that whoever started us is told what keeps it from opening.
+        async with application.open():
+            await _OneProcess(config, settings, application).serve([listener])
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(serve())
+
+
+def _serve_together(settings: Settings, listener: socket.socket) -> None:
     application = server.Server(settings)
     # Several processes must not race for the first start; this one makes everything that they then find.
     asyncio.run(_prepare(application))
@@ -30,7 +65,10 @@ def run(settings: Settings) -> None:
     with tempfile.TemporaryDirectory(prefix="baobab-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         click.echo(welcome(settings, application.first_key), err=True)
-        uvicorn.run(**_arguments(settings), app="baobab.server:create", factory=True, workers=settings.workers)
+        config = uvicorn.Config(
+            app="baobab.server:create", factory=True, workers=settings.workers, lifespan="on", **_arguments(settings)
+        )
+        Multiprocess(config, [listener]).run()
 
 
 class _OneProcess(uvicorn.Server):
@@ -39,29 +77,38 @@ class _OneProcess(uvicorn.Server):
         self._settings = settings
         self._application = application
 
-    async def startup(self, sockets: object = None) -> None:
-        await super().startup(sockets)  # type: ignore[arg-type]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
         if self.started:
             click.echo(welcome(self._settings, self._application.first_key), err=True)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but the signal is not raised again at the end: the house is still to be closed then."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
 
 
 def welcome(settings: Settings, key: str | None) -> str:
     """What a person needs to go on."""
     address = settings.address
-    shown = key or "YOUR_KEY"
-    header = f'"Authorization: Bearer {shown}"'
+    told = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
+    bearer = f"Bearer {key or 'YOUR_KEY'}"
+    entry = {"type": "http", "url": f"{address}/mcp", "headers": {"Authorization": bearer}}
     lines = [
         f"Baobab {__version__} is ready.",
         "",
-        f"  API key  {key}   (shown this once)" if key else "  API key  the one shown at the first start; `baobab keys create NAME` makes another",
+        f"  API key  {told}",
         f"  REST     {address}",
         f"  MCP      {address}/mcp",
         f"  Docs     {address}/docs",
         "",
         "  Add it to an MCP client:",
-        f'    {{"mcpServers": {{"baobab": {{"type": "http", "url": "{address}/mcp", "headers": {{"Authorization": "Bearer {shown}"}}}}}}}}',
+        f"    {json.dumps({'mcpServers': {'baobab': entry}})}",
         "  Make an app:",
-        f"    curl -s {address}/init -H {header} -d '{{\"name\": \"hello\"}}'",
+        f'    curl -s {address}/init -H "Authorization: {bearer}" -d \'{{"name": "hello"}}\'',
         "",
     ]
     return "\n".join(lines)
@@ -72,17 +119,10 @@ async def _prepare(application: "server.Server") -> None:
         pass
 
 
-def _config(settings: Settings, application: "server.Server") -> uvicorn.Config:
-    return uvicorn.Config(app=application, **_arguments(settings))  # type: ignore[arg-type]
-
-
-def _arguments(settings: Settings) -> dict[str, object]:
+def _arguments(settings: Settings) -> dict[str, Any]:
     return {
-        "host": settings.host,
-        "port": settings.port,
         "http": GuardedProtocol,
         "loop": "uvloop",
-        "lifespan": "on",
         "log_config": None,
         "access_log": False,
         "server_header": False,

@@ -5,25 +5,26 @@ import os
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from baobab.storage.secrets import decode_keys
 from baobab.tools.plans import PLANS
 
 PREFIX = "BAOBAB_"
-Words = Annotated[tuple[str, ...], NoDecode]
+Words = tuple[str, ...]
 
 
 class SettingsError(Exception):
     """One line that names the variable and says what it takes."""
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+class Settings(BaseModel):
+    """Made by `load` alone: what it is given is the whole environment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: Path = Field(Path("data"), description="Folder for the database, keys and objects; made when absent.")
     host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -34,20 +35,33 @@ class Settings(BaseSettings):
     valkey_url: str = Field("", description="Not served yet: must be empty.")
     objects_url: str = Field("", description="Where files are kept; DATA/objects when empty. A `file://` address.")
     secret_key: str = Field(
-        "", description="Keys that secrets are sealed with: base64url of 32 bytes, newest first; DATA/secret.key when empty."
+        "",
+        repr=False,
+        description="Keys for sealing secrets: base64url of 32 bytes, newest first; those of DATA/secret.key when empty.",
     )
     bootstrap_key: str = Field(
-        "", pattern=r"^(bb_sk_[A-Za-z0-9]{40})?$", description="An API key (`bb_sk_` and 40 letters or digits) for the first account."
+        "",
+        repr=False,
+        pattern=r"^(bb_sk_[A-Za-z0-9]{40})?$",
+        description="An API key (`bb_sk_` and 40 letters or digits) for the first account.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
-    access_log: float = Field(0.01, ge=0, le=1, description="Share of answered requests that are logged; 5xx always are.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severity that is logged."
+    )
+    access_log: float = Field(
+        0.01, ge=0, le=1, description="Share of answered requests that are logged; 5xx always are."
+    )
     region: str = Field("local", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Name of this installation's region.")
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
     allowed_hosts: Words = Field((), description="Further host names that clients may use, comma separated.")
-    trusted_proxies: Words = Field((), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated.")
+    trusted_proxies: Words = Field(
+        (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."
+    )
     egress_allow: Words = Field((), description="Private networks that outgoing requests may reach, comma separated.")
-    metrics_token: str = Field("", description="Bearer token for /metrics; without one only loopback may read it.")
+    metrics_token: str = Field(
+        "", repr=False, description="Bearer token for /metrics; without one only loopback may read it."
+    )
     otel_url: str = Field("", description="OTLP/HTTP collector; when set, every call is a span.")
 
     @field_validator("allowed_hosts", "trusted_proxies", "egress_allow", mode="before")
@@ -93,8 +107,11 @@ class Settings(BaseSettings):
     @field_validator("secret_key")
     @classmethod
     def _secret(cls, value: str) -> str:
-        if value:
-            decode_keys(value)
+        try:
+            if value:
+                decode_keys(value)
+        except ValueError as exc:
+            raise ValueError("must be base64url texts of 32 bytes each, the newest first, comma separated") from exc
         return value
 
     @field_validator("plan")
@@ -125,10 +142,12 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
     known = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in environment:
         if variable.upper().startswith(PREFIX) and variable not in known:
-            near = difflib.get_close_matches(variable, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+            # The prefix, which all of them share, would make everything look alike.
+            near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known.values(), n=1)
+            others = f"; known are {', '.join(sorted(known))}"
+            hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else others
             raise SettingsError(f"{variable} is not a setting{hint}")
-    values = {name: environment[variable] for variable, name in known.items() if variable in environment}
+    values: dict[str, Any] = {name: environment[variable] for variable, name in known.items() if variable in environment}
     values |= {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(**values)

@@ -101,7 +101,15 @@ class Engine(Protocol):
         """Writes only where the key is absent from both tiers."""
         ...
 
-    async def cas(self, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota) -> bool:
+    async def cas(
+        self,
+        space: str,
+        key: str,
+        expected: bytes,
+        next: bytes,  # noqa: A002 - the word of the API
+        ttl: int | None,
+        quota: Quota,
+    ) -> bool:
         """Swaps when the stored JSON means `expected`; null and "__NULL__" mean each other and an absent key.
 
         A swap keeps the expiry and the tier; a key that was absent becomes durable with `ttl`.

@@ -7,6 +7,8 @@ KvError
 │   ├── KeysExhausted   one more key would pass the cap
 │   └── StorageFull     these bytes would pass the cap
 └── StoreUnavailable    the store cannot answer now; the write it refused was not applied
+    ├── StoreClosed
+    └── QueueFull       more writes are waiting than the engine will hold
 """
 
 from __future__ import annotations
@@ -54,3 +56,17 @@ class StoreUnavailable(KvError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+    @classmethod
+    def because(cls, cause: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"{type(cause).__name__}: {cause}")
+
+
+class StoreClosed(StoreUnavailable):
+    def __init__(self) -> None:
+        super().__init__("the store is closed")
+
+
+class QueueFull(StoreUnavailable):
+    def __init__(self) -> None:
+        super().__init__("too many writes are waiting")

@@ -8,6 +8,8 @@ from typing import Any
 
 # Clients that cannot send null in a comparison send this string for it.
 _NULLS = (None, "__NULL__")
+# Two quotes around eight characters, each escaped as \uXXXX.
+_LONGEST_NULL = 2 + 8 * 6
 
 
 def matches(stored: bytes | None, expected: bytes) -> bool:
@@ -28,8 +30,7 @@ def same_json(left: bytes, right: bytes) -> bool:
 
 
 def _is_null(text: bytes) -> bool:
-    # The longest spelling escapes each of the eight characters as \uXXXX.
-    return len(text) <= 50 and text[:1] in (b"n", b'"') and _parse(text) in _NULLS
+    return len(text) <= _LONGEST_NULL and text[:1] in (b"n", b'"') and _parse(text) in _NULLS
 
 
 def _parse(text: bytes) -> Any:

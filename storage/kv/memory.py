@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from baobab.storage.kv import counter, expiry, json_equality
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Get, Op, OpResult, Quota, Set, Tier, Usage
-from baobab.storage.kv.errors import KeysExhausted, KvError, StorageFull, StoreUnavailable
+from baobab.storage.kv.errors import KeysExhausted, KvError, StorageFull, StoreClosed
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,15 @@ class MemoryEngine:
         await self.put(space, key, value, ttl, tier, quota)
         return True
 
-    async def cas(self, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota) -> bool:
+    async def cas(
+        self,
+        space: str,
+        key: str,
+        expected: bytes,
+        next: bytes,  # noqa: A002 - the word of the API
+        ttl: int | None,
+        quota: Quota,
+    ) -> bool:
         entry = self._live(space).get(key)
         if not json_equality.matches(None if entry is None else entry.value, expected):
             return False
@@ -138,7 +146,7 @@ class MemoryEngine:
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed
 
     def _live(self, space: str) -> dict[str, _Entry]:
         """The entries of a space, once the expired ones are dropped."""

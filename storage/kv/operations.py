@@ -44,12 +44,12 @@ def setnx(
 
 
 def cas(
-    transaction: Transaction, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota
+    transaction: Transaction, space: str, key: str, expected: bytes, following: bytes, ttl: int | None, quota: Quota
 ) -> bool:
     found = transaction.current(space, key)
     if not json_equality.matches(None if found is None else found[1].value, expected):
         return False
-    _succeed(transaction, space, key, found, next, ttl, quota)
+    _succeed(transaction, space, key, found, following, ttl, quota)
     return True
 
 

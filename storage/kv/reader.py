@@ -30,7 +30,7 @@ SELECT value, expires, NULL FROM ephemeral.entry WHERE {_LIVE}
 UNION ALL
 SELECT NULL, {_AHEAD}, NULL
 LIMIT 1
-"""
+"""  # noqa: S608 - constants only
 
 _RANGE = "space = ?1 AND key >= ?2 AND key < ?3 AND (expires IS NULL OR expires > ?4)"
 
@@ -39,7 +39,7 @@ SELECT key FROM main.entry WHERE {_RANGE}
 UNION
 SELECT key FROM ephemeral.entry WHERE {_RANGE}
 ORDER BY key LIMIT ?5
-"""
+"""  # noqa: S608 - constants only
 
 _EXPIRED = "WHERE space = ?1 AND expires <= ?2"
 
@@ -53,7 +53,7 @@ SELECT coalesce(sum(keys), 0), coalesce(sum(bytes), 0) FROM (
     UNION ALL
     SELECT -count(*), -sum(length(key) + length(value)) FROM ephemeral.entry {_EXPIRED}
 )
-"""
+"""  # noqa: S608 - constants only
 
 
 class Reader:
@@ -104,4 +104,4 @@ class Reader:
             # All rows at once: a statement left half read would hold its snapshot, and the log could not shrink.
             return self._cursor.execute(statement, bindings).fetchall()
         except apsw.Error as exc:
-            raise StoreUnavailable(f"{type(exc).__name__}: {exc}") from exc
+            raise StoreUnavailable.because(exc) from exc

@@ -12,7 +12,7 @@ import apsw
 
 from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
-from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
 from baobab.storage.kv.files import Files
 from baobab.storage.kv.reader import Reader
 from baobab.storage.kv.tier_file import TierFile
@@ -51,7 +51,7 @@ class SqliteEngine:
         try:
             reader, durable, ephemeral = await asyncio.to_thread(self._open_files)
         except (apsw.Error, OSError) as exc:
-            raise StoreUnavailable(f"{type(exc).__name__}: {exc}") from exc
+            raise StoreUnavailable.because(exc) from exc
         writer = Writer(durable, ephemeral, self._clock, asyncio.get_running_loop(), self._queue_limit)
         self._opened = _Opened(reader, writer, durable, ephemeral)
 
@@ -96,7 +96,15 @@ class SqliteEngine:
             lambda transaction: operations.setnx(transaction, space, key, value, ttl, tier, quota)
         )
 
-    async def cas(self, space: str, key: str, expected: bytes, next: bytes, ttl: int | None, quota: Quota) -> bool:
+    async def cas(
+        self,
+        space: str,
+        key: str,
+        expected: bytes,
+        next: bytes,  # noqa: A002 - the word of the API
+        ttl: int | None,
+        quota: Quota,
+    ) -> bool:
         return await self._writer.submit(
             lambda transaction: operations.cas(transaction, space, key, expected, next, ttl, quota)
         )
@@ -122,7 +130,7 @@ class SqliteEngine:
 
     async def check(self) -> None:
         self._reader.usage("")
-        await self._writer.submit(lambda transaction: None)
+        await self._writer.submit(lambda _: None)
 
     @property
     def _reader(self) -> Reader:
@@ -134,7 +142,7 @@ class SqliteEngine:
 
     def _open_or_raise(self) -> _Opened:
         if self._opened is None:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed
         return self._opened
 
     def _open_files(self) -> tuple[Reader, TierFile, TierFile]:

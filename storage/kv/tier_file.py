@@ -12,8 +12,8 @@ import apsw
 from baobab.storage.kv.engine import Usage
 
 # `bytes` and `keys` of usage count every stored entry, expired ones too; whoever reads live totals subtracts those,
-# which is why the index leads with the space. `arrival` counts the groups that moved keys from the ephemeral tier to the
-# durable one: a reader whose view of the ephemeral file is ahead in it may have missed a key between the two.
+# which is why the index leads with the space. `arrival` counts the groups that moved keys from the ephemeral tier to
+# the durable one: a reader whose view of the ephemeral file is ahead in it may have missed a key between the two.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entry (
     space TEXT NOT NULL,

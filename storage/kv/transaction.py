@@ -30,7 +30,7 @@ class _Cell:
     From the start, what has expired is on its way out, and so is an ephemeral copy that a crash left behind.
     """
 
-    __slots__ = ("after", "before", "key", "space")
+    __slots__ = ("after", "before", "held", "key", "space")
 
     def __init__(self, space: str, key: str, before: list[Row | None], now: int) -> None:
         self.space = space
@@ -39,6 +39,8 @@ class _Cell:
         self.after = [row if row is not None and expiry.is_live(row.expires, now) else None for row in before]
         if before[Tier.DURABLE] is not None:
             self.after[Tier.EPHEMERAL] = None
+        # Entries and bytes of `after`.
+        self.held = self.size(self.after)
 
     def size(self, rows: list[Row | None]) -> tuple[int, int]:
         keys = size = 0
@@ -85,9 +87,11 @@ class Transaction:
         cell = self._cell(space, key)
         after: list[Row | None] = [None, None]
         after[tier] = row
-        keys, size = cell.size(cell.after)
-        self._admit(space, 1 - keys, len(key) + len(row.value) - size, quota)
-        self._replace(cell, after)
+        held = 1, len(key) + len(row.value)
+        keys, size = held[0] - cell.held[0], held[1] - cell.held[1]
+        if keys > 0 or size > 0:
+            self._admit(space, keys, size, quota)
+        self._replace(cell, after, held)
 
     def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
         """Gives the live row of a tier another expiry."""
@@ -96,12 +100,12 @@ class Transaction:
         if row is not None:
             after = list(cell.after)
             after[tier] = row._replace(expires=expires, window=window)
-            self._replace(cell, after)
+            self._replace(cell, after, cell.held)
 
     def remove(self, space: str, key: str) -> int:
         cell = self._cell(space, key)
-        live, _ = cell.size(cell.after)
-        self._replace(cell, [None, None])
+        live, _ = cell.held
+        self._replace(cell, [None, None], (0, 0))
         return live
 
     def remove_all(self, space: str) -> int:
@@ -109,9 +113,10 @@ class Transaction:
         for cell in self._cells_of(space):
             for before in cell.before:
                 live -= before is not None and expiry.is_live(before.expires, self.now)
-            live += cell.size(cell.after)[0]
+            live += cell.held[0]
             cell.before = [None, None]
             cell.after = [None, None]
+            cell.held = 0, 0
         self._totals.pop(space, None)
         return live
 
@@ -162,18 +167,19 @@ class Transaction:
             cell = self._cells[space, key] = _Cell(space, key, before, self.now)
             # An expired row stops counting when it is met.
             if before != cell.after and space in self._totals:
-                self._grow(space, cell.size(before), cell.size(cell.after))
+                self._grow(space, cell.size(before), cell.held)
         return cell
 
     def _cells_of(self, space: str) -> Iterator[_Cell]:
         return (cell for cell in self._cells.values() if cell.space == space)
 
-    def _replace(self, cell: _Cell, after: list[Row | None]) -> None:
+    def _replace(self, cell: _Cell, after: list[Row | None], held: tuple[int, int]) -> None:
         if cell.after[Tier.EPHEMERAL] is not after[Tier.EPHEMERAL]:
             self.touched_ephemeral = True
         if cell.space in self._totals:
-            self._grow(cell.space, cell.size(cell.after), cell.size(after))
+            self._grow(cell.space, cell.held, held)
         cell.after = after
+        cell.held = held
 
     def _grow(self, space: str, before: tuple[int, int], after: tuple[int, int]) -> None:
         keys, size = self._totals[space]
@@ -184,7 +190,7 @@ class Transaction:
             durable, ephemeral = self._durable.usage(space), self._ephemeral.usage(space)
             self._totals[space] = durable.keys + ephemeral.keys, durable.bytes + ephemeral.bytes
             for cell in self._cells_of(space):
-                self._grow(space, cell.size(cell.before), cell.size(cell.after))
+                self._grow(space, cell.size(cell.before), cell.held)
         return self._totals[space]
 
     def _admit(self, space: str, keys: int, size: int, quota: Quota) -> None:
@@ -220,9 +226,14 @@ class Transaction:
         del self._totals[space]
 
     def _drop_copies(self, cells: list[_Cell], arrival: int) -> None:
-        following = Transaction(self._durable, self._ephemeral, lambda: 0)
-        self._ephemeral.note_arrival(arrival)
-        for cell in cells:
-            # Reading it again is enough: a key in both tiers loses its ephemeral copy.
-            following.current(cell.space, cell.key)
-        following.commit()
+        try:
+            following = Transaction(self._durable, self._ephemeral, lambda: 0)
+            self._ephemeral.note_arrival(arrival)
+            for cell in cells:
+                # Reading it again is enough: a key in both tiers loses its ephemeral copy.
+                following.current(cell.space, cell.key)
+            following.commit()
+        except apsw.Error:
+            # The group itself is committed. The copies are hidden, and go when their keys are next written.
+            self._durable.rollback()
+            self._ephemeral.rollback()

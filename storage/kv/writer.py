@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.errors import QueueFull, StoreUnavailable
 from baobab.storage.kv.tier_file import TierFile
 from baobab.storage.kv.transaction import EphemeralFailed, Transaction
 
@@ -33,7 +33,7 @@ class _Outcome(NamedTuple):
     future: asyncio.Future[Any]
     result: Any
     error: Exception | None
-    touched_ephemeral: bool
+    touched_ephemeral: bool = False
 
 
 class Writer:
@@ -57,7 +57,7 @@ class Writer:
     def submit(self, write: Callable[[Transaction], T]) -> asyncio.Future[T]:
         """The future fails with what `write` raised, or with StoreUnavailable when its group was not committed."""
         if self._queue.qsize() >= self._queue_limit:
-            raise StoreUnavailable("too many writes are waiting")
+            raise QueueFull
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Job(future, write))
         return future
@@ -87,14 +87,12 @@ class Writer:
         outcomes: list[_Outcome] = []
         try:
             transaction = Transaction(self._durable, self._ephemeral, self._clock)
-            for job in group:
-                outcomes.append(_apply(transaction, job))
+            outcomes.extend(_apply(transaction, job) for job in group)
             transaction.commit()
         except EphemeralFailed as exc:
             self._rollback()
             return [_failed(outcome.future, exc) if outcome.touched_ephemeral else outcome for outcome in outcomes]
-        except Exception as exc:
-            # Whatever ended the group, every waiter must hear of it and the thread must live.
+        except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the thread live
             self._rollback()
             return [_failed(job.future, exc) for job in group]
         return outcomes
@@ -117,15 +115,14 @@ def _apply(transaction: Transaction, job: _Job) -> _Outcome:
         return _Outcome(job.future, job.write(transaction), None, transaction.touched_ephemeral)
     except apsw.Error:
         raise
-    except Exception as exc:
-        # A refusal, or a mistake in one caller's arguments: neither is the rest of the group's business.
-        return _Outcome(job.future, None, exc, False)
+    except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
+        return _Outcome(job.future, None, exc)
 
 
 def _failed(future: asyncio.Future[Any], cause: Exception) -> _Outcome:
-    error = StoreUnavailable(f"{type(cause).__name__}: {cause}")
+    error = StoreUnavailable.because(cause)
     error.__cause__ = cause
-    return _Outcome(future, None, error, False)
+    return _Outcome(future, None, error)
 
 
 def _resolve(outcomes: list[_Outcome]) -> None:

@@ -5,5 +5,7 @@ from alembic import context
 from baobab.storage.tables import metadata
 
 connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, transaction_per_migration=False)
+context.configure(
+    connection=connection, target_metadata=metadata, render_as_batch=True, transaction_per_migration=False
+)
 context.run_migrations()

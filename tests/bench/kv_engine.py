@@ -134,8 +134,8 @@ async def measure() -> dict[str, dict[str, float]]:
         await peer.open()
         calls: dict[str, tuple[Call, Call]] = {
             "incr": (
-                lambda caller, turn: engine.incr("app", "hits", 1, None, QUOTA),
-                lambda caller, turn: peer.incr("app", "hits"),
+                lambda *_: engine.incr("app", "hits", 1, None, QUOTA),
+                lambda *_: peer.incr("app", "hits"),
             ),
             "set": (
                 lambda caller, turn: engine.put(

@@ -1,6 +1,6 @@
 """What can go wrong with an account."""
 
-from baobab.tools.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, Unauthenticated
+from baobab.tools.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, NotFound, Unauthenticated
 
 
 class InvalidCredentials(Unauthenticated):
@@ -27,3 +27,8 @@ class WeakPassword(BadRequest):
 class WrongPassword(Forbidden):
     summary = "`current_password` is not this account's password."
     remediation = "Send the password that is in force now as `current_password`."
+
+
+class NoAccountYet(NotFound):
+    summary = "There is no account yet."
+    remediation = "Make the first one with `baobab init`, or start the server once."

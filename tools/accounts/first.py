@@ -5,6 +5,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.secrets import digest
 from baobab.tools import keys
+from baobab.tools.accounts.errors import NoAccountYet
+from baobab.tools.callers import Account
 from baobab.tools.membership import found, of_account
 from baobab.tools.platform_tables import accounts, api_keys
 from baobab.tools.services import Services
@@ -19,8 +21,7 @@ async def ensure_first_account(services: Services, bootstrap_key: str | None) ->
     first account afterwards in either case, unless it was revoked. Several workers may call this at once.
     """
     async with services.database.writing() as connection:
-        oldest = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1)
-        account_id: str | None = await connection.scalar(oldest)
+        account_id = await _oldest(connection)
         if account_id is None:
             key = bootstrap_key or keys.plaintext(services.ids)
             await _keep(connection, services, key, await _create(connection, services))
@@ -30,6 +31,21 @@ async def ensure_first_account(services: Services, bootstrap_key: str | None) ->
         ):
             await _keep(connection, services, bootstrap_key, account_id)
         return None
+
+
+async def first_account(services: Services) -> Account:
+    """The first account in its personal organisation: who acts when the data folder itself is the credential."""
+    async with services.database.reading() as connection:
+        account_id = await _oldest(connection)
+        if account_id is None:
+            raise NoAccountYet
+        return Account(account_id, (await connection.execute(of_account(account_id).limit(1))).one().id)
+
+
+async def _oldest(connection: AsyncConnection) -> str | None:
+    oldest = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1)
+    found_id: str | None = await connection.scalar(oldest)
+    return found_id
 
 
 async def _create(connection: AsyncConnection, services: Services) -> str:

@@ -59,17 +59,17 @@ async def holder(services: Services, token: str) -> Holder:
 
 async def rotate(call: Call, token: str) -> str:
     """The successor of a token, which is used by this; within the grace the same one again."""
-    row = await _row(call, token)
-    if row is None or not _is_live(row, call.now) or _is_spent(row, call.now):
+    row, now = await _row(call, token), call.now
+    if row is None or not _is_live(row, now) or _is_spent(row, now):
         raise InvalidRefreshToken
     heir = _successor(call.services.vault, token)
     if row.used_at is None:
-        used = update(refresh_tokens).where(refresh_tokens.c.digest == row.digest).values(used_at=call.now)
+        used = update(refresh_tokens).where(refresh_tokens.c.digest == row.digest).values(used_at=now)
         await call.execute(used)
         await _keep(call, heir, row.account_id, row.family)
     else:
         known = await _row(call, heir)
-        if known is None or not _is_live(known, call.now):
+        if known is None or not _is_live(known, now):
             raise InvalidRefreshToken
     return heir
 
@@ -80,12 +80,13 @@ async def end_all(call: Call, account_id: str) -> None:
 
 
 async def _keep(call: Call, token: str, account_id: str, family: str) -> None:
+    now = call.now
     row = {
         "digest": digest(token),
         "family": family,
         "account_id": account_id,
-        "created_at": call.now,
-        "expires_at": call.now + LIFETIME,
+        "created_at": now,
+        "expires_at": now + LIFETIME,
     }
     await call.execute(insert(refresh_tokens), row)
 

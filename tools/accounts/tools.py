@@ -178,7 +178,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     effect="write",
     raises=(InvalidRefreshToken,),
     limit=PerAddress(20, _WINDOW),
-    audit=Audit("refresh_token_used", category="auth", action="update", resource="session"),
+    audit=Audit("refresh_token_used", failed="refresh_token_failed", category="auth", resource="session"),
     examples={"refresh_token": "bb_rt_..."},
 )
 async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed:
@@ -206,7 +206,7 @@ async def platform_logout(call: Call) -> SignedOut:
     Access tokens that are out already run to their end, one hour at most. API keys are not touched.
     """
     await sessions.end_all(call, call.account.account_id)
-    _note(call, call.account.account_id, call.account.organisation_id)
+    call.audit.resource_id = call.account.account_id
     return {"message": "Logged out successfully"}
 
 
@@ -253,7 +253,7 @@ async def platform_update(
         passwords.check(password)
         changes["password_hash"] = await passwords.encode(password)
         same.append(rows.c.password_hash.is_not_distinct_from(encoded))
-    _note(call, account_id, call.account.organisation_id)
+    call.audit.resource_id = account_id
     call.audit.data["fields"] = ["password" if field == "password_hash" else field for field in changes]
     if not (await call.execute(update(rows).where(*same).values(**changes))).rowcount:
         raise WrongPassword
@@ -293,6 +293,8 @@ async def _home(services: Services, account_id: str) -> str:
 
 
 def _note(call: Call, account_id: str, organisation_id: str) -> None:
+    """For the audit row of a call without a credential: whose it turned out to be."""
+    call.audit.actor = "platform_user"
     call.audit.actor_id = call.audit.resource_id = account_id
     call.audit.organisation_id = organisation_id
 

@@ -176,7 +176,7 @@ async def api_keys_revoke(call: Call, key_id: KeyId) -> Revoked:
         raise KeyNotFound
     call.audit.organisation_id = row.organisation_id
     call.audit.data["prefix"] = row.prefix
-    await keys.revoke(call, rows.c.id == key_id)
+    call.audit.nothing_done = not await keys.revoke(call, rows.c.id == key_id)
     return {"revoked": True}
 
 

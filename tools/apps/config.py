@@ -1,16 +1,17 @@
 """An app's settings: /v1/{app_id}/config and its parts."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
-from sqlalchemy import select, update
-from typing_extensions import NotRequired, TypedDict
+from sqlalchemy import update
+from typing_extensions import TypedDict
 
 from baobab.tools.access import AppOwner
 from baobab.tools.apps.errors import FunctionNotDeployed
+from baobab.tools.apps.rows import app_now
 from baobab.tools.call import Call
-from baobab.tools.errors import BadRequest, MissingField
+from baobab.tools.errors import AppNotFound, BadRequest, MissingField
 from baobab.tools.platform_tables import apps
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, Text
@@ -139,7 +140,7 @@ class PauseSet(TypedDict):
 @config.tool("GET /config", access=AppOwner(), effect="read")
 async def config_get(call: Call, app_id: AppId) -> Config:
     """Read every setting of an app."""
-    row = await _row(call)
+    row = await app_now(call)
     return {
         "id": app_id,
         "name": row["name"],
@@ -250,7 +251,7 @@ async def config_visibility(
 
     listed: whether a public app appears in the list of templates; unchanged when left out.
     """
-    row = await _row(call)
+    row = await app_now(call)
     chosen = row["listed"] if listed is None else listed
     await _set(call, visibility=visibility, listed=chosen)
     return {"message": f"Visibility is now {visibility}.", "app_id": app_id, "visibility": visibility, "listed": chosen}
@@ -358,13 +359,11 @@ async def config_pause(
     }
 
 
-async def _row(call: Call) -> Any:
-    return (await call.execute(select(apps).where(apps.c.id == call.require_app().id))).mappings().one()
-
-
 async def _set(call: Call, **values: Any) -> None:
     app_id = call.require_app().id
-    await call.execute(update(apps).where(apps.c.id == app_id).values(**values, updated_at=call.now))
+    changed = await call.execute(update(apps).where(apps.c.id == app_id).values(**values, updated_at=call.now))
+    if not changed.rowcount:
+        raise AppNotFound
     await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = app_id
 
@@ -373,6 +372,6 @@ async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
     given = {name: value for name, value in changes.items() if value is not None}
     if not given:
         raise MissingField(f"Send at least one of {', '.join(f'`{name}`' for name in changes)}.")
-    merged = (await _row(call))[column] | given
+    merged = (await app_now(call))[column] | given
     await _set(call, **{column: merged})
     return merged

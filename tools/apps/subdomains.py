@@ -4,11 +4,15 @@ from collections.abc import Awaitable, Callable
 
 from baobab.storage.clock import Ids
 
-RESERVED = frozenset(
-    "admin api app apps assets auth billing blog cdn console dashboard data docs fn ftp health help imap init kv "
-    "localhost login mail mcp metrics ns1 ns2 oauth platform pop public root smtp status storage support www".split()
-)
-_WORDS = "acacia alder ash aspen beech birch cedar cypress elm fig fir hazel juniper larch linden maple oak palm".split()
+RESERVED = frozenset((
+    "admin", "api", "app", "apps", "assets", "auth", "billing", "blog", "cdn", "console", "dashboard", "data", "docs",
+    "fn", "ftp", "health", "help", "imap", "init", "kv", "localhost", "login", "mail", "mcp", "metrics", "ns1", "ns2",
+    "oauth", "platform", "pop", "public", "root", "smtp", "status", "storage", "support", "www",
+))  # fmt: skip
+_WORDS = (
+    "acacia", "alder", "ash", "aspen", "beech", "birch", "cedar", "cypress", "elm", "fig", "fir", "hazel", "juniper",
+    "larch", "linden", "maple", "oak", "palm",
+)  # fmt: skip
 
 
 def derived(name: str) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy import Column, String, Table, delete, insert, select
 from baobab.storage.tables import Instant, metadata
 from baobab.tools.call import Call
 from baobab.tools.directory import App
+from baobab.tools.failures import failures
 from baobab.tools.registry import Registry
 from baobab.tools.services import Stores
 
@@ -42,10 +43,15 @@ async def purge(registry: Registry, stores: Stores, app_id: str) -> None:
 async def finish(registry: Registry) -> None:
     """Purge what was deleted a minute ago for the last time."""
     services = registry.services
-    due = select(tombstones).where(tombstones.c.deleted_at < services.clock.now() - _SETTLED)
+    due = select(tombstones).where(
+        tombstones.c.deleted_at < services.clock.now() - _SETTLED,
+        # The data of another region is with the installation that serves it.
+        tombstones.c.region.in_(services.regions),
+    )
     async with services.database.reading() as connection:
         rows = (await connection.execute(due)).all()
     for row in rows:
         await purge(registry, services.regions[row.region], row.app_id)
         async with services.database.writing() as connection:
+            await connection.execute(delete(failures).where(failures.c.app_id == row.app_id))
             await connection.execute(delete(tombstones).where(tombstones.c.app_id == row.app_id))

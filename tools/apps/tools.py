@@ -1,19 +1,21 @@
 """Apps and their life: /init and /apps."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
 from baobab.tools.access import AnyAccount, AppOwner, require_role
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
+from baobab.tools.apps.rows import app_now
 from baobab.tools.apps.subdomains import RESERVED, free
 from baobab.tools.apps.teardown import bury, finish
 from baobab.tools.call import Call
-from baobab.tools.errors import Forbidden
+from baobab.tools.errors import AppNotFound, Forbidden
+from baobab.tools.failures import failures
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.platform_tables import api_keys, signing_keys
 from baobab.tools.platform_tables import apps as apps_table
@@ -126,12 +128,14 @@ async def apps_init(
     organisation = await _organisation(call, organization_id)
     chosen = region or options.default_region
     if chosen not in call.services.regions:
-        raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": list(call.services.regions)})
+        regions = list(call.services.regions)
+        raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": regions})
     owned = apps_table.c.organisation_id == organisation
-    row = (await call.execute(select(apps_table).where(owned, apps_table.c.name == name))).mappings().first()
+    named = select(apps_table).where(owned, apps_table.c.name == name)
+    row: Any = (await call.execute(named)).mappings().first()
     created = row is None
     if row is None:
-        app_id, function_key = ids.app(), ids.hex(48)
+        app_id, function_key, now = ids.app(), ids.hex(48), call.now
         row = {
             "id": app_id,
             "organisation_id": organisation,
@@ -145,14 +149,14 @@ async def apps_init(
             "function_key": call.services.vault.seal(function_key.encode(), f"apps.function_key:{app_id}"),
             "function_key_digest": digest(function_key),
             "provisioning_status": "ready",
-            "created_at": call.now,
-            "updated_at": call.now,
+            "created_at": now,
+            "updated_at": now,
         }
         await call.execute(insert(apps_table), row)
         await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = row["id"]
     call.audit.organisation_id = organisation
-    call.audit.data["created"] = created
+    call.audit.nothing_done = not created
     owned_apps = (await call.execute(select(func.count()).select_from(apps_table).where(owned))).scalar_one()
     return {
         "app_id": row["id"],
@@ -198,14 +202,14 @@ async def apps_list(
     query = query.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc()).limit(limit + 1)
     rows = list((await call.execute(query)).mappings())
     more = rows[limit - 1] if len(rows) > limit else None
-    following = more and encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"])
+    following = encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"]) if more else None
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
 
 
 @apps.tool("GET /apps/{app_id}/status", access=AppOwner(), effect="read")
 async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     """Tell whether an app is ready to be used."""
-    row = (await call.execute(select(apps_table).where(apps_table.c.id == app_id))).mappings().one()
+    row = await app_now(call)
     return {
         "app_id": app_id,
         "name": row["name"],
@@ -235,7 +239,7 @@ async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = app_id
     call.audit.data |= {"from": app.name, "to": name}
-    return _app_row((await call.execute(select(apps_table).where(apps_table.c.id == app_id))).mappings().one())
+    return _app_row(await app_now(call))
 
 
 @apps.tool(
@@ -247,9 +251,17 @@ async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
 async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""
     app = call.require_app()
-    digests = (await call.execute(select(api_keys.c.digest).where(api_keys.c.app_id == app_id))).scalars().all()
+    digests = (
+        await call.execute(
+            select(api_keys.c.digest)
+            .where(api_keys.c.app_id == app_id)
+            .union_all(select(apps_table.c.function_key_digest).where(apps_table.c.id == app_id))
+        )
+    ).scalars().all()
     await call.execute(delete(signing_keys).where(signing_keys.c.owner == app_id))
-    await call.execute(delete(apps_table).where(apps_table.c.id == app_id))
+    await call.execute(delete(failures).where(failures.c.app_id == app_id))
+    if not (await call.execute(delete(apps_table).where(apps_table.c.id == app_id))).rowcount:
+        raise AppNotFound
     for key_digest in digests:
         await call.services.notices.publish(call.unit, "key", key_digest)
     await call.services.notices.publish(call.unit, "app", app_id)

@@ -1,9 +1,9 @@
 """GET /v1/{app_id}/audit-logs."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from sqlalchemy import func, select
 from typing_extensions import TypedDict
 
@@ -15,8 +15,18 @@ from baobab.tools.types import AppId, Text
 
 audit_logs = Toolset("audit_logs", "What was done to an app, by whom.", base="/v1/{app_id}")
 
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as exc:
+        raise ValueError("must be a moment between the years 1 and 9999, in UTC") from exc
+
+
 Word = Annotated[str, Text(200, min_length=1)]
-Moment = Annotated[datetime, Field(strict=False)]
+Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
 Category = Literal["auth", "admin", "function", "ai", "data"]
 Action = Literal["create", "update", "delete", "invoke", "enable", "disable"]
 ActorType = Literal["platform_user", "app_user", "api_key", "system", "anonymous"]
@@ -75,27 +85,28 @@ async def audit_logs_list(
     event_type: such as `app.config.cors` or `kv.write`.
     actor_id: id of the account, key or user that acted.
     user_id: the same as actor_id.
-    since: ISO 8601; rows from this moment on.
-    to: ISO 8601; rows before this moment.
+    since: ISO 8601, UTC where it names no zone; rows from this moment on.
+    to: ISO 8601, UTC where it names no zone; rows before this moment.
     """
-    wanted = {
-        "category": category,
-        "event_type": event_type,
-        "action": action,
-        "resource_type": resource_type,
-        "resource_id": resource_id,
-        "actor_id": actor_id or user_id,
-    }
+    wanted = (
+        (table.c.category, category),
+        (table.c.event_type, event_type),
+        (table.c.action, action),
+        (table.c.resource_type, resource_type),
+        (table.c.resource_id, resource_id),
+        (table.c.actor_id, actor_id),
+        (table.c.actor_id, user_id),
+    )
     conditions = [table.c.app_id == app_id]
-    conditions += [table.c[name] == value for name, value in wanted.items() if value is not None]
+    conditions += [column == value for column, value in wanted if value is not None]
     if since is not None:
         conditions.append(table.c.created_at >= since)
     if to is not None:
         conditions.append(table.c.created_at < to)
     await call.services.trail.flush()
     total = (await call.execute(select(func.count()).select_from(table).where(*conditions))).scalar_one()
-    page = select(*_COLUMNS).where(*conditions).order_by(table.c.created_at.desc(), table.c.id).limit(limit).offset(offset)
-    rows: Any = [dict(row) for row in (await call.execute(page)).mappings()]
+    newest_first = select(*_COLUMNS).where(*conditions).order_by(table.c.created_at.desc(), table.c.id)
+    rows: Any = [dict(row) for row in (await call.execute(newest_first.limit(limit).offset(offset))).mappings()]
     following = offset + limit
     return {
         "logs": rows,

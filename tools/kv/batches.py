@@ -1,10 +1,10 @@
 """A batch: up to a hundred operations in one request, each answered by itself."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field, WithJsonSchema
 from pydantic_core import from_json
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set

@@ -75,11 +75,7 @@ class Applied(TypedDict):
     applied: bool
 
 
-def _read(path: str) -> Any:
-    return kv.tool(f"GET {path}", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
-
-
-@_read("/{key:path}")
+@kv.tool("GET /{key:path}", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.
 
@@ -91,7 +87,7 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]
 
 
-@_read("/{key:path}/ttl")
+@kv.tool("GET /{key:path}/ttl", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     """Tell in how many seconds a key expires; null for a key that does not."""
     left = await call.stores.kv.ttl(app_id, key)

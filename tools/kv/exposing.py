@@ -20,7 +20,6 @@ from baobab.tools.types import AppId
 MAX_RULES = 500
 
 _CHANGED = Audit("kv.expose.update", resource="kv_rule")
-_MINE = rules_table.c.app_id
 _REPLACE_BODY = 2**20
 
 
@@ -49,7 +48,7 @@ class NewRule(TypedDict):
 @kv.tool("GET /_expose", access=Operator(), effect="read", limit=KV_OPERATIONS)
 async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     """List the rules that expose keys to end users, in the order of their declaration."""
-    query = select(rules_table).where(app_id == _MINE).order_by(rules_table.c.position)
+    query = select(rules_table).where(rules_table.c.app_id == app_id).order_by(rules_table.c.position)
     rows = (await call.execute(query)).all()
     return {"rules": [{"pattern": r.pattern, "read": r.read, "write": r.write, "order": r.position} for r in rows]}
 
@@ -73,7 +72,7 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
     write: who may write, with the same words.
     """
     _check_owner(pattern, read, write)
-    rows = (await call.execute(select(rules_table).where(app_id == _MINE))).all()
+    rows = (await call.execute(select(rules_table).where(rules_table.c.app_id == app_id))).all()
     existing = next((row for row in rows if row.pattern == pattern), None)
     if existing is not None:
         if (existing.read, existing.write) == (read, write):
@@ -116,7 +115,7 @@ async def kv_expose_replace(
         )
     if len({row["pattern"] for row in rows}) < len(rows):
         raise BadRequest("`rules`: a pattern stands twice.", remediation="Give each pattern once.")
-    await call.execute(delete(rules_table).where(app_id == _MINE))
+    await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
     if rows:
         await call.execute(insert(rules_table), rows)
     await changed(call)
@@ -126,7 +125,7 @@ async def kv_expose_replace(
 @kv.tool("DELETE /_expose/{pattern:path}", access=Operator(), effect="destructive", limit=KV_OPERATIONS, audit=_CHANGED)
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
     """Delete the rule of a pattern; `deleted` is 0 when there was none."""
-    gone = await call.execute(delete(rules_table).where(app_id == _MINE, rules_table.c.pattern == pattern))
+    gone = await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id, rules_table.c.pattern == pattern))
     await changed(call)
     call.audit.resource_id = pattern[:200]
     return {"deleted": gone.rowcount}

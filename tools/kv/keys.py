@@ -10,10 +10,14 @@ from baobab.tools.types import encode_json
 
 MAX_KEY = 512
 _PRINTABLE = re.compile(r"[\x20-\x7e]+")
+# What nearly every key looks like needs one look: no `/`, so no segments, and nothing reserved at its start.
+_PLAIN = re.compile(rf"[A-Za-z0-9][\x20-\x2e\x30-\x7e]{{0,{MAX_KEY - 1}}}")
 
 
 def check_key(key: str) -> str:
     """The key itself; KeySegmentEmpty or KeyInvalid when the store does not take it."""
+    if _PLAIN.fullmatch(key):
+        return key
     segments = key.split("/")
     if "" in segments:
         raise KeySegmentEmpty

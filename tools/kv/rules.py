@@ -12,6 +12,8 @@ from baobab.storage.cache import Cache
 from baobab.storage.tables import metadata
 from baobab.tools.callers import Caller, EndUser
 from baobab.tools.errors import Forbidden, Unauthenticated
+from baobab.tools.kv import patterns
+from baobab.tools.kv.keys import MAX_KEY
 from baobab.tools.services import Services
 
 Level = Literal["public", "authed", "owner", "deny"]
@@ -28,10 +30,6 @@ rules_table = Table(
     Column("write", String(10), nullable=False),
     Column("position", Integer, nullable=False),
 )
-
-_TOKEN = re.compile(r"\*\*|\*|\{user\.id\}|\{user\.role\}")
-_OWN_SEGMENT = "[^:]+"
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -52,20 +50,22 @@ class Rule:
     @cached_property
     def literal_prefix(self) -> int:
         """How much of the pattern is fixed from its start: the longer, the more particular the rule."""
-        found = _TOKEN.search(self.pattern)
-        return found.start() if found else len(self.pattern)
+        return patterns.literal_prefix(self.pattern)
 
     @cached_property
     def _of_anybody(self) -> re.Pattern[str]:
-        return compiled(self.pattern, _OWN_SEGMENT, _OWN_SEGMENT)
+        return patterns.of_anybody(self.pattern)
+
+    @cached_property
+    def _of_owner(self) -> re.Pattern[str]:
+        return patterns.of_owner(self.pattern)
 
     def matches(self, key: str, verb: Verb, caller: Caller) -> bool:
         if self.level(verb) != "owner":
             return self._of_anybody.fullmatch(key) is not None
-        if not isinstance(caller, EndUser) or not self._of_anybody.fullmatch(key):
+        if not isinstance(caller, EndUser):
             return False
-        own = compiled(self.pattern, re.escape(caller.user_id), re.escape(caller.role))
-        return own.fullmatch(key) is not None
+        return self._of_owner.fullmatch(f"{caller.user_id}\n{caller.role}\n{key}") is not None
 
 
 class RuleBook:
@@ -75,6 +75,9 @@ class RuleBook:
         self.rules = sorted(rules, key=lambda rule: (-rule.literal_prefix, rule.order))
 
     def allows(self, key: str, verb: Verb, caller: Caller) -> bool:
+        # The key may not be validated yet, and the time that matching takes grows with it.
+        if len(key) > MAX_KEY:
+            return False
         for rule in self.rules:
             if rule.matches(key, verb, caller):
                 level = rule.level(verb)
@@ -110,22 +113,3 @@ class RuleBooks:
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).all()
         return RuleBook(Rule(row.pattern, row.read, row.write, row.position) for row in rows)
-
-
-def compiled(pattern: str, user_id: str, role: str) -> re.Pattern[str]:
-    """The pattern as an expression that takes linear time, whatever the key.
-
-    What stands between two `**` is taken at its first place, and never tried again at another: an earlier place
-    leaves more of the key to the rest, so another could not match where the first does not.
-    """
-    chunks = [_chunk(chunk, user_id, role) for chunk in re.split(r"\*\*", pattern)]
-    if len(chunks) == 1:
-        return re.compile(chunks[0])
-    middle = "".join(f"(?>.*?{chunk})" for chunk in chunks[1:-1])
-    return re.compile(f"(?>{chunks[0]}){middle}.*{chunks[-1]}")
-
-
-def _chunk(chunk: str, user_id: str, role: str) -> str:
-    parts = re.split(r"(\*|\{user\.id\}|\{user\.role\})", chunk)
-    replaced = {"*": "[^:]+?", "{user.id}": user_id, "{user.role}": role}
-    return "".join(replaced.get(part, re.escape(part)) for part in parts)

@@ -33,15 +33,15 @@ async def create(call: Call, organization_id: str, email: str, role: Role) -> tu
     await call.execute(delete(invitations).where(*_open(organization_id), stale))
     if ((await call.execute(select(func.count()).where(*_open(organization_id)))).scalar() or 0) >= MOST:
         raise OrganisationFull(f"{MOST} invitations are open.", details={"limit": MOST})
-    token = _KIND + call.services.ids.secret(40)
+    now, token = call.now, _KIND + call.services.ids.secret(40)
     row = {
         "id": call.services.ids.uuid(),
         "organisation_id": organization_id,
         "email": email,
         "role": role,
         "token_digest": digest(token),
-        "created_at": call.now,
-        "expires_at": call.now + LIFETIME,
+        "created_at": now,
+        "expires_at": now + LIFETIME,
     }
     await call.execute(insert(invitations), row)
     return row, token

@@ -3,13 +3,15 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
+from pydantic import Field
 from sqlalchemy import Column, String, Table, insert
 from sqlalchemy import Text as LongText
 from typing_extensions import TypedDict
 
 from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.access import AnyAccount
+from baobab.tools.access import AnyAccount, owner_role
 from baobab.tools.call import Call
+from baobab.tools.errors import AppNotFound, Forbidden
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, JsonObject, Text
 
@@ -65,6 +67,7 @@ class SuggestionTaken(TypedDict):
     access=AnyAccount(),
     effect="write",
     status=201,
+    raises=(AppNotFound, Forbidden),
     audit=Audit("suggestion.create", action="create", resource="suggestion"),
     examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
 )
@@ -76,7 +79,8 @@ async def suggestions_create(
     affected_tool: ToolName | None = None,
     proposed_solution: Solution | None = None,
     source: Source = "agent",
-    app_id: AppId | None = None,
+    # Not `app_id`: the registry takes a parameter of that name for the app that a call is made in, which must be there.
+    about: Annotated[AppId | None, Field(alias="app_id")] = None,
     agent_context: JsonObject | None = None,
 ) -> SuggestionTaken:
     """Suggest an improvement, or report a fault, to those who run this installation.
@@ -86,9 +90,13 @@ async def suggestions_create(
     affected_tool: the name of the tool that it is about.
     proposed_solution: what would help.
     source: whether an agent thought of it, or a person asked for it.
+    about: the app of yours that it is about.
     agent_context: anything that helps to understand it; no secrets.
     """
     caller = call.account
+    if about is not None:
+        call.app = await call.services.directory.app(about)
+        call.role = await owner_role(call)
     row: Suggestion = {
         "id": call.services.ids.uuid(),
         "category": category,
@@ -100,7 +108,7 @@ async def suggestions_create(
         "status": "new",
         "api_key_id": caller.key_id,
         "user_id": caller.account_id,
-        "app_id": app_id,
+        "app_id": about,
         "created_at": call.now,
     }
     await call.execute(insert(table), {**row, "agent_context": agent_context})

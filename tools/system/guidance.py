@@ -14,7 +14,7 @@ API reference for people: {base}/docs; OpenAPI 3.1: {base}/openapi.json
 ## Quick start
 
 1. Send your key with every request: `Authorization: Bearer bb_sk_...`
-2. List your apps first (`apps_list`); make one if there is none: `POST {base}/init {{"name": "todo"}}` answers `app_id`.
+2. List your apps first (`apps_list`). If there is none, `POST {base}/init {{"name": "todo"}}` makes one: see `app_id`.
 3. Store a value: `PUT {base}/v1/APP_ID/kv/greeting {{"value": "hello"}}`
 4. Read it: `GET {base}/v1/APP_ID/kv/greeting` answers `{{"value": "hello"}}`
 
@@ -29,8 +29,8 @@ somebody was faster: read again and decide anew.
 
 ## Pattern: let the app's users read or write some keys
 
-`PUT {base}/v1/APP_ID/kv/_expose/user:%7Buser.id%7D:** {{"read": "owner", "write": "owner"}}` gives each signed-in user the
-keys under their own id. Without a rule nobody but you reaches a key.
+`PUT {base}/v1/APP_ID/kv/_expose/user:%7Buser.id%7D:** {{"read": "owner", "write": "owner"}}` gives each signed-in user
+the keys under their own id. Without a rule nobody but you reaches a key.
 
 ## Errors
 

@@ -15,6 +15,7 @@ from baobab.storage.kv import (
     IntegerOverflow,
     KeysExhausted,
     NotAnInteger,
+    Op,
     Quota,
     Set,
     StorageFull,
@@ -173,6 +174,21 @@ class TestExpiry:
         assert await engine.usage("app0") == Usage(1, 8)
         assert await engine.usage("app1") == Usage(0, 0)
 
+    async def test_a_sweep_among_writes_to_expired_keys_keeps_the_accounts_exact(
+        self, engine: Engine, clock: Any
+    ) -> None:
+        for number in range(20):
+            await engine.put("app", f"key{number:02}", b"1", 10, Tier(number % 2), FREE)
+        clock.advance(10)
+        await asyncio.gather(
+            *(engine.put("app", f"key{number:02}", b"22", None, D, FREE) for number in range(0, 20, 4)),
+            *(engine.delete("app", f"key{number:02}") for number in range(1, 20, 4)),
+            engine.sweep(limit=15),
+            engine.put("app", "key19", b"22", None, E, FREE),
+        )
+        assert await engine.usage("app") == Usage(6, 42)
+        assert len(await all_keys(engine)) == 6
+
 
 class TestIncr:
     async def test_a_missing_counter_starts_at_zero_with_the_ttl(self, engine: Engine) -> None:
@@ -301,7 +317,7 @@ class TestCas:
 
 class TestBatch:
     async def test_results_come_in_order_and_see_earlier_ops(self, engine: Engine) -> None:
-        ops = [Get("a"), Set("a", b"1"), Get("a"), Delete("a"), Delete("a"), Set("b", b"2", 30), Get("a")]
+        ops: list[Op] = [Get("a"), Set("a", b"1"), Get("a"), Delete("a"), Delete("a"), Set("b", b"2", 30), Get("a")]
         assert await engine.batch("app", ops, FREE) == [None, None, b"1", 1, 0, None, None]
         assert await engine.ttl("app", "b") == 30
 
@@ -361,8 +377,8 @@ class TestScan:
         assert await engine.scan("app", "", 2, cursor) == (["c", "d"], None)
 
     async def test_keys_present_throughout_are_returned_once_whatever_else_changes(self, engine: Engine) -> None:
-        lasting = [f"key{number:04}" for number in range(0, 600, 2)]
-        passing = [f"key{number:04}" for number in range(1, 600, 2)]
+        lasting = [f"key{number:04}" for number in range(0, 240, 2)]
+        passing = [f"key{number:04}" for number in range(1, 240, 2)]
         await asyncio.gather(*(engine.put("app", key, b"1", None, D, FREE) for key in lasting))
         seen: list[str] = []
         done = asyncio.Event()
@@ -492,7 +508,7 @@ class TestFlush:
             engine.put("app", "b", b"22", None, D, FREE),
             engine.sweep(),
         )
-        assert results == [None, None, None, 3, None, 0]
+        assert list(results) == [None, None, None, 3, None, 0]
         assert await all_keys(engine) == ["b"]
         assert await engine.usage("app") == Usage(1, 3)
 

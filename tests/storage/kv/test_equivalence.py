@@ -93,7 +93,7 @@ def test_both_engines_answer_alike(tmp_path: Path, clock: Any) -> None:
         runner.run(memory.open())
 
         @settings(
-            max_examples=400, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+            max_examples=250, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
         )
         @given(st.lists(steps, min_size=1, max_size=25))
         def alike(program: list[Any]) -> None:

@@ -1,10 +1,11 @@
 import asyncio
 
 import pytest
-from baobab.tools.accounts.first import ensure_first_account
+
+from baobab.tools.accounts.errors import NoAccountYet
+from baobab.tools.accounts.first import ensure_first_account, first_account
 from baobab.tools.callers import Account
 from baobab.tools.errors import InvalidApiKey
-
 from tests.tools.conftest import PASSWORD, House
 
 BOOTSTRAP = "bb_sk_" + "A1b2" * 10
@@ -50,3 +51,14 @@ async def test_the_first_account_gives_itself_a_password_and_signs_in(house: Hou
     signed_in = await house.use("platform_login", email="owner@localhost", password=PASSWORD)
     assert isinstance(owner, Account)
     assert signed_in["user"]["id"] == owner.account_id
+
+
+async def test_the_command_line_acts_for_the_first_account_once_there_is_one(house: House) -> None:
+    with pytest.raises(NoAccountYet):
+        await first_account(house.services)
+    key = await ensure_first_account(house.services, None)
+    house.clock.advance(1)
+    await house.sign_up("ada@example.com")
+    acting, owner = await first_account(house.services), await house.bearer(key or "")
+    assert isinstance(owner, Account)
+    assert acting == Account(owner.account_id, owner.organisation_id)

@@ -1,10 +1,12 @@
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
+
+from baobab.storage.secrets import Vault, new_key
 from baobab.tools.accounts.errors import InvalidRefreshToken
 from baobab.tools.errors import BaobabError
-
 from tests.tools.conftest import PASSWORD, House
 
 DAY = 86_400
@@ -43,6 +45,16 @@ async def test_a_lost_answer_is_repeated_for_ten_seconds(house: House) -> None:
     house.clock.advance(10)
     assert await refresh(house, first) == second
     assert await refresh(house, second) not in (first, second)
+
+
+async def test_a_successor_is_repeated_or_refused_but_never_made_up_with_another_key(house: House) -> None:
+    await house.sign_up("ada@example.com")
+    first = await session(house)
+    second = await refresh(house, first)
+    house.registry.bind(dataclasses.replace(house.services, vault=Vault([new_key()])))
+    with pytest.raises(InvalidRefreshToken):
+        await refresh(house, first)
+    await refresh(house, second)
 
 
 async def test_reuse_after_the_grace_ends_that_session_and_no_other(house: House) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import argon2
 import pytest
+from sqlalchemy import select, update
+
 from baobab.tools.accounts.errors import EmailTaken, InvalidCredentials, WeakPassword, WrongPassword
 from baobab.tools.errors import Forbidden, InvalidToken, MissingField, RateLimited, SignupClosed
 from baobab.tools.platform_tables import accounts, audit_logs
-from sqlalchemy import select, update
-
 from tests.tools.conftest import PASSWORD, House
 
 NEW_PASSWORD = "Battery staple 9?"
@@ -84,19 +84,20 @@ async def test_a_failed_login_tells_neither_by_its_words_nor_by_its_time_whether
     assert 0.4 < ratio < 2.5
 
 
-async def test_the_audit_log_names_the_account_of_both_kinds_of_login(house: House) -> None:
-    ada = await house.sign_up("ada@example.com")
+async def test_the_audit_log_names_the_account_of_every_kind_of_signing_in(house: House) -> None:
+    made = await house.use("platform_signup", email="ada@example.com", password=PASSWORD, name="Ada")
+    await house.use("platform_login", email="ada@example.com", password=PASSWORD)
     with pytest.raises(InvalidCredentials):
         await house.use("platform_login", email="ada@example.com", password="Wrong horse 7!")
     async with house.services.database.reading() as connection:
         rows = (await connection.execute(select(audit_logs).where(audit_logs.c.category == "auth"))).all()
     assert {row.event_type for row in rows} == {"signup", "login", "login_failed"}
-    assert {(row.actor_id, row.organisation_id) for row in rows} == {(ada.account_id, ada.organisation_id)}
+    assert {(row.actor_id, row.organisation_id) for row in rows} == {(made["user"]["id"], made["organization"]["id"])}
     assert PASSWORD not in repr(rows)
 
 
 async def test_each_address_has_its_own_small_allowance_of_attempts(house: House) -> None:
-    async def attempts(tool: str, count: int, **arguments: str) -> None:
+    async def attempts(tool: str, count: int, **arguments: Any) -> None:
         for _ in range(count):
             with pytest.raises((WeakPassword, InvalidCredentials, InvalidToken)):
                 await house.use(tool, ip="192.0.2.1", **arguments)
@@ -111,13 +112,13 @@ async def test_each_address_has_its_own_small_allowance_of_attempts(house: House
 
 async def test_a_password_kept_with_older_parameters_is_encoded_anew_at_login(house: House) -> None:
     ada = await house.sign_up("ada@example.com")
-    cheap = argon2.PasswordHasher(time_cost=1, memory_cost=8).hash(PASSWORD)
+    cheap = argon2.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD)
     async with house.services.database.writing() as connection:
         await connection.execute(update(accounts).values(password_hash=cheap))
 
     await house.use("platform_login", email="ada@example.com", password=PASSWORD)
     async with house.services.database.reading() as connection:
-        kept = await connection.scalar(select(accounts.c.password_hash).where(accounts.c.id == ada.account_id))
+        kept = str(await connection.scalar(select(accounts.c.password_hash).where(accounts.c.id == ada.account_id)))
     assert kept != cheap
     assert not argon2.PasswordHasher().check_needs_rehash(kept)
     await house.use("platform_login", email="ada@example.com", password=PASSWORD)
@@ -149,6 +150,16 @@ async def test_no_session_begun_with_the_old_password_outlives_its_change(house:
                 await house.use("platform_refresh", refresh_token=answer["refresh_token"])
         else:
             assert isinstance(answer, InvalidCredentials)
+
+
+async def test_a_password_that_is_changed_while_it_is_being_checked_opens_nothing(house: House) -> None:
+    await house.sign_up("ada@example.com")
+    login = asyncio.create_task(house.use("platform_login", email="ada@example.com", password=PASSWORD))
+    await asyncio.sleep(0.02)
+    async with house.services.database.writing() as connection:
+        await connection.execute(update(accounts).values(password_hash="another"))
+    with pytest.raises(InvalidCredentials):
+        await login
 
 
 async def test_a_stolen_token_is_no_place_to_guess_passwords(house: House) -> None:

@@ -1,0 +1,78 @@
+# `make install` and `make serve` are all that is needed to run; the rest is for those who change the code.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
+	--no-annotate --no-header pyproject.toml --group install
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install install-dev serve test check bench crash lock docs dist
+
+help:
+	@sed -n 's/^##* \(make [a-z-]*\): /\1\t/p' Makefile | expand -t 20
+
+# Stamps: a step runs again when the file that it was made from has changed.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or later is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.locked: requirements.lock | $(VENV)/.made
+	$(PIP) install --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.locked
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.developing: requirements-dev.lock $(VENV)/.installed
+	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+## make install: what is needed to run, into .venv
+install: $(VENV)/.installed
+	@echo "Installed. Start with: make serve"
+
+## make install-dev: what is needed to test and check, too
+install-dev: $(VENV)/.developing
+
+## make serve: start the server (ARGS="--port 9000" adds options)
+serve: $(VENV)/.installed
+	@exec $(BIN)/baobab serve $(ARGS)
+
+## make test: run the tests (ARGS="-k kv" adds options)
+test: $(VENV)/.developing
+	$(BIN)/python -m pytest $(ARGS)
+
+## make check: everything that must hold before a change is handed in
+check: $(VENV)/.developing
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python -m pytest
+
+## make bench: measure
+bench: $(VENV)/.developing
+	$(BIN)/python -m tests.bench $(ARGS)
+
+## make crash: kill servers under load
+crash: $(VENV)/.developing
+	$(BIN)/python -m pytest tests/crash $(ARGS)
+
+## make docs: write the generated pages anew
+docs: $(VENV)/.developing
+	$(BIN)/python -m tests.docs.generate
+
+## make dist: build the sdist, and the wheel from it, into dist/
+dist: $(VENV)/.developing
+	$(BIN)/python -m build --no-isolation
+
+## make lock: resolve the dependencies of pyproject.toml anew
+lock:
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder"; \
+	"$$folder/bin/python" -m pip --quiet --disable-pip-version-check install uv; \
+	"$$folder/bin/uv" $(COMPILE) --output-file requirements.lock; \
+	"$$folder/bin/uv" $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock

@@ -1,0 +1,446 @@
+"""The one client for requests that leave the platform: webhooks, image URLs, OAuth, remote MCP and model servers.
+
+The URLs come from users, so each is taken apart here, its host resolved and every address vetted; the connection then
+goes to exactly those addresses. Nothing from the environment (proxies, netrc) and nothing from earlier answers
+(cookies) takes part. aiohttp is loaded with the first request: its import is too slow for the start of the server.
+
+    egress = Egress(allow=["10.1.0.0/16"])
+    response = await egress.request("POST", url, headers={"content-type": "application/json"}, body=b"{}")
+    async with egress.stream("GET", url, max_bytes=2**30, timeout=600) as answer:
+        async for chunk in answer: ...
+    await egress.close()
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import urljoin
+
+from baobab.runtime.addresses import (
+    Address,
+    AddressPolicy,
+    AddressRefused,
+    EgressError,
+    Network,
+    Target,
+    UrlRefused,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+# (host, port) -> addresses as text, best first. Raises OSError if the name does not resolve.
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+__all__ = [
+    "AddressRefused",
+    "Egress",
+    "EgressError",
+    "EgressResponse",
+    "EgressStream",
+    "EgressTimeout",
+    "EgressTooLarge",
+    "EgressUnavailable",
+    "RequestRefused",
+    "Resolver",
+    "UrlRefused",
+    "system_resolver",
+]
+
+USER_AGENT = "Baobab"
+_CHUNK = 64 * 1024
+_REDIRECTS = frozenset([301, 302, 303, 307, 308])
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+# Framing and routing are ours: a Host of the caller's choice would reach virtual hosts the URL does not name.
+_OUR_HEADERS = frozenset(
+    [
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+_BODY_HEADERS = frozenset(["content-type", "content-encoding", "content-language"])
+# What may follow a redirect to another origin. Keys travel in headers of many names, so this is not a list of secrets.
+_HARMLESS_HEADERS = frozenset(["accept", "accept-language", "user-agent"]) | _BODY_HEADERS
+
+
+class RequestRefused(EgressError):
+    code = "EGRESS_REQUEST_REFUSED"
+    status = 400
+    summary = "The method or a header of the outgoing request is not allowed."
+    remediation = "Leave out headers that the connection sets itself, and control characters."
+
+
+class EgressTimeout(EgressError):
+    code = "EGRESS_TIMEOUT"
+    status = 504
+    summary = "The service did not answer in time."
+    remediation = "Try again later, or ask the service for less."
+
+
+class EgressTooLarge(EgressError):
+    code = "EGRESS_TOO_LARGE"
+    summary = "The answer of the service is larger than allowed."
+    remediation = "Ask the service for less; details.max_bytes is the limit."
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(details={"max_bytes": max_bytes})
+
+
+class EgressUnavailable(EgressError):
+    code = "EGRESS_UNAVAILABLE"
+    summary = "The service could not be reached, or broke off."
+    remediation = "Check that the host is right and the service runs, then try again."
+
+
+@dataclass(frozen=True, slots=True)
+class EgressResponse:
+    """A whole answer. `headers` ignore case and are as received, `body` is decompressed, `url` is the last hop's."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+
+
+class EgressStream:
+    """An answer whose body is still to come: iterate once for decompressed pieces of at most 64 KiB.
+
+    Iterating raises EgressTooLarge, EgressTimeout or EgressUnavailable.
+    """
+
+    def __init__(self, response: "aiohttp.ClientResponse", url: str, max_bytes: int, deadline: float) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self.url = url
+        self._response = response
+        self._max_bytes = max_bytes
+        self._deadline = deadline
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        decoder = _decoder(self.headers.get("Content-Encoding", ""))
+        received = decoded = 0
+        while data := await self._read():
+            # Both are counted: endless empty compressed blocks decode to nothing.
+            received = self._counted(received, data)
+            for piece in decoder.feed(data):
+                decoded = self._counted(decoded, piece)
+                yield piece
+        decoder.finish()
+
+    def _counted(self, size: int, data: bytes) -> int:
+        if size + len(data) > self._max_bytes:
+            raise EgressTooLarge(self._max_bytes)
+        return size + len(data)
+
+    async def _read(self) -> bytes:
+        async with _translated(self._deadline):
+            return await self._response.content.read(_CHUNK)
+
+
+class Egress:
+    """The guarded client; one per process, used on one event loop.
+
+    `allow` are networks that may be reached although they are not public; `max_bytes` limits an answer's body, as sent
+    and decompressed; `timeout` is the seconds for all of a request: resolving, redirects and reading the body.
+    `resolver` replaces the system's; `tls` replaces the default context, for a private authority.
+    """
+
+    def __init__(
+        self,
+        allow: Iterable[str | Network] = (),
+        *,
+        max_bytes: int = 10 * 2**20,
+        timeout: float = 15.0,
+        https_only: bool = False,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._policy = AddressPolicy(allow)
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._https_only = https_only
+        self._resolver = _VettingResolver(resolver or system_resolver, self._policy)
+        self._tls = tls
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
+        """Send a request and read the whole answer, whatever its status. The options are those of `stream`."""
+        async with self.stream(method, url, **options) as answer:
+            body = b"".join([piece async for piece in answer])
+            return EgressResponse(answer.status, answer.headers, body, answer.url)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 -- it covers the reading too, which is the caller's loop
+        follow: int = 0,
+        cross_host: bool = False,
+        https_only: bool | None = None,
+    ) -> AsyncGenerator[EgressStream, None]:
+        """Send a request and hand out the answer once its head is there.
+
+        `follow` is the number of redirects to follow, each vetted anew; with 0 the redirect itself is the answer. They
+        may not lead from https to http, nor, without `cross_host`, to another host; to another origin only harmless
+        headers go along (a body is repeated on 307 and 308).
+        """
+        secure = self._https_only if https_only is None else https_only
+        limit = self._max_bytes if max_bytes is None else max_bytes
+        deadline = asyncio.get_running_loop().time() + (self._timeout if timeout is None else timeout)
+        asked = _Asked.of(method, Target.of(url, secure), headers or {}, body)
+        route = _Route(follow, cross_host, secure)
+        while True:
+            response = await self._send(asked, deadline)
+            try:
+                onward = route.onward(asked, response.status, response.headers.get("Location"))
+                if onward is None:
+                    _check_length(response, limit)
+                    yield EgressStream(response, asked.target.url, limit, deadline)
+                    return
+            finally:
+                # Ends what is still coming; a body read to its end has already given its connection back.
+                response.close()
+            asked = onward
+
+    async def close(self) -> None:
+        session, self._opened = self._opened, None
+        if session is not None:
+            await session.close()
+
+    async def _send(self, asked: "_Asked", deadline: float) -> "aiohttp.ClientResponse":
+        from yarl import URL  # noqa: PLC0415
+
+        self._vet(asked.target)
+        session = self._session()
+        async with _translated(deadline):
+            return await session.request(
+                asked.method,
+                URL(asked.target.url, encoded=True),
+                headers=asked.headers,
+                data=asked.body,
+                allow_redirects=False,
+            )
+
+    def _vet(self, target: "Target") -> None:
+        # aiohttp asks no resolver about an address: this is where those are stopped.
+        if target.address is not None and not self._policy.permits(target.address):
+            raise AddressRefused
+
+    def _session(self) -> "aiohttp.ClientSession":
+        if self._opened is None:
+            import aiohttp  # noqa: PLC0415
+
+            connector = aiohttp.TCPConnector(
+                resolver=cast("AbstractResolver", self._resolver),
+                use_dns_cache=False,
+                ssl=self._tls or True,
+                limit=0,  # callers limit themselves; one tenant's slow hosts must not stop the others
+                limit_per_host=64,
+            )
+            self._opened = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate"},
+                skip_auto_headers=["Content-Type"],
+            )
+        return self._opened
+
+
+async def system_resolver(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class _VettingResolver:
+    """What aiohttp asks for addresses. It connects to one of those returned here and asks no one else: vetting and
+    connecting see the same answer, whatever the name resolves to a moment later."""
+
+    def __init__(self, resolver: Resolver, policy: AddressPolicy) -> None:
+        self._resolver = resolver
+        self._policy = policy
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> "list[ResolveResult]":  # noqa: ARG002
+        addresses = [ip_address(text) for text in await self._resolver(host, port)]
+        if not all(self._policy.permits(address) for address in addresses):
+            raise AddressRefused
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
+        return [self._result(host, address, port) for address in addresses]
+
+    def _result(self, host: str, address: Address, port: int) -> "ResolveResult":
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return {"hostname": host, "host": str(address), "port": port, "family": family, "proto": 0, "flags": flags}
+
+    async def close(self) -> None:
+        """aiohttp closes its resolver; there is nothing to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    method: str
+    target: Target
+    headers: dict[str, str]
+    body: bytes | None
+
+    @classmethod
+    def of(cls, method: str, target: Target, headers: Mapping[str, str], body: bytes | None) -> Self:
+        if method.upper() not in _METHODS:
+            raise RequestRefused("The method of the request is not allowed.")
+        for name, value in headers.items():
+            if not _TOKEN.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) or _is_ours(name):
+                raise RequestRefused
+        return cls(method.upper(), target, dict(headers), body)
+
+    def without_body(self) -> Self:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _BODY_HEADERS}
+        return replace(self, method="HEAD" if self.method == "HEAD" else "GET", headers=headers, body=None)
+
+    def at(self, target: Target) -> Self:
+        headers = self.headers
+        if target.origin != self.target.origin:
+            headers = {name: value for name, value in headers.items() if name.lower() in _HARMLESS_HEADERS}
+        return replace(self, target=target, headers=headers)
+
+
+def _is_ours(name: str) -> bool:
+    return name.lower() in _OUR_HEADERS or name.lower().startswith("proxy-")
+
+
+class _Route:
+    """How far one request may still be sent on."""
+
+    def __init__(self, follow: int, cross_host: bool, https_only: bool) -> None:
+        self._follow = self._left = follow
+        self._cross_host = cross_host
+        self._https_only = https_only
+
+    def onward(self, asked: _Asked, status: int, location: str | None) -> _Asked | None:
+        """The next request, or None if this answer is the one."""
+        if not self._follow or status not in _REDIRECTS or location is None:
+            return None
+        if not self._left:
+            raise UrlRefused(f"The service redirects more than {self._follow} times.")
+        self._left -= 1
+        target = self._next(asked.target, location)
+        repeats = status in (307, 308) or asked.method in ("GET", "HEAD")
+        return (asked if repeats else asked.without_body()).at(target)
+
+    def _next(self, here: Target, location: str) -> Target:
+        try:
+            target = Target.of(urljoin(here.url, location), self._https_only or here.scheme == "https")
+        except ValueError as exc:
+            raise UrlRefused from exc
+        if target.host != here.host and not self._cross_host:
+            raise UrlRefused("The service redirects to another host.")
+        return target
+
+
+@asynccontextmanager
+async def _translated(deadline: float) -> AsyncGenerator[None, None]:
+    """Turns what aiohttp, the sockets and the clock raise into our errors. The texts of the former name addresses."""
+    import aiohttp  # noqa: PLC0415
+
+    try:
+        async with asyncio.timeout_at(deadline):
+            yield
+    except TimeoutError as exc:
+        raise EgressTimeout from exc
+    except aiohttp.ClientConnectorDNSError as exc:
+        raise EgressUnavailable("The host name does not resolve.") from exc
+    except (aiohttp.ClientSSLError, ssl.SSLError) as exc:
+        raise EgressUnavailable("The TLS connection to the service failed; check its certificate.") from exc
+    except (aiohttp.ClientError, OSError) as exc:
+        raise EgressUnavailable from exc
+
+
+def _check_length(response: "aiohttp.ClientResponse", limit: int) -> None:
+    if response.method != "HEAD" and (response.content_length or 0) > limit:
+        raise EgressTooLarge(limit)
+
+
+class _Verbatim:
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+    def finish(self) -> None:
+        """Whether all has come, the transfer itself knows."""
+
+
+class _Inflate:
+    """Decompresses in bounded steps: aiohttp's own decompression yields whatever one read expands to."""
+
+    def __init__(self, wbits: int) -> None:
+        self._wbits = wbits
+        self._inflate = zlib.decompressobj(wbits)
+        self._started = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if not self._started and self._wbits == zlib.MAX_WBITS and not _is_zlib(data):
+            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._started = True
+        while data:
+            if self._inflate.eof:
+                # gzip files may follow each other.
+                self._inflate = zlib.decompressobj(self._wbits)
+            yield from self._member(data)
+            data = self._inflate.unused_data
+
+    def _member(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            try:
+                piece = self._inflate.decompress(data, _CHUNK)
+            except zlib.error as exc:
+                raise EgressUnavailable("The compressed answer of the service is damaged.") from exc
+            if piece:
+                yield piece
+            data = self._inflate.unconsumed_tail
+            if self._inflate.eof or (not data and len(piece) < _CHUNK):
+                return
+
+    def finish(self) -> None:
+        if self._started and not self._inflate.eof:
+            raise EgressUnavailable("The compressed answer of the service is incomplete.")
+
+
+def _is_zlib(data: bytes) -> bool:
+    """`deflate` means zlib's format, but some servers send the bare stream (RFC 9110, 8.4.1.2)."""
+    return data[0] & 0x0F == zlib.DEFLATED and (len(data) == 1 or (data[0] << 8 | data[1]) % 31 == 0)
+
+
+def _decoder(encoding: str) -> _Verbatim | _Inflate:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return _Verbatim()
+        case "gzip" | "x-gzip":
+            return _Inflate(zlib.MAX_WBITS | 16)
+        case "deflate":
+            return _Inflate(zlib.MAX_WBITS)
+        case _:
+            raise EgressUnavailable("The service compresses its answer in a way that was not asked for.")

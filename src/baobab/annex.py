@@ -1,0 +1,84 @@
+"""The annex: FastAPI and the MCP server, opened beside a house that answers already.
+
+Importing them takes a second of CPU. It happens in a thread after the start; a request for what they serve waits.
+"""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+from baobab import __version__
+from baobab.http.answer import reply_to, send_error
+from baobab.http.metrics import CallMetrics
+from baobab.settings import Settings
+from baobab.tools.envelopes import STRUCTURED
+from baobab.tools.errors import Unavailable
+from baobab.tools.registry import Registry
+
+_PATIENCE_SECONDS = 30
+
+Scope = dict[str, Any]
+
+
+class Annex:
+    """An ASGI application that is there once it has been loaded."""
+
+    def __init__(self, registry: Registry, settings: Settings, metrics: CallMetrics) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._metrics = metrics
+        self._application: Any = None
+        self._ready = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        # The MCP server's task group must be left by the task that entered it.
+        task = asyncio.create_task(self._stand(stop), name="annex")
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
+        if not self._ready.is_set():
+            try:
+                await asyncio.wait_for(self._ready.wait(), _PATIENCE_SECONDS)
+            except TimeoutError:
+                docs = f"{self._settings.address}/docs"
+                error = Unavailable("This part of the server is still starting.")
+                await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
+                return
+        await self._application(scope, receive, respond)
+
+    async def _stand(self, stop: asyncio.Event) -> None:
+        self._application, manager = await asyncio.to_thread(self._load)
+        async with manager.run():
+            # What start-up made stays: out of the collector's rounds it cuts the slowest answers under load.
+            gc.collect()
+            gc.freeze()
+            self._ready.set()
+            await stop.wait()
+            self._ready.clear()
+
+    def _load(self) -> tuple[Any, Any]:
+        from starlette.routing import Route
+
+        from baobab.http.behind import behind
+        from baobab.mcp_server.door import McpDoor
+        from baobab.mcp_server.protocol import session_manager
+
+        self._registry.prepare()
+        manager = session_manager(self._registry, __version__)
+        application = behind(
+            self._registry,
+            version=__version__,
+            base_url=self._settings.address,
+            metrics=self._metrics,
+            metrics_token=self._settings.metrics_token,
+            routes=[Route("/mcp", endpoint=McpDoor(self._registry, manager))],
+        )
+        return application, manager

@@ -1,0 +1,1 @@
+"""What others would build: the peers of the measurements."""

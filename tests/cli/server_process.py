@@ -1,0 +1,109 @@
+"""A real server in a process of its own, as an operator starts one."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+PATIENCE = 60
+"""Seconds, for a machine that has much else to do."""
+
+_READY = re.compile(r"curl -s .*\n")
+_INHERITED = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def baobab(
+    *arguments: object, settings: Mapping[str, str] | None = None, timeout: float = PATIENCE
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the command line to its end."""
+    return subprocess.run(
+        _command(arguments), env=_environment(settings), capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+@dataclass
+class ServerProcess:
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+
+    @property
+    def told(self) -> str:
+        """What it has written to standard error so far."""
+        return self.log.read_text()
+
+    @property
+    def key(self) -> str:
+        found = re.search(r"bb_sk_[A-Za-z0-9]{40}", self.told)
+        assert found, self.told
+        return found[0]
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def serving(data: Path, *options: object, settings: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+    """A server that has said that it is ready; killed at the end if it still runs."""
+    port = free_port()
+    log = data.with_name(f"server-{port}-{time.monotonic_ns()}.log")
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            _command(("serve", "--port", port, "--data", data, *options)),
+            env=_environment(settings),
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+    server = ServerProcess(process, f"http://127.0.0.1:{port}", log)
+    try:
+        _wait_until_ready(server)
+        yield server
+    finally:
+        if process.poll() is None:
+            server.kill()
+
+
+def _wait_until_ready(server: ServerProcess) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not _READY.search(server.told):
+        assert server.process.poll() is None, f"the server ended: {server.told}"
+        assert time.monotonic() < deadline, f"the server is not ready: {server.told}"
+        time.sleep(0.02)
+    # With several workers the words come from the process that starts them; the first of these answers a little later.
+    while True:
+        try:
+            httpx.get(f"{server.address}/health").raise_for_status()
+        except httpx.TransportError:
+            assert time.monotonic() < deadline, f"the server does not answer: {server.told}"
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _command(arguments: tuple[object, ...]) -> list[str]:
+    return [sys.executable, "-m", "baobab", *map(str, arguments)]
+
+
+def _environment(settings: Mapping[str, str] | None) -> dict[str, str]:
+    return {**_INHERITED, **(settings or {})}

@@ -1,0 +1,132 @@
+"""The commands that do one thing and end; and the worker."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from baobab.cli import main
+from tests.cli.server_process import PATIENCE, baobab, free_port
+
+KEY = "bb_sk_" + "B" * 40
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command that failed has told: one line and nothing else."""
+    assert done.returncode == 1, done
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_init_prints_a_key_once(tmp_path: Path) -> None:
+    first, second = (baobab("init", "--data", tmp_path / "data") for _ in range(2))
+    assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}\n", first.stdout)
+    assert first.returncode == second.returncode == 0
+    assert second.stdout == ""
+    assert "baobab keys create" in second.stderr
+
+
+def test_init_takes_the_bootstrap_key(tmp_path: Path) -> None:
+    done = baobab("init", "--data", tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY})
+    assert done.stdout == f"{KEY}\n"
+
+
+def test_migrate_makes_the_schema_and_then_has_nothing_to_do(tmp_path: Path) -> None:
+    first, second = (baobab("migrate", "--data", tmp_path / "data") for _ in range(2))
+    assert first.stdout.startswith("Applied 0001")
+    assert second.stdout == "The database is up to date.\n"
+
+
+def test_openapi_prints_the_document(tmp_path: Path) -> None:
+    document = json.loads(baobab("openapi", settings={"BAOBAB_BASE_URL": "https://api.example.com"}).stdout)
+    assert document["openapi"].startswith("3.1")
+    assert document["servers"] == [{"url": "https://api.example.com"}]
+    assert "/v1/{app_id}/kv/{key}" in document["paths"]
+
+
+def test_tools_prints_the_catalogue() -> None:
+    text = baobab("tools").stdout
+    described = json.loads(baobab("tools", "--json").stdout)
+    for tool in described:
+        assert f"  {tool['name']} " in text
+        assert tool["input_schema"]["type"] == "object"
+
+
+def test_sigterm_ends_the_worker(tmp_path: Path) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "baobab", "worker", "--data", str(tmp_path / "data")], stderr=subprocess.PIPE
+    )
+    with worker:
+        assert worker.stderr is not None
+        assert b"running" in worker.stderr.readline()
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+        assert worker.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"BAOBAB_PROT": "9000"}, ("BAOBAB_PROT", "BAOBAB_PORT")),
+        ({"BAOBAB_PORT": "many"}, ("BAOBAB_PORT", "integer")),
+        ({"BAOBAB_WORKERS": "0"}, ("BAOBAB_WORKERS",)),
+        ({"BAOBAB_BASE_URL": "example.com"}, ("BAOBAB_BASE_URL", "http")),
+        ({"BAOBAB_DATABASE_URL": "postgresql://db/x"}, ("BAOBAB_DATABASE_URL", "sqlite")),
+        ({"BAOBAB_TRUSTED_PROXIES": "everyone"}, ("BAOBAB_TRUSTED_PROXIES",)),
+        ({"BAOBAB_SECRET_KEY": "too-short"}, ("BAOBAB_SECRET_KEY",)),
+        ({"BAOBAB_BOOTSTRAP_KEY": "bb_sk_short"}, ("BAOBAB_BOOTSTRAP_KEY",)),
+        ({"BAOBAB_PLAN": "free"}, ("BAOBAB_PLAN", "playground")),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_setting_is_one_line_that_names_it(settings: dict[str, str], words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main, ["serve"], env=settings)
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    for word in words:
+        assert word in line
+
+
+def test_a_secret_that_is_refused_is_not_repeated() -> None:
+    wrong = "bb_sk_" + "S" * 39
+    line = one_line(baobab("serve", settings={"BAOBAB_BOOTSTRAP_KEY": wrong}))
+    assert "BAOBAB_BOOTSTRAP_KEY" in line
+    assert wrong not in line
+
+
+@pytest.mark.parametrize("command", [("serve",), ("keys", "list")], ids=" ".join)
+def test_a_data_folder_that_cannot_be_made_is_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    assert str(tmp_path / "file") in one_line(
+        baobab(*command, "--data", tmp_path / "file" / "data", settings={"BAOBAB_PORT": str(free_port())})
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_data_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    one_line(baobab("init", "--data", tmp_path / "data"))
+
+
+def test_a_database_of_a_later_version_is_one_line(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert baobab("init", "--data", data).returncode == 0
+    with closing(sqlite3.connect(data / "baobab.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    for command in (("serve", "--port", free_port()), ("migrate",), ("keys", "list")):
+        assert "9999" in one_line(baobab(*command, "--data", data))
+
+
+def test_a_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "baobab.db").write_text("this is not a database, but it is long enough to be one" * 100)
+    one_line(baobab("serve", "--port", free_port(), "--data", tmp_path / "data"))

@@ -1,0 +1,90 @@
+"""`baobab keys` on the data folder of a running server."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.server_process import ServerProcess, baobab, serving
+
+NOTICED = 2.0
+"""Seconds after which a running server must have noticed."""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def server(data: Path) -> Iterator[ServerProcess]:
+    with serving(data) as process:
+        yield process
+
+
+def told(*arguments: object) -> str:
+    done = baobab(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def status(server: ServerProcess, key: str) -> int:
+    return httpx.get(f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}).status_code
+
+
+def key_id(data: Path, name: str) -> str:
+    return next(line.split()[0] for line in told("keys", "list", "--data", data).splitlines() if line.endswith(name))
+
+
+def test_a_key_works_at_once_and_stops_soon_after_it_was_revoked(data: Path, server: ServerProcess) -> None:
+    key = told("keys", "create", "agent", "--data", data).strip()
+    assert status(server, key) == 200
+    listed = told("keys", "list", "--data", data)
+    assert key[:12] in listed
+    assert key not in listed
+    assert told("keys", "revoke", key_id(data, "agent"), "--data", data) == "Revoked.\n"
+    time.sleep(NOTICED)
+    assert status(server, key) == 401
+    assert status(server, server.key) == 200
+
+
+def test_after_a_rotation_and_a_restart_everything_still_opens(data: Path) -> None:
+    password = {"email": "ada@example.com", "password": "correct Horse 7!"}
+    with serving(data) as server:
+        key = server.key
+        # An app's keys, and the platform's signing key, are what is sealed.
+        app = httpx.post(f"{server.address}/init", json={"name": "todo"}, headers={"authorization": f"Bearer {key}"})
+        httpx.post(f"{server.address}/platform/signup", json={**password, "name": "Ada"}).raise_for_status()
+        token = httpx.post(f"{server.address}/platform/login", json=password).json()["token"]
+        before = (data / "secret.key").read_text()
+        assert told("keys", "rotate-secret", "--data", data).startswith("Sealed ")
+        assert status(server, token) == 200, "a server that runs keeps working with the old key"
+        server.terminate()
+    after = (data / "secret.key").read_text()
+    assert after.endswith(before)
+    # The old key is no longer needed: everything has been sealed anew.
+    (data / "secret.key").write_text(after.removesuffix(before))
+    with serving(data) as server:
+        assert status(server, key) == 200
+        assert status(server, token) == 200
+        assert httpx.post(f"{server.address}/platform/login", json=password).status_code == 200
+        rotated = httpx.post(
+            f"{server.address}/v1/{app.json()['app_id']}/kv/_rotate_key", headers={"authorization": f"Bearer {key}"}
+        )
+        assert rotated.status_code == 200
+
+
+def test_revoking_what_does_not_exist_is_one_line(data: Path) -> None:
+    told("init", "--data", data)
+    done = baobab("keys", "revoke", "00000000-0000-0000-0000-000000000000", "--data", data)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_keys_of_an_empty_installation_are_one_line(data: Path) -> None:
+    done = baobab("keys", "list", "--data", data)
+    assert done.returncode == 1
+    assert "baobab init" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

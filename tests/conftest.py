@@ -1,0 +1,59 @@
+"""A whole Baobab in this process, on a folder of its own, reached through its front."""
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from baobab.composition import House
+from baobab.server import Server
+from baobab.settings import load
+
+ADDRESS = "http://127.0.0.1:8000"
+KEY = "bb_sk_" + "T" * 40
+_NAMES = itertools.count(1)
+
+
+@dataclass
+class Baobab:
+    """An open installation: its house for what no door shows, a client for everything else."""
+
+    house: House
+    client: httpx.AsyncClient
+    key: str = KEY
+    _transport: Any = field(default=None, repr=False)
+
+    async def app(self, **settings: Any) -> str:
+        """A new app of the first account."""
+        made = await self.client.post("/init", json={"name": f"app-{next(_NAMES)}", **settings}, headers=self.owner)
+        assert made.status_code == 201, made.text
+        app_id: str = made.json()["app_id"]
+        return app_id
+
+    @property
+    def owner(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.key}"}
+
+    async def user(self, app_id: str, user_id: str, **claims: Any) -> dict[str, str]:
+        """Headers of an end user of an app, with a token from the app's own signer."""
+        token = await self.house.services.signers.mint(app_id, {"sub": user_id, **claims}, 3600)
+        return {"authorization": f"Bearer {token}"}
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    """Environment of the installation; a test module overrides this fixture to set more."""
+    return {"BAOBAB_PLAN": "enterprise"}
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
+    server = Server(load({**settings, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path / "data"))
+    async with server.open() as house:
+        transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+            yield Baobab(house, client)

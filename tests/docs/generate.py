@@ -1,0 +1,177 @@
+"""The pages that are made from the code. `make docs` writes them; a test fails when one has drifted."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from baobab.http import protocol
+from baobab.http.openapi import errors_of
+from baobab.settings import PREFIX, Settings
+from baobab.tools import toolsets
+from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost
+from baobab.tools.plans import PLANS
+from baobab.tools.registry import Registry
+from baobab.tools.system.guidance import guidance
+from baobab.tools.tool import Tool
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "http://127.0.0.1:8000"
+
+_OF_CONNECTIONS = [
+    kind
+    for kind in vars(protocol).values()
+    if isinstance(kind, type) and issubclass(kind, BaobabError) and kind.__module__ == protocol.__name__
+]
+_OF_DOORS = (MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost, *_OF_CONNECTIONS)
+
+_MADE = "<!-- Made by `make docs`. Change the code that it is made from. -->"
+
+
+def settings_page(_registry: Registry) -> str:
+    properties = Settings.model_json_schema()["properties"]
+    lines = [
+        "# Settings",
+        _MADE,
+        "",
+        f"Settings are environment variables with the prefix `{PREFIX}`. A variable with this prefix that is not in",
+        "the table is an error, and so is a wrong value: the server says which in one line and does not start. Options",
+        "of `baobab serve` win over the environment.",
+        "",
+        "| Variable | Takes | Default | What it is |",
+        "|---|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
+        shown = f"`{default}`" if default else "empty"
+        lines.append(f"| `{PREFIX}{name.upper()}` | {_takes(properties[name])} | {shown} | {field.description} |")
+    lines += [
+        "",
+        "## Plans",
+        "",
+        f"What each app of an organisation may use. `{PREFIX}PLAN` is the plan of new organisations.",
+        "",
+        "| Plan | Requests a minute | KV operations a second | KV bytes | KV keys |",
+        "|---|---|---|---|---|",
+    ]
+    for plan in PLANS.values():
+        caps = (plan.requests_per_minute, plan.kv_ops_per_second, plan.kv_bytes, plan.kv_keys)
+        lines.append(f"| `{plan.name}` | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
+    return _page(lines)
+
+
+def errors_page(registry: Registry) -> str:
+    lines = [
+        "# Errors",
+        _MADE,
+        "",
+        "Every refusal has a code, a message that says what happened, and a remediation that says what to do. How they",
+        "are wrapped depends on the family of operations; over MCP they are the structured content of a tool error.",
+        "",
+        "| Family | Shape |",
+        "|---|---|",
+        '| most | `{"error": {"code", "message", "remediation", "documentation_url", "details"?}}` |',
+        '| kv | `{"error": CODE, "message", "remediation", ...details}` |',
+        "",
+        "## Of operations",
+        "",
+        *_errors(_of_operations(registry)),
+        "",
+        "## Of the doors",
+        "",
+        "What is wrong with these requests is noticed before their operation is found.",
+        "",
+        *_errors((kind.code, kind) for kind in _OF_DOORS),
+    ]
+    return _page(lines)
+
+
+def tools_page(registry: Registry) -> str:
+    lines = [
+        "# Tools",
+        _MADE,
+        "",
+        "Every tool has one name: its MCP tool, its OpenAPI operation and its entry here are the same thing. The",
+        "effect says what a call can do: `read` changes nothing, `write` changes what can be changed back,",
+        "`destructive` loses something, `external` reaches beyond the platform. Beside its own errors a tool answers",
+        "those that any tool may: see [errors](errors.md) for all of them.",
+    ]
+    for toolset in registry.toolsets:
+        lines += ["", f"## {toolset.name}", "", toolset.description]
+        for tool in toolset.tools.values():
+            lines += ["", *_tool(tool)]
+    return _page(lines)
+
+
+def llms_txt(registry: Registry) -> str:
+    return guidance(registry, ADDRESS)
+
+
+PAGES: Mapping[str, Callable[[Registry], str]] = {
+    "docs/errors.md": errors_page,
+    "docs/settings.md": settings_page,
+    "docs/tools.md": tools_page,
+    "llms.txt": llms_txt,
+}
+
+
+def _tool(tool: Tool) -> Iterator[str]:
+    yield f"### {tool.name}"
+    yield ""
+    yield f"`{tool.rest.method} {tool.rest.path}`, {tool.effect}" if tool.rest else tool.effect
+    yield ""
+    yield tool.description
+    yield ""
+    yield f"Who: {tool.access.description}"
+    properties = tool.input_schema["properties"]
+    if properties:
+        yield ""
+        yield "| Argument | Type | What it is |"
+        yield "|---|---|---|"
+        required = tool.input_schema.get("required", ())
+        for name, schema in properties.items():
+            needed = "" if name in required else ", optional"
+            yield f"| `{name}` | {_takes(schema)}{needed} | {schema.get('description', '')} |"
+    codes = sorted({tool.toolset.envelope.code(kind) for kind in tool.raises})
+    if codes:
+        yield ""
+        yield "Its own errors: " + ", ".join(f"`{code}`" for code in codes)
+
+
+def _takes(schema: Mapping[str, Any]) -> str:
+    """A JSON schema in a few words."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "anyOf" in schema:
+        return " or ".join(_takes(kind) for kind in schema["anyOf"])
+    kind = schema.get("type", "any JSON value")
+    if kind == "array":
+        return f"list of {_takes(schema['items'])}" if "items" in schema else "list"
+    bounds = [f"from {schema['minimum']}"] if "minimum" in schema else []
+    bounds += [f"to {schema['maximum']}"] if "maximum" in schema else []
+    bounds += [f"up to {schema['maxLength']} characters"] if "maxLength" in schema else []
+    return " ".join([kind, *bounds])
+
+
+def _errors(kinds: Iterable[tuple[str, type[BaobabError]]]) -> Iterator[str]:
+    yield "| Code | Status | What happened | What to do |"
+    yield "|---|---|---|---|"
+    rows = {(code, kind.status, kind.summary, kind.remediation) for code, kind in kinds}
+    yield from (f"| `{code}` | {status} | {summary} | {remedy} |" for code, status, summary, remedy in sorted(rows))
+
+
+def _of_operations(registry: Registry) -> Iterator[tuple[str, type[BaobabError]]]:
+    for tool in registry.tools.values():
+        for kind in errors_of(tool):
+            yield tool.toolset.envelope.code(kind), kind
+
+
+def _page(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    made = Registry(toolsets())
+    for path, page in PAGES.items():
+        (ROOT / path).write_text(page(made))

@@ -1,0 +1,140 @@
+"""An installation for a whole test module, asked with exactly the bytes that a test names."""
+
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from baobab.composition import House
+from baobab.server import Server
+from baobab.settings import load
+
+KEY = "bb_sk_" + "T" * 40
+HOST = "127.0.0.1:8000"
+_NAMES = itertools.count(1)
+
+Headers = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    pairs: list[tuple[str, str]]
+    content: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self.pairs)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+@dataclass(frozen=True)
+class App:
+    id: str
+    anon_key: str
+    subdomain: str
+    kv: str
+    """Where its store begins."""
+
+
+@dataclass
+class Installation:
+    server: Server
+    house: House
+
+    @property
+    def owner(self) -> dict[str, str]:
+        return bearer(KEY)
+
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Headers | None = None,
+        body: Any = None,
+        *,
+        content: bytes | None = None,
+        host: str = HOST,
+        address: str = "127.0.0.1",
+    ) -> Answer:
+        """One request. The target goes out as it is, byte for byte; `body` is sent as JSON, `content` as it is."""
+        raw_path, _, query = target.encode("latin-1").partition(b"?")
+        sent = content if content is not None else b"" if body is None else json.dumps(body).encode()
+        pairs = [(b"host", host.encode("latin-1"))]
+        if sent:
+            pairs.append((b"content-length", b"%d" % len(sent)))
+        pairs += [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http"}
+        scope |= {"path": target.partition("?")[0], "raw_path": raw_path, "query_string": query, "root_path": ""}
+        scope |= {"headers": pairs, "client": (address, 40000), "server": ("127.0.0.1", 8000)}
+        messages: list[dict[str, Any]] = []
+        incoming = iter([{"type": "http.request", "body": sent, "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            return next(incoming, {"type": "http.disconnect"})
+
+        async def send(message: dict[str, Any]) -> None:
+            messages.append(message)
+
+        await self.server(scope, receive, send)
+        start = messages[0]
+        decoded = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+        return Answer(start["status"], decoded, b"".join(message.get("body", b"") for message in messages[1:]))
+
+    async def app(self, by: Headers | None = None, **settings: Any) -> App:
+        """A new app of the first account, or of whoever `by` is."""
+        made = await self.ask("POST", "/init", by or self.owner, {"name": f"app-{next(_NAMES)}", **settings})
+        assert made.status == 201, made.content
+        row = made.json
+        return App(row["app_id"], row["anon_key"], row["subdomain"], f"/v1/{row['app_id']}/kv")
+
+    async def user(self, app: App, user_id: str, lifetime: int = 3600, **claims: Any) -> dict[str, str]:
+        """Headers of an end user, with a token from the app's own signer."""
+        return bearer(await self.house.services.signers.mint(app.id, {"sub": user_id, **claims}, lifetime))
+
+    async def account(self, email: str) -> dict[str, str]:
+        """Headers of a new account with a token of its own."""
+        body = {"email": email, "password": "correct Horse 7!", "name": "Somebody"}
+        made = await self.ask("POST", "/platform/signup", body=body)
+        assert made.status == 201, made.content
+        return await self.token(made.json["user"]["id"], made.json["organization"]["id"])
+
+    async def token(self, account_id: str, organization_id: str, lifetime: int = 3600) -> dict[str, str]:
+        claims = {"sub": account_id, "org_id": organization_id}
+        return bearer(await self.house.services.signers.mint("platform", claims, lifetime))
+
+    async def key(self, by: Headers, **wanted: Any) -> dict[str, str]:
+        made = await self.ask("POST", "/api-keys", by, {"name": "a key", **wanted})
+        assert made.status == 201, made.content
+        return bearer(made.json["key"])
+
+    async def expose(self, app: App, *rules: tuple[str, str, str]) -> None:
+        """Replace the app's rules by (pattern, read, write) each."""
+        body = {"rules": [{"pattern": pattern, "read": read, "write": write} for pattern, read, write in rules]}
+        assert (await self.ask("PUT", f"{app.kv}/_expose", self.owner, body)).status == 204
+
+    async def put(self, app: App, key: str, value: Any = 1, **options: Any) -> None:
+        target = f"{app.kv}/{quote(key, safe='/:')}"
+        answer = await self.ask("PUT", target, self.owner, {"value": value, **options})
+        assert answer.status == 204, answer.content
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@contextlib.asynccontextmanager
+async def installation(folder: Path, clock: Any = None, **settings: str) -> AsyncIterator[Installation]:
+    """`settings` are environment variables without their prefix, in lower case."""
+    environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
+    parts = {"clock": clock} if clock else {}
+    server = Server(load({**environment, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
+    async with server.open() as house:
+        yield Installation(server, house)

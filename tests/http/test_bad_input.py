@@ -1,0 +1,293 @@
+"""Bad input to every operation, in every field: refused in the family's words, and nothing has happened."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from baobab import tools
+from baobab.storage.tables import metadata
+from baobab.tools.call import Door
+from baobab.tools.errors import BaobabError
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Tool
+from tests.http.installation import Answer, App, Installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+REGISTRY = Registry(tools.toolsets())
+TOOLS = [tool.name for tool in REGISTRY.tools.values() if tool.rest is not None]
+_ADDRESSES = (f"10.{a}.{b}.{c}" for a, b, c in itertools.product(range(256), repeat=3))
+
+UUID = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+# What a value of each JSON type looks like.
+SAMPLES: dict[str, list[Any]] = {
+    "null": [None],
+    "boolean": [True],
+    "integer": [1, -(2**70)],
+    "number": [1.5],
+    "string": ["", "text"],
+    "array": [[], [[]], ["text"], [None], [1, {}]],
+    "object": [{}, {"": {}}, {"text": ["text"]}],
+}
+MILLION = "x" * 10**6
+# Texts of JSON values that no field takes, whatever its type.
+NEVER = [
+    r'"\ud800"', r'"a\udc00b"', '"\x00"', '"\n"', "NaN", "-Infinity", "Infinity", "1e400", "-1e400", "'text'", "01",
+    "[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000, "undefined", "", "1,", '"\xff"', '"\xed\xa0\x80"',
+]  # fmt: skip
+# And those that only a field for any JSON value might take.
+SELDOM = [r'"\u0000"', r'"a\u0000b"', r'{"\u0000":1}', f'"{MILLION}"', f"[{'1,' * 200_000}1]"]
+BODIES = [
+    b"[]", b'[{"a":1}]', b'"text"', b"1", b"1.5", b"true", b"null", b" ", b"{", b"}", b"{}{}", b"{}x", b'{"a"}', b"{'a':1}", b'{"a":1,}',
+    b"\x00", b"{}\x00", b"\xff\xfe{\x00}\x00", b"\xef\xbb\xbf{}", b"a=1&b=2", b"--x\r\n\r\n", b"<a/>", b"[" * 10_000, b'{"a":' * 10_000,
+    b'{"no_such_field":1}', b'{"":1}', b'{"__proto__":{}}', b'{"\\u0000":1}', b'{"no_such_field":' + b"1" * 5000 + b"}",
+    b'{"\xff":1}', b'{"a\\ud800":1}',
+]  # fmt: skip
+SEGMENTS = [
+    "..", ".", "%2e%2e", "..%2F..%2Fetc%2Fpasswd", "%2F", "%5C", "%00", "a%00", "%", "%2", "%zz", "a%", "%FF", "%C3", "%ED%A0%80", "\xff",
+    "%3F", "%23", "%3Fa=b", "a%23b", "%0D%0A", "%20", "'%20OR%201=1", "%F0%9F%98%80", "*", "%25", "%252e%252e", "null", "undefined", "-1",
+    "x" * 5000, "%F0%80%80%80", "app_%00", "app_x%2F..", "{app_id}", "0" * 400, "1e400",
+]  # fmt: skip
+# Where nearly every text is a key or a pattern, these are none.
+NO_KEYS = ["..", ".", "%2e%2e", "%2F", "a%2F..%2Fb", "%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80", "\xff", "%0D%0A",
+           "%F0%9F%98%80", "x" * 5000, "_a", "%5Fa", "a%2F%2Fb", ""]  # fmt: skip
+NO_PATTERNS = ["%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80", "\xff", "%0D%0A", "%F0%9F%98%80", "x" * 5000, "_a", "%7B", "",
+               "a***", "{user.name}"]  # fmt: skip
+QUERY_TEXTS = ["%00", "a%00", "%FF", "%C3", "%ED%A0%80", "\xff", MILLION]
+QUERY_NUMBERS = ["", "a", "1.5", "1e400", "-", "+1", "%201", "0x1", "1_0", "9" * 400, "-" + "9" * 30, "NaN", "Infinity", "null", "true", "%EF%BC%91", "[1]"]
+QUERY_BOOLEANS = ["", "1", "0", "yes", "TRUE", "True", "null", "on", "[]"]
+
+
+@dataclass
+class Sending:
+    what: str
+    target: str
+    content: bytes | None = None
+
+
+def kinds(schema: Mapping[str, Any]) -> set[str]:
+    """The JSON types that a schema takes."""
+    if "anyOf" in schema:
+        return set().union(*(kinds(choice) for choice in schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return {_kind(value) for value in schema.get("enum", [schema.get("const")])}
+    named = schema.get("type")
+    return set(SAMPLES) if named is None else {named, "integer"} if named == "number" else {named}
+
+
+def _kind(value: object) -> str:
+    return {str: "string", bool: "boolean", int: "integer", type(None): "null"}[type(value)]
+
+
+@dataclass
+class Scene:
+    """What a well-formed request names."""
+
+    app: App
+    organization: str
+    account: str
+    token: dict[str, str]
+
+    def path(self, tool: Tool, **instead: str) -> str:
+        assert tool.rest is not None
+        known = {
+            "app_id": self.app.id,
+            "organization_id": self.organization,
+            "account_id": self.account,
+            "key": "k",
+            "pattern": "p",
+            "token": "inv_nothing",
+        }
+        path = tool.rest.path
+        for name in tool.rest.path_parameters:
+            text = instead.get(name, known.get(name, UUID))
+            path = path.replace(f"{{{name}:path}}", text).replace(f"{{{name}}}", text)
+        return path
+
+
+def body_of(tool: Tool) -> dict[str, Any]:
+    assert tool.rest is not None
+    fields = {name: tool.examples[name] for name in tool.rest.body_parameters if name in tool.examples}
+    return {"role": "member"} | fields if "role" in tool.rest.body_parameters else fields
+
+
+def bad_paths(tool: Tool, scene: Scene) -> Iterator[Sending]:
+    assert tool.rest is not None
+    body = json.dumps(body_of(tool)).encode() if takes_body(tool) else None
+    for name in tool.rest.path_parameters:
+        texts = {"key": NO_KEYS, "pattern": NO_PATTERNS}.get(name, SEGMENTS)
+        for text in texts:
+            yield Sending(f"path {name} {text[:30]}", scene.path(tool, **{name: text}), body)
+
+
+def bad_queries(tool: Tool, scene: Scene) -> Iterator[Sending]:
+    assert tool.rest is not None
+    path, body = scene.path(tool), json.dumps(body_of(tool)).encode() if takes_body(tool) else None
+    queries = ["no_such_parameter=1", "=1", "%00=1", "%FF=1", "a" * 10**5, "app_id=app_other000000", "&".join(["x=1"] * 201)]
+    for name in tool.rest.query_parameters:
+        taken = kinds(tool.input_schema["properties"][name])
+        texts = [*QUERY_TEXTS]
+        if not taken & {"string", "array"}:
+            texts += QUERY_NUMBERS if taken & {"integer", "number"} else QUERY_BOOLEANS
+        queries += [f"{name}={text}" for text in texts]
+        queries += [f"{name}=1&{name}=1", f"{name}=true&%{ord(name[0]):x}{name[1:]}=true", f"{name.upper()}=1", f"{name}[]=1"]
+    for query in queries:
+        yield Sending(f"query {query[:40]}", f"{path}?{query}", body)
+
+
+def bad_bodies(tool: Tool, scene: Scene) -> Iterator[Sending]:
+    assert tool.rest is not None
+    if not takes_body(tool):
+        return
+    path, good = scene.path(tool), body_of(tool)
+    for content in BODIES:
+        yield Sending(f"body {content[:30]!r}", path, content)
+    for name in (*tool.rest.path_parameters, *tool.rest.query_parameters):
+        yield Sending(f"path parameter {name} in the body", path, json.dumps({**good, name: scene.app.id}).encode())
+    required = tool.input_schema.get("required", ())
+    for name in tool.rest.body_parameters:
+        rest = {field: value for field, value in good.items() if field != name}
+        if name in required:
+            yield Sending(f"{name} missing", path, json.dumps(rest).encode())
+        field = tool.input_schema["properties"][name]
+        info = next(i for n, i in tool.arguments.model_fields.items() if name in {n, i.alias})
+        taken = kinds(field)
+        nullable = "null" in taken or (not info.is_required() and info.default is None)
+        wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
+        if nullable:
+            wrong = [text for text in wrong if text != "null"]
+        texts = [*wrong, *NEVER]
+        if taken != set(SAMPLES):
+            texts += [*SELDOM, "1" + "0" * 400]
+        elif name in {"value", "expected", "next"}:
+            texts += [*SELDOM, "[1e400]"]
+        for text in texts:
+            members = [*(f"{json.dumps(k)}:{json.dumps(v)}" for k, v in rest.items()), f"{json.dumps(name)}:{text}"]
+            yield Sending(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
+
+
+def takes_body(tool: Tool) -> bool:
+    return tool.rest is not None and tool.rest.method in {"POST", "PUT", "PATCH"}
+
+
+def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
+    """What is wrong with a refusal; None for a good one."""
+    if not 400 <= answer.status < 500:
+        return f"status {answer.status}"
+    if answer.status not in {400, 413} and not in_path:
+        return f"was not looked at: {answer.status}"
+    if answer.headers.get("content-type") != "application/json":
+        return "is no JSON"
+    family, body = tool.toolset.envelope.name, answer.json
+    error = body["error"] if family == "StructuredError" else body
+    code = error.get("code") if family != "KvError" else error.get("error")
+    fields = (code, error.get("message" if family != "FlatError" else "error"), error.get("remediation"))
+    if not all(isinstance(text, str) and text for text in fields):
+        return f"lacks a code, a message or a remedy: {body}"
+    if len(answer.content) > 3000:
+        return "repeats what it was sent"
+    return None
+
+
+async def state(world: Installation) -> dict[str, int]:
+    """How many rows each table has, and what the key-value store holds."""
+    await world.house.services.trail.flush()
+    counts: dict[str, int] = {}
+    async with world.house.services.database.reading() as connection:
+        for name, table in metadata.tables.items():
+            if name not in {"audit_logs", "failures", "notices"}:
+                counts[name] = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+        apps = (await connection.exec_driver_sql("SELECT id, updated_at FROM apps")).all()
+    for app_id, updated in apps:
+        counts[f"{app_id} {updated}"] = 1
+        usage = await world.house.services.regions["local"].kv.usage(app_id)
+        counts[f"kv {app_id}"] = usage.keys * 10**9 + usage.bytes
+    return counts
+
+
+@pytest.fixture(scope="module")
+def scenes() -> dict[str, Scene]:
+    return {}
+
+
+async def scene_of(world: Installation, app: App, scenes: dict[str, Scene]) -> Scene:
+    if not scenes:
+        me = (await world.ask("GET", "/platform/me", world.owner)).json
+        account, home = me["user"]["id"], me["organizations"][0]["id"]
+        team = (await world.ask("POST", "/v1/organizations", token := await world.token(account, home), {"name": "T"})).json
+        await world.put(app, "k", 1)
+        await world.expose(app, ("p", "public", "deny"))
+        scenes["one"] = Scene(app, team["id"], account, token)
+    return scenes["one"]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+async def test_bad_input_is_refused_and_changes_nothing(
+    world: Installation, app: App, scenes: dict[str, Scene], name: str
+) -> None:
+    tool, scene = world.house.registry.tools[name], await scene_of(world, app, scenes)
+    assert tool.rest is not None
+    wants_token = not getattr(tool.access, "keys", True)
+    home = (await world.ask("GET", "/platform/me", world.owner)).json["organizations"][0]["id"]
+    pinned = scene.organization if "organization_id" in tool.rest.path_parameters else home
+    caller = scene.token if wants_token else await world.key(scene.token, organization_id=pinned)
+    before = await state(world)
+    faults = []
+    for sending in itertools.chain(bad_paths(tool, scene), bad_queries(tool, scene), bad_bodies(tool, scene)):
+        answer = await world.ask(
+            tool.rest.method, sending.target, caller, content=sending.content, address=next(_ADDRESSES)
+        )
+        fault = check(tool, answer, sending.what.startswith("path "))
+        if fault:
+            faults.append(f"{sending.what}: {fault} {answer.content[:150]!r}")
+    assert not faults, "\n".join(faults)
+    assert await state(world) == before
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"), [float("inf")], {"a": -float("inf")}, "\ud800", {"\udfff": 1}, "\x00", {"a\x00": 1}, nested(100_000), CYCLE,
+        object(), b"\xff", {b"\xff": 1}, lambda: None,
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+async def test_what_json_cannot_say_is_refused_behind_the_doors_too(world: Installation, app: App, value: Any) -> None:
+    registry = world.house.registry
+    caller = await world.house.services.credentials.caller(world.owner["authorization"].encode())
+    before = await state(world)
+    for name, arguments in [
+        ("kv_put", {"key": "a", "value": value}),
+        ("kv_setnx", {"key": "a", "value": value}),
+        ("kv_cas", {"key": "a", "expected": None, "next": value}),
+        ("kv_cas", {"key": "a", "expected": value, "next": None}),
+        ("kv_put", {"key": value, "value": 1}),
+        ("kv_get", {"key": value}),
+        ("kv_scan", {"prefix": value}),
+        ("kv_expose", {"pattern": value, "read": "public", "write": "public"}),
+        ("kv_expose", {"pattern": "a", "read": value, "write": "public"}),
+    ]:
+        with pytest.raises(BaobabError) as refusal:
+            await registry.call(name, {"app_id": app.id, **arguments}, caller, Door("test", "req_1"))
+        assert refusal.value.status in {400, 413}, name
+    batch = await registry.call(
+        "kv_batch", {"app_id": app.id, "ops": [value, {"op": "set", "key": "a", "value": value}, {"op": value}]}, caller, Door("test", "req_1")
+    )
+    assert all("error" in result for result in batch["results"])
+    assert await state(world) == before

@@ -1,0 +1,373 @@
+"""The REST door: routes, methods, request ids, allowances, hosts, origins, bodies."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.http.installation import Answer, App, Installation, bearer, installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def refused(answer: Answer, status: int, code: str) -> dict[str, Any]:
+    assert answer.status == status, answer.content
+    error: dict[str, Any] = answer.json["error"]
+    assert error["code"] == code
+    assert error["message"]
+    assert error["remediation"]
+    assert error["documentation_url"].endswith("/docs/errors#" + code.lower().replace("_", "-"))
+    return error
+
+
+# Routes and methods
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/nothing", "/v1", "/v1/", "/v2/x", "/apps/", "/init/", "//init", "/v1/app_x/kv", "/v1/app_x/nothing", "/INIT",
+     "/health/", "/../init", "/init/..", "/%69nit", "/init%2F", "/x" * 2000, "/v1/{app_id}/config/", "/\xff", "/%"],
+)  # fmt: skip
+async def test_a_path_without_an_operation_is_not_found(world: Installation, path: str) -> None:
+    for method in ("GET", "POST", "DELETE", "BREW"):
+        refused(await world.ask(method, path, world.owner), 404, "RESOURCE_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/init", "OPTIONS, POST"),
+        ("POST", "/apps", "GET, HEAD, OPTIONS"),
+        ("PUT", "/apps/app_000000", "DELETE, OPTIONS, PATCH"),
+        ("HEAD", "/init", "OPTIONS, POST"),
+        ("BREW", "/health", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/health", "GET, HEAD, OPTIONS"),
+        ("get", "/health", "GET, HEAD, OPTIONS"),
+        ("CONNECT", "/health", "GET, HEAD, OPTIONS"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_take_is_answered_with_those_it_does(
+    world: Installation, method: str, path: str, allow: str
+) -> None:
+    answer = await world.ask(method, path, world.owner)
+    refused(answer, 405, "METHOD_NOT_ALLOWED")
+    assert answer.headers["allow"] == allow
+    options = await world.ask("OPTIONS", path)
+    assert (options.status, options.content, options.headers["allow"]) == (204, b"", allow)
+
+
+async def test_head_is_answered_with_the_headers_of_get(world: Installation, app: App) -> None:
+    for path in ("/health", "/llms.txt", f"/v1/{app.id}/config"):
+        get, head = await world.ask("GET", path, world.owner), await world.ask("HEAD", path, world.owner)
+        assert get.status == head.status == 200
+        for name in ("content-type", "content-length"):
+            assert get.headers[name] == head.headers[name]
+
+
+# Request ids and what every answer carries
+
+
+@pytest.mark.parametrize("given", ["a", "req_1", "A.b-c_9", "x" * 64, "550e8400-e29b-41d4-a716-446655440000"])
+async def test_a_request_id_that_is_given_comes_back(world: Installation, given: str) -> None:
+    for path in ("/health", "/nothing", "/docs"):
+        assert (await world.ask("GET", path, {"x-request-id": given})).headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize("given", [None, "", " ", "a b", "x" * 65, "\xe9", "a\r\nb: c", "a;b", "<script>", "../a"])
+async def test_any_other_request_id_is_replaced_by_one_of_ours(world: Installation, given: str | None) -> None:
+    headers = {} if given is None else {"x-request-id": given}
+    ids = [(await world.ask("GET", "/health", headers)).headers["x-request-id"] for _ in range(3)]
+    assert all(re.fullmatch(r"req_[0-9a-f]{11,}", one) for one in ids)
+    assert len(set(ids)) == 3
+
+
+async def test_every_answer_forbids_sniffing_and_names_its_request_once(world: Installation, app: App) -> None:
+    for method, path in [("GET", "/health"), ("GET", "/nothing"), ("GET", "/docs"), ("OPTIONS", "/init"), ("GET", app.kv + "/a")]:
+        answer = await world.ask(method, path)
+        names = [name for name, _ in answer.pairs]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert names.count("x-request-id") == names.count("x-content-type-options") == 1
+
+
+async def test_a_caller_is_told_what_is_left_of_its_allowance(world: Installation) -> None:
+    key = await world.key(world.owner)
+    for left in (599, 598):
+        answer = await world.ask("GET", "/apps", key)
+        assert answer.headers["ratelimit-policy"] == '"caller";q=600;w=60'
+        assert re.fullmatch(rf'"caller";r={left};t=\d+', answer.headers["ratelimit"])
+    assert "ratelimit" not in (await world.ask("GET", "/health")).headers
+
+
+async def test_more_than_the_allowance_is_refused_and_told_when_to_come_again(world: Installation) -> None:
+    answers = [
+        await world.ask("POST", "/platform/refresh", body={"refresh_token": "x"}, address="192.0.2.1") for _ in range(200)
+    ]
+    over = next(answer for answer in answers if answer.status == 429)
+    error = refused(over, 429, "QUOTA_RATE_LIMIT")
+    wait = error["details"]["retry_after"]
+    assert wait >= 1
+    assert over.headers["retry-after"] == over.headers["x-ratelimit-reset"] == str(wait)
+    assert over.headers["x-ratelimit-remaining"] == "0"
+    assert over.headers["x-ratelimit-limit"] == str(error["details"]["limit"])
+    # Others are not held up by it.
+    other = await world.ask("POST", "/platform/refresh", body={"refresh_token": "x"}, address="192.0.2.2")
+    assert other.status == 401
+
+
+# Hosts (threat: Host and Origin not checked, DNS rebinding)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "localhost.", "[::1]", "[::1]:8000"])
+async def test_the_servers_own_names_are_answered(world: Installation, host: str) -> None:
+    assert (await world.ask("GET", "/health", host=host)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/health", "/nothing", "/docs", "/mcp", "/metrics", "/v1/app_000000/kv/a"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evillocalhost", "a.b.localhost", ".localhost", "169.254.169.254",
+     "0.0.0.0", "", ":8000", "[::2]", "2130706433", "127.1", "localhost@evil.example", "localhost:80@evil.example", "localhost:x", "[::1].evil.example", "[::1", "localhost/", "evil.example\t",
+     "localhost ", "\xff"],
+)  # fmt: skip
+async def test_a_foreign_host_is_refused_at_every_path(world: Installation, host: str, path: str) -> None:
+    for method in ("GET", "POST", "OPTIONS"):
+        refused(await world.ask(method, path, world.owner, host=host), 421, "HOST_REFUSED")
+
+
+# An app's own host
+
+
+async def test_an_apps_own_host_needs_no_app_id_in_the_path(world: Installation) -> None:
+    app = await world.app()
+    host = f"{app.subdomain}.localhost:8000"
+    assert (await world.ask("PUT", "/kv/a", world.owner, {"value": 1}, host=host)).status == 204
+    assert (await world.ask("GET", "/kv/a", world.owner, host=host)).json == {"value": 1}
+    assert (await world.ask("GET", "/kv/a/ttl", world.owner, host=host.upper())).status == 200
+    assert (await world.ask("GET", "/kv/a%2Fttl", world.owner, host=host)).json["error"] == "not_found"
+    assert app.id in (await world.ask("GET", "/config", world.owner, host=host)).content.decode()
+    assert (await world.ask("GET", app.kv + "/a", world.owner)).json == {"value": 1}
+    # What has an address of its own on the platform has it here too.
+    assert (await world.ask("GET", app.kv + "/a", world.owner, host=host)).json == {"value": 1}
+    assert (await world.ask("GET", "/health", host=host)).status == 200
+
+
+async def test_an_apps_own_host_leads_to_nothing_beyond_the_app(world: Installation) -> None:
+    app = await world.app()
+    host = f"{app.subdomain}.localhost"
+    for path in ("/init", "/apps", "/platform/me", "/api-keys", "/../apps", "/..%2Fapps", "//apps", "/"):
+        answer = await world.ask("GET", path, world.owner, host=host)
+        assert answer.status == 404, path
+
+
+@pytest.mark.parametrize("subdomain", ["nosuchapp", "x" * 63, "-", "%00", "a_b"])
+async def test_an_unknown_subdomain_is_no_app(world: Installation, subdomain: str) -> None:
+    for path in ("/kv/a", "/health", "/"):
+        refused(await world.ask("GET", path, world.owner, host=f"{subdomain}.localhost"), 404, "APP_NOT_FOUND")
+
+
+# Web origins
+
+
+PREFLIGHT = {"access-control-request-method": "PUT", "access-control-request-headers": "authorization"}
+CORS = "access-control-allow-origin"
+
+
+async def cors(world: Installation, app: App, *origins: str) -> None:
+    body = {"allowed_origins": list(origins)}
+    assert (await world.ask("PATCH", f"/v1/{app.id}/config/cors", world.owner, body)).status == 200
+
+
+async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Installation) -> None:
+    app = await world.app()
+    origin = "https://shop.example.com"
+    await cors(world, app, origin, "http://localhost:3000")
+    preflight = await world.ask("OPTIONS", app.kv + "/a", {"origin": origin, **PREFLIGHT})
+    assert (preflight.status, preflight.content) == (204, b"")
+    assert preflight.headers[CORS] == origin
+    assert preflight.headers["access-control-allow-credentials"] == "true"
+    assert preflight.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+    allowed = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
+    assert {"content-type", "authorization", "x-organization-id", "x-platform-as-user", "apikey"} <= allowed
+    for method, path, status in [("GET", "/none", 404), ("GET", "/_stats", 200), ("PATCH", "/a", 405), ("PUT", "/_a", 400)]:
+        answer = await world.ask(method, app.kv + path, world.owner | {"origin": origin}, {"value": 1} if method == "PUT" else None)
+        assert answer.status == status
+        assert (answer.headers[CORS], answer.headers["vary"]) == (origin, "Origin")
+        assert [name for name, _ in answer.pairs].count(CORS) == 1
+        assert "access-control-allow-methods" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "http://shop.example.com", "https://shop.example.com:444", "https://shop.example.com.evil.example",
+     "https://evil.example/https://shop.example.com", "null", "", "*", "https://", "file://", "https://evil.example://localhost",
+     "https://localhost.evil.example", "https://localhost@evil.example", "https://evil.example#.localhost", "https://evil.example/.localhost",
+     "https://evil.example?.localhost", "\xff"],
+)  # fmt: skip
+async def test_a_page_of_any_other_origin_is_refused(world: Installation, app: App, origin: str) -> None:
+    await cors(world, app, "https://shop.example.com")
+    await world.put(app, "a")
+    for method, path, headers in [
+        ("GET", app.kv + "/a", world.owner),
+        ("PUT", app.kv + "/a", world.owner),
+        ("OPTIONS", app.kv + "/a", PREFLIGHT),
+        ("GET", f"/v1/{app.id}/config", world.owner),
+        ("GET", "/apps", world.owner),
+        ("POST", "/init", world.owner),
+        ("GET", "/health", {}),
+        ("POST", "/mcp", world.owner),
+        ("GET", "/nothing", {}),
+    ]:
+        answer = await world.ask(method, path, {"origin": origin, **headers})
+        assert answer.status == 403, (method, path)
+        assert CORS not in answer.headers
+    assert (await world.ask("GET", app.kv + "/a", world.owner)).json == {"value": 1}
+
+
+async def test_one_apps_origin_is_foreign_to_another_and_to_the_platform(world: Installation) -> None:
+    app, other = await world.app(), await world.app()
+    await cors(world, app, "https://only.example.com")
+    headers = world.owner | {"origin": "https://only.example.com"}
+    assert (await world.ask("GET", app.kv + "/_stats", headers)).status == 200
+    assert (await world.ask("GET", other.kv + "/_stats", headers)).status == 403
+    assert (await world.ask("GET", "/v1/app_nosuchapp00/kv/a", headers)).status == 403
+    refused(await world.ask("GET", "/apps", headers), 403, "AUTH_ORIGIN_REFUSED")
+
+
+async def test_pages_of_the_platform_and_of_apps_on_it_always_pass(world: Installation, app: App) -> None:
+    for origin in ("http://127.0.0.1:8000", "http://localhost:8000", "http://any-app.localhost:8000", "HTTP://LOCALHOST"):
+        answer = await world.ask("GET", "/apps", world.owner | {"origin": origin})
+        assert (answer.status, answer.headers[CORS]) == (200, origin)
+        assert (await world.ask("GET", app.kv + "/_stats", world.owner | {"origin": origin})).status == 200
+
+
+async def test_a_public_installation_does_not_take_pages_of_loopback_for_its_own(tmp_path: Path) -> None:
+    async with installation(tmp_path, base_url="https://baobab.example", allowed_hosts="other.example") as public:
+        for origin in ("https://baobab.example", "https://shop.baobab.example", "https://other.example"):
+            answer = await public.ask("GET", "/apps", public.owner | {"origin": origin}, host="baobab.example")
+            assert (answer.status, answer.headers[CORS]) == (200, origin)
+        for origin in ("http://localhost:3000", "http://127.0.0.1", "http://[::1]", "https://shop.other.example"):
+            answer = await public.ask("GET", "/apps", public.owner | {"origin": origin}, host="baobab.example")
+            refused(answer, 403, "AUTH_ORIGIN_REFUSED")
+        # The operator still reaches it from its own machine, by no page.
+        assert (await public.ask("GET", "/apps", public.owner, host="localhost:8000")).status == 200
+
+
+async def test_a_request_from_no_page_needs_no_origin(world: Installation, app: App) -> None:
+    answer = await world.ask("GET", app.kv + "/_stats", world.owner)
+    assert answer.status == 200
+    assert CORS not in answer.headers
+
+
+# Whom a request speaks for
+
+
+async def test_an_organisation_is_chosen_by_header_among_the_callers_own(world: Installation) -> None:
+    me = (await world.ask("GET", "/platform/me", world.owner)).json
+    account, home = me["user"]["id"], me["organizations"][0]["id"]
+    token = await world.token(account, home)
+    team = (await world.ask("POST", "/v1/organizations", token, {"name": "Team"})).json["id"]
+    other = await world.account("other@example.com")
+    foreign = (await world.ask("GET", "/platform/me", other)).json["organizations"][0]["id"]
+    made = await world.app(token | {"x-organization-id": team})
+    listed = (await world.ask("GET", "/apps", token | {"x-organization-id": team})).json["apps"]
+    assert [row["id"] for row in listed] == [made.id]
+    assert made.id not in [row["id"] for row in (await world.ask("GET", "/apps", token)).json["apps"]]
+    for wanted in (foreign, "nothing", "", "%00", "\xff", "x" * 5000, f"{team}, {home}"):
+        refused(await world.ask("GET", "/apps", token | {"x-organization-id": wanted}), 403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    # A key stays in its organisation, but may name it.
+    assert (await world.ask("GET", "/apps", world.owner | {"x-organization-id": home})).status == 200
+    refused(await world.ask("GET", "/apps", world.owner | {"x-organization-id": team}), 403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    refused(await world.ask("GET", "/apps", {"x-organization-id": team}), 401, "AUTH_REQUIRED")
+
+
+@pytest.mark.parametrize("user", ["", "ada", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e1", "../x", "\xff", "0b8f1d6e5c8e4f0e9a543f0d8a7c2e11"])
+async def test_acting_for_a_user_needs_the_users_id(world: Installation, app: App, user: str) -> None:
+    key = await world.key(world.owner, key_scope="app", target_app_id=app.id)
+    answer = await world.ask("GET", app.kv + "/a", key | {"x-platform-as-user": user})
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["", "Bearer", "Bearer ", "bearer  ", "Basic YTpi", "Token x", "Bearer a b", "Bearer \xff", "Bearer " + "x" * 9000, "Bearer a.b.c",
+     "Bearer ..", "Bearer a.b.c.d", "Bearer bb_sk_", "BearerX x", "Bearer %00"],
+)  # fmt: skip
+async def test_a_credential_that_does_not_count_is_401_never_anonymous(
+    world: Installation, app: App, authorization: str
+) -> None:
+    await world.expose(app, ("public", "public", "deny"))
+    await world.put(app, "public")
+    assert (await world.ask("GET", app.kv + "/public")).status == 200
+    for path in (app.kv + "/public", "/apps"):
+        answer = await world.ask("GET", path, {"authorization": authorization})
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_the_scheme_is_read_in_any_case(world: Installation) -> None:
+    token = world.owner["authorization"].removeprefix("Bearer ")
+    for scheme in ("bearer", "BEARER", "Bearer "):
+        assert (await world.ask("GET", "/apps", {"authorization": f"{scheme} {token}"})).status == 200
+
+
+# Bodies
+
+
+async def test_an_empty_body_is_an_empty_object(world: Installation, app: App) -> None:
+    for content in (b"", b"{}", b" {} \n"):
+        assert (await world.ask("POST", app.kv + "/n/incr", world.owner, content=content)).status == 200
+    error = refused(await world.ask("POST", "/init", world.owner, content=b""), 400, "VALIDATION_MISSING_FIELD")
+    assert "name" in error["message"]
+
+
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(world: Installation, app: App) -> None:
+    error = refused(await world.ask("POST", "/init", world.owner, content=b" " * (2**20 + 1)), 413, "REQUEST_TOO_LARGE")
+    assert error["details"] == {"max_bytes": 2**20}
+    answer = await world.ask("POST", "/init", world.owner | {"content-length": str(2**40)}, content=b"{}")
+    refused(answer, 413, "REQUEST_TOO_LARGE")
+    assert answer.headers["connection"] == "close"
+    refused(await world.ask("POST", "/init", world.owner, content=b" " * 2**20), 400, "VALIDATION_INVALID_SCHEMA")
+
+
+async def test_a_field_given_twice_counts_as_it_was_given_last(world: Installation, app: App) -> None:
+    twice = b'{"by": "nonsense", "by": 5}'
+    assert (await world.ask("POST", app.kv + "/twice/incr", world.owner, content=twice)).json == {"value": 5}
+
+
+async def test_the_path_names_the_app_whatever_the_body_says(world: Installation, app: App) -> None:
+    other = await world.app()
+    for body in ({"value": 1, "app_id": other.id}, {"value": 1, "key": "b"}):
+        answer = await world.ask("PUT", app.kv + "/a", world.owner, body)
+        assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    answer = await world.ask("GET", f"{app.kv}/a?app_id={other.id}", world.owner)
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert (await world.ask("GET", other.kv + "/_stats", world.owner)).json["keys_total"] == 0
+
+
+async def test_an_unknown_field_is_named_and_so_are_those_that_are_known(world: Installation) -> None:
+    error = refused(await world.ask("POST", "/init", world.owner, {"name": "x", "nmae": "y"}), 400, "VALIDATION_INVALID_SCHEMA")
+    assert "nmae" in error["message"]
+    assert "`name`" in error["remediation"]
+
+
+async def test_no_answer_repeats_a_credential_or_a_value(world: Installation, app: App) -> None:
+    secret = "bb_sk_" + "s3cretpart" * 4
+    for answer in [
+        await world.ask("GET", "/apps", bearer(secret)),
+        await world.ask("POST", "/init", world.owner, {"name": {"password": secret}}),
+        await world.ask("POST", "/init", world.owner, content=b'{"name": "' + secret.encode()),
+        await world.ask("PUT", app.kv + "/a", world.owner, {"value": 1, "ttl": secret}),
+        await world.ask("GET", f"{app.kv}/_scan?limit={secret}", world.owner),
+    ]:
+        assert answer.status in {400, 401}
+        assert "s3cretpart" not in answer.content.decode()
+
+
+async def test_answers_are_json_that_needs_no_extension(world: Installation, app: App) -> None:
+    await world.put(app, "text", "\u2028\ud83d\ude00</script>")
+    answer = await world.ask("GET", app.kv + "/text", world.owner)
+    assert answer.headers["content-type"] == "application/json"
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    assert json.loads(answer.content.decode()) == {"value": "\u2028\U0001f600</script>"}

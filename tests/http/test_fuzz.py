@@ -1,0 +1,143 @@
+"""Every operation, with bodies and parameters that nobody thought of: what comes back is what the document says."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import requests
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from baobab.server import Server
+from baobab.settings import load
+from baobab.tools import toolsets
+from tests.conftest import ADDRESS, KEY
+
+TOOLS = [tool.name for toolset in toolsets() for tool in toolset.tools.values() if tool.rest]
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+# With the real id every later example would find the app gone.
+LEFT_TO_CHANCE = {"apps_delete"}
+
+# One segment of a path, as it is sent.
+NASTY = (
+    "..",
+    "../../etc/passwd",
+    "%2e%2e%2f%2e%2e",
+    "a%2fb",
+    "%00",
+    "a%00b",
+    "%",
+    "%zz",
+    "%ff%fe",
+    "%c0%af",
+    "%F0%9F%98%80",
+    "a//b",
+    ".",
+    "\\..\\",
+    "{app_id}",
+    "'%20OR%201=1--",
+    "%0d%0aSet-Cookie:%20a=b",
+    "a;b",
+    "a%3Fb",
+    "a%23b",
+    "x" * 5000,
+)
+
+
+def fuzzing(examples: int) -> hypothesis.settings:
+    return hypothesis.settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+    )
+
+
+@dataclass
+class Running:
+    """An installation with an app, and its document as Schemathesis reads it."""
+
+    loop: asyncio.AbstractEventLoop
+    client: httpx.AsyncClient
+    schema: Any
+    places: dict[str, str]
+
+    def send(self, case: Any, headers: dict[str, str]) -> httpx.Response:
+        """Send a case byte by byte as `requests` would, but to the application in this process."""
+        prepared = requests.Request(**case.as_transport_kwargs(base_url=ADDRESS, headers=headers)).prepare()
+        body = prepared.body.encode() if isinstance(prepared.body, str) else prepared.body
+        ours = {"host", "content-length"} if headers else {"host", "content-length", "authorization"}
+        sent = {name: value for name, value in prepared.headers.items() if name.lower() not in ours}
+        url = httpx.URL(ADDRESS).copy_with(raw_path=prepared.path_url.encode())
+        return self.loop.run_until_complete(self.client.request(prepared.method, url, content=body, headers=sent))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
+    server = Server(load(environment, data=tmp_path_factory.mktemp("fuzz")))
+    owner = {"authorization": f"Bearer {KEY}"}
+    with asyncio.Runner() as runner:
+        house = server.open()
+        runner.run(house.__aenter__())
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app=server), base_url=ADDRESS)
+        app = runner.run(client.post("/init", json={"name": "fuzz"}, headers=owner)).json()
+        document = runner.run(client.get("/openapi.json")).json()
+        schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig())
+        places = {"app_id": app["app_id"], "organization_id": app["organization_id"], "key": "a", "pattern": "a:*"}
+        yield Running(runner.get_loop(), client, schema, places)
+        runner.run(client.aclose())
+        runner.run(house.__aexit__(None, None, None))
+
+
+@pytest.mark.parametrize(("credential", "examples"), [("owner", 7), ("anonymous", 3)])
+@pytest.mark.parametrize("tool", TOOLS)
+def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running, tool, credential, examples):
+    operation = running.schema.find_operation_by_id(tool)
+    described = operation.definition.raw
+    headers = {"Authorization": f"Bearer {KEY}"} if credential == "owner" else {}
+    named = {p["name"] for p in described.get("parameters", ()) if p["in"] == "path"}
+    places = {} if tool in LEFT_TO_CHANCE else {name: running.places[name] for name in named & running.places.keys()}
+
+    def check(case):
+        if case.path_parameters:
+            case.path_parameters |= places
+        case.validate_response(running.send(case, headers), checks=CHECKS)
+
+    positive, negative = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+    # What takes nothing cannot be sent anything wrong.
+    takes_something = "parameters" in described or "requestBody" in described
+    for mode in (positive, negative) if takes_something else (positive,):
+        fuzzing(examples)(hypothesis.given(case=operation.as_strategy(generation_mode=mode))(check))()
+
+
+@pytest.mark.parametrize("segment", NASTY, ids=range(len(NASTY)))
+def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(running, segment):
+    owner = {"authorization": f"Bearer {KEY}"}
+    good = {**running.places, "account_id": "a", "invitation_id": "a", "token": "inv_a", "key_id": "a"}
+    for path, item in running.schema.raw_schema["paths"].items():
+        for place in re.findall(r"\{(\w+)\}", path):
+            put = {**good, place: segment}
+            filled = re.sub(r"\{(\w+)\}", lambda found: put[found[1]], path)  # noqa: B023 - used before it changes
+            for method in item:
+                url = httpx.URL(ADDRESS).copy_with(raw_path=filled.encode())
+                sent = running.client.request(method, url, headers=owner, json=None if method == "get" else {})
+                answer = running.loop.run_until_complete(sent)
+                assert answer.status_code < 500, f"{method} {filled}: {answer.text}"
+                assert "set-cookie" not in answer.headers
+                if not answer.is_success:
+                    assert "error" in answer.json(), f"{method} {filled}"

@@ -1,0 +1,265 @@
+"""The OpenAPI document: valid, complete, true of the running server, and lean."""
+
+import json
+import re
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from baobab.cli import main
+from baobab.http.openapi import errors_of
+from baobab.tools import errors as machinery
+from baobab.tools.errors import BaobabError
+from tests.conftest import ADDRESS
+from tests.people import person
+
+METHODS = {"get", "put", "post", "delete", "patch"}
+# Bytes of an operation, on average: a document of two hundred operations must stay below a megabyte and a half.
+MOST_BYTES_PER_OPERATION = 7_500
+
+
+@pytest.fixture
+async def document(baobab):
+    return (await baobab.client.get("/openapi.json")).json()
+
+
+def operations(document):
+    """Every operation but those of the MCP door, which is a protocol of its own."""
+    for path, item in document["paths"].items():
+        assert item.keys() <= METHODS
+        for method, operation in item.items():
+            if path != "/mcp":
+                yield method, path, operation
+
+
+def nodes(value, path=()):
+    if isinstance(value, dict):
+        yield path, value
+        for name, inner in value.items():
+            yield from nodes(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from nodes(inner, (*path, index))
+
+
+async def test_the_document_is_valid_openapi_3_1(document):
+    assert document["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(document).validate()
+
+
+async def test_every_schema_is_a_valid_json_schema(document):
+    for path, node in nodes(document):
+        if path and path[-1] == "schema":
+            jsonschema.Draft202012Validator.check_schema(node)
+
+
+async def test_every_operation_is_a_tool_by_its_name(baobab, document):
+    names = [operation["operationId"] for *_, operation in operations(document)]
+    assert len(names) == len(set(names))
+    assert set(names) == {tool.name for tool in baobab.house.registry.tools.values() if tool.rest}
+
+
+async def test_every_operation_has_a_summary_a_known_tag_a_security_and_an_effect(document):
+    tags = {tag["name"] for tag in document["tags"]}
+    schemes = document["components"]["securitySchemes"]
+    for _, path, operation in operations(document):
+        assert 10 <= len(operation["summary"]) <= 200, operation["operationId"]
+        assert operation["summary"].endswith("."), operation["operationId"]
+        assert set(operation["tags"]) <= tags, path
+        assert all(scheme in schemes for needs in operation["security"] for scheme in needs), path
+        assert operation["x-effect"] in ("read", "write", "external", "destructive"), path
+    assert all(tag["description"] for tag in document["tags"])
+
+
+async def test_what_needs_no_credential_says_so(baobab, document):
+    for _, _, operation in operations(document):
+        tool = baobab.house.registry.tools[operation["operationId"]]
+        open_to_all = operation["security"] == [] or {} in operation["security"]
+        assert open_to_all == tool.access.anonymous, tool.name
+
+
+async def test_path_parameters_are_those_of_the_path(document):
+    for _, path, operation in operations(document):
+        named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+        assert named == set(re.findall(r"\{(\w+)\}", path)), path
+        assert all(p["required"] for p in operation.get("parameters", ()) if p["in"] == "path"), path
+
+
+async def test_bodies_are_closed_objects_whose_fields_are_described(document):
+    for _, path, operation in operations(document):
+        if "requestBody" not in operation:
+            continue
+        body = operation["requestBody"]
+        schema = body["content"]["application/json"]["schema"]
+        assert schema["additionalProperties"] is False, path
+        assert body["required"] is bool(schema.get("required")), path
+        assert schema["properties"], path
+
+
+async def test_every_answer_and_every_error_of_a_tool_is_described(baobab, document):
+    for _, _, operation in operations(document):
+        tool = baobab.house.registry.tools[operation["operationId"]]
+        responses = operation["responses"]
+        assert {str(status) for status in tool.rest.statuses} <= responses.keys(), tool.name
+        for kind in errors_of(tool):
+            if kind.status in tool.rest.statuses:
+                continue
+            told = responses[str(kind.status)]["x-errors"]
+            entry = {
+                "code": tool.toolset.envelope.code(kind),
+                "message": kind.summary,
+                "remediation": kind.remediation,
+            }
+            assert entry in told, f"{tool.name}: {kind.__name__}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "applies"),
+    [
+        (machinery.InvalidApiKey, lambda tool: tool.access.credential),
+        (machinery.InvalidToken, lambda tool: tool.access.credential),
+        (machinery.UserTokenExpired, lambda tool: tool.access.credential),
+        (machinery.ImpersonationForbidden, lambda tool: tool.access.credential),
+        (machinery.MalformedBody, lambda tool: tool.rest.method in ("POST", "PUT", "PATCH")),
+        (machinery.BodyTooLarge, lambda tool: tool.rest.method in ("POST", "PUT", "PATCH")),
+        (machinery.UnknownField, lambda tool: True),
+        (machinery.OriginRefused, lambda tool: True),
+        (machinery.RateLimited, lambda tool: tool.limit is not None),
+        (machinery.AppNotFound, lambda tool: tool.app_parameter is not None),
+    ],
+)
+async def test_what_the_door_itself_can_refuse_is_among_the_errors_of_every_tool_it_concerns(baobab, kind, applies):
+    for tool in baobab.house.registry.tools.values():
+        if applies(tool):
+            assert kind in errors_of(tool), tool.name
+
+
+async def test_references_lead_to_components_that_are_there(document):
+    for path, node in nodes(document):
+        if "$ref" in node:
+            assert node["$ref"].startswith("#/components/schemas/"), path
+            assert node["$ref"].rpartition("/")[2] in document["components"]["schemas"], path
+
+
+async def test_there_is_no_noise_of_generated_titles(document):
+    for path, node in nodes(document):
+        if path and path[-1] not in ("properties", "info", "example"):
+            assert not isinstance(node.get("title"), str), path
+
+
+async def test_the_document_stays_lean(baobab, document):
+    raw = (await baobab.client.get("/openapi.json")).content
+    assert len(raw) / len(list(operations(document))) < MOST_BYTES_PER_OPERATION
+
+
+async def test_example_bodies_fit_their_own_schema(document):
+    examples = 0
+    for _, path, operation in operations(document):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        if "example" in content:
+            examples += 1
+            validator = jsonschema.Draft202012Validator(content["schema"], format_checker=jsonschema.FormatChecker())
+            assert [error.message for error in validator.iter_errors(content["example"])] == [], path
+    assert examples >= 25
+
+
+async def test_operations_whose_body_has_required_fields_show_an_example(document):
+    without = [
+        operation["operationId"]
+        for *_, operation in operations(document)
+        if operation.get("requestBody", {}).get("required")
+        and "example" not in operation["requestBody"]["content"]["application/json"]
+    ]
+    assert set(without) <= {"organisations_set_role"}
+
+
+async def test_example_bodies_are_accepted_by_the_running_server(baobab, document):
+    app, ada = await baobab.app(), await person(baobab, "example-owner")
+    home = (await baobab.client.post("/v1/organizations", json={"name": "Team"}, headers=ada.headers)).json()["id"]
+    moved = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
+    places = {"app_id": app, "organization_id": home, "key": "k", "pattern": "user:{user.id}:**"}
+    by_account = ("platform_", "organisations_")
+    tried = 0
+    for method, path, operation in operations(document):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        name = operation["operationId"]
+        # The example of a refresh token is none that anybody was given.
+        if "example" not in content or name == "platform_refresh":
+            continue
+        text = json.dumps(content["example"])
+        for shown, real in moved.items():
+            text = text.replace(shown, real)
+        filled = re.sub(r"\{(\w+)\}", lambda found: places[found[1]], path)
+        if name in ("kv_incr", "kv_decr"):
+            await baobab.client.delete(f"/v1/{app}/kv/k", headers=baobab.owner)
+        headers = ada.headers if name.startswith(by_account) else baobab.owner
+        answer = await baobab.client.request(method, filled, content=text, headers=headers)
+        assert answer.is_success, f"{name}: {answer.text}"
+        assert str(answer.status_code) in operation["responses"], name
+        tried += 1
+    assert tried >= 25
+
+
+async def test_the_command_line_prints_the_document_that_the_server_answers(document, monkeypatch):
+    monkeypatch.delenv("BAOBAB_DATA", raising=False)
+    printed = CliRunner().invoke(main, ["openapi"])
+    assert printed.exit_code == 0, printed.output
+    assert json.loads(printed.output) == document
+    assert document["servers"] == [{"url": ADDRESS}]
+
+
+class TestErrorPage:
+    @pytest.fixture
+    async def page(self, baobab):
+        answer = await baobab.client.get("/docs/errors")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        return answer.text
+
+    async def test_it_has_a_section_for_every_code_of_the_document(self, page, document):
+        codes = {
+            error["code"]
+            for *_, operation in operations(document)
+            for response in operation["responses"].values()
+            for error in response.get("x-errors", ())
+        }
+        anchors = re.findall(r'id="([^"]+)"', page)
+        assert len(anchors) == len(set(anchors))
+        for code in codes:
+            assert f"<code>{code}</code>" in page, code
+            assert code.lower().replace("_", "-") in anchors, code
+
+    async def test_every_error_of_the_machinery_stands_there_with_its_remedy(self, page):
+        def kinds(kind):
+            for one in kind.__subclasses__():
+                if one.__module__ == machinery.__name__:
+                    yield one
+                yield from kinds(one)
+
+        missing = {one.__name__ for one in set(kinds(BaobabError)) if f"<code>{one.code}</code>" not in page}
+        # Nothing serves a paused app's data yet.
+        assert missing <= {"AppPaused"}
+
+    @pytest.mark.parametrize(
+        ("method", "path", "headers"),
+        [
+            ("GET", "/nothing/here", {}),
+            ("POST", "/health", {}),
+            ("GET", "/apps", {}),
+            ("GET", "/apps", {"authorization": "Bearer bb_sk_none"}),
+            ("GET", "/apps", {"authorization": "Bearer a.b.c"}),
+            ("GET", "/apps?page=2", {"owner": "yes"}),
+            ("GET", "/apps/app_000000000000/status", {"owner": "yes"}),
+            ("GET", "/health", {"host": "evil.example"}),
+            ("GET", "/health", {"origin": "https://evil.example"}),
+        ],
+    )
+    async def test_the_documentation_url_of_a_refusal_leads_to_its_section(self, baobab, page, method, path, headers):
+        sent = baobab.owner if "owner" in headers else headers
+        error = (await baobab.client.request(method, path, headers=sent)).json()["error"]
+        base, _, anchor = error["documentation_url"].partition("#")
+        assert base.endswith("/docs/errors")
+        assert f'id="{anchor}"' in page
+        assert f"<code>{error['code']}</code>" in page

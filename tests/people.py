@@ -1,0 +1,47 @@
+"""People: accounts with a token, made without the half second that signing up takes for a password."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import insert
+
+from baobab.tools.membership import found
+from baobab.tools.platform_tables import accounts, members
+from baobab.tools.signing import PLATFORM
+from tests.conftest import Baobab
+
+
+@dataclass(frozen=True)
+class Person:
+    id: str
+    organisation_id: str
+    headers: dict[str, str]
+
+
+async def person(baobab: Baobab, name: str, *, role: str | None = None, of: str | None = None) -> Person:
+    """An account with a personal organisation of its own; with a role, a member of `of` (the first account's) too."""
+    services = baobab.house.services
+    email, account_id, now = f"{name}@example.com", services.ids.uuid(), services.clock.now()
+    home = await first_organisation(baobab) if role and of is None else of
+    async with services.database.writing() as connection:
+        await connection.execute(insert(accounts), {"id": account_id, "email": email, "name": name, "created_at": now})
+        own = await found(connection.execute, services, name, account_id, personal=True)
+        if role:
+            member = {"organisation_id": home, "account_id": account_id, "role": role, "created_at": now}
+            await connection.execute(insert(members), member)
+    claims = {"sub": account_id, "email": email, "org_id": own["id"]}
+    token = await services.signers.mint(PLATFORM, claims, 3600)
+    return Person(account_id, own["id"], {"authorization": f"Bearer {token}"})
+
+
+async def first_organisation(baobab: Baobab) -> str:
+    """The organisation of the first account, which owns the apps that `baobab.app` makes."""
+    me = await baobab.client.get("/platform/me", headers=baobab.owner)
+    organisation_id: str = me.json()["organizations"][0]["id"]
+    return organisation_id
+
+
+async def key(baobab: Baobab, headers: dict[str, str] | None = None, **wanted: object) -> dict[str, str]:
+    """Headers with a new API key."""
+    made = await baobab.client.post("/api-keys", json={"name": "test", **wanted}, headers=headers or baobab.owner)
+    assert made.status_code == 201, made.text
+    return {"authorization": f"Bearer {made.json()['key']}"}

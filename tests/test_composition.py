@@ -1,0 +1,162 @@
+"""The composition: a house opens, works, closes, and opens again on what it left."""
+
+import asyncio
+import re
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+
+from baobab import composition, tools
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.migrate import SchemaTooNew
+from baobab.tools.call import Door
+from baobab.tools.credentials import ANONYMOUS
+from tests.conftest import ADDRESS, KEY
+
+ROOT = Path(__file__).parent.parent
+OWNER = {"authorization": f"Bearer {KEY}"}
+DOOR = Door("test", "req-1")
+
+
+def server(data: Path, **variables: str) -> Server:
+    return Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data))
+
+
+def client(of: Server) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=of), base_url=ADDRESS)
+
+
+async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path):
+    first = server(tmp_path)
+    async with first.open(), client(first) as http:
+        app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
+        assert (await http.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=OWNER)).status_code == 204
+    again = server(tmp_path)
+    async with again.open(), client(again) as http:
+        assert (await http.get(f"/v1/{app}/kv/a", headers=OWNER)).json() == {"value": 1}
+        assert (await http.get("/health/ready")).json()["status"] == "ready"
+
+
+async def test_the_first_key_is_given_once_and_works(tmp_path):
+    first = Server(load({}, data=tmp_path))
+    async with first.open(), client(first) as http:
+        assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}", first.first_key)
+        me = await http.get("/platform/me", headers={"authorization": f"Bearer {first.first_key}"})
+        assert me.status_code == 200
+    again = Server(load({}, data=tmp_path))
+    async with again.open():
+        assert again.first_key is None
+
+
+async def test_the_folder_and_its_secret_are_the_owners_alone(tmp_path):
+    data = tmp_path / "made" / "data"
+    async with server(data).open():
+        assert stat.S_IMODE(data.stat().st_mode) == 0o700
+        assert stat.S_IMODE((data / "secret.key").stat().st_mode) == 0o600
+
+
+async def test_counts_that_were_not_written_yet_are_written_when_the_house_closes(tmp_path):
+    first = server(tmp_path)
+    async with first.open(), client(first) as http:
+        app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
+        for _ in range(3):
+            await http.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=OWNER)
+    again = server(tmp_path)
+    async with again.open(), client(again) as http:
+        rows = (await http.get(f"/v1/{app}/audit-logs", params={"category": "data"}, headers=OWNER)).json()["logs"]
+    assert sum(row["event_data"]["count"] for row in rows) == 3
+
+
+async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path):
+    one, other = server(tmp_path), server(tmp_path)
+    async with one.open(), other.open() as second, client(one) as here, client(other) as there:
+        app = (await here.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
+        await second.services.notices.poll()
+        await here.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=OWNER)
+        assert (await there.get(f"/v1/{app}/kv/a", headers=OWNER)).json() == {"value": 1}
+        assert (await here.delete(f"/apps/{app}", headers=OWNER)).status_code == 200
+        await second.services.notices.poll()
+        assert (await there.get(f"/v1/{app}/kv/a", headers=OWNER)).status_code == 404
+
+
+async def test_two_houses_that_open_an_empty_folder_at_once_agree_on_everything(tmp_path):
+    houses = [server(tmp_path) for _ in range(3)]
+
+    async def opened(one: Server) -> int:
+        async with one.open(), client(one) as http:
+            return (await http.post("/init", json={"name": "shop"}, headers=OWNER)).status_code
+
+    assert sorted(await asyncio.gather(*(opened(one) for one in houses))) == [200, 200, 201]
+
+
+@pytest.mark.parametrize("broken", ["baobab.db", "kv/local/durable.db"])
+async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothing_running(tmp_path, broken):
+    path = tmp_path / broken
+    async with server(tmp_path).open():
+        pass
+    for file in path.parent.glob("*"):
+        if file.is_file() and file.name != "secret.key":
+            file.write_bytes(b"this is no database" * 1000)
+    before = asyncio.all_tasks()
+    with pytest.raises((DatabaseUnavailable, StoreUnavailable)):
+        async with server(tmp_path).open():
+            pass
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_database_of_a_later_version_is_left_alone(tmp_path):
+    settings = load({}, data=tmp_path)
+    async with composition.house(settings) as house, house.services.database.writing() as connection:
+        await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(SchemaTooNew):
+        async with composition.house(settings):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("variables", "domain"),
+    [
+        ({}, "localhost"),
+        ({"BAOBAB_HOST": "::1"}, "localhost"),
+        ({"BAOBAB_HOST": "0.0.0.0"}, "localhost"),  # noqa: S104
+        ({"BAOBAB_BASE_URL": "https://baobab.example:8443"}, "baobab.example"),
+    ],
+)
+def test_apps_stand_below_the_name_of_the_server(variables, domain):
+    assert composition.options(load(variables)).base_domain == domain
+
+
+async def test_sign_up_can_be_closed(tmp_path):
+    closed = server(tmp_path, BAOBAB_SIGNUP="closed")
+    body = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
+    async with closed.open(), client(closed) as http:
+        refused = await http.post("/platform/signup", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
+
+
+async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path):
+    async with composition.house(load({"BAOBAB_REGION": "north"}, data=tmp_path)) as house:
+        assert await house.registry.call("system_regions", {}, ANONYMOUS, DOOR) == {"regions": ["north"]}
+
+
+def test_every_domain_folder_is_a_line_of_the_list_of_toolsets():
+    listed = {toolset.name for toolset in tools.toolsets()}
+    in_code = {"apps": {"apps", "config"}}
+    folders = {path.name for path in (ROOT / "tools").iterdir() if (path / "tools.py").exists()}
+    assert set().union(*(in_code.get(folder, {folder}) for folder in folders)) == listed
+
+
+def test_the_folder_of_the_rest_door_never_shadows_the_standard_library():
+    assert not (ROOT / "http" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("room", ["http", "mcp_server", "runtime", "storage", "tools"])
+def test_every_room_is_reached_through_a_link_in_the_package(room):
+    link = ROOT / "src" / "baobab" / room
+    assert link.is_symlink()
+    assert link.readlink() == Path("../..") / room

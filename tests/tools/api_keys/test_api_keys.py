@@ -1,0 +1,250 @@
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from baobab.storage.notices import Notices
+from baobab.tools import keys
+from baobab.tools.api_keys.errors import KeyNotFound, TooManyKeys
+from baobab.tools.callers import Account, Anonymous, AppKey, EndUser, ScopedKey
+from baobab.tools.credentials import Credentials
+from baobab.tools.directory import Directory
+from baobab.tools.errors import AppNotFound, BadRequest, Forbidden, InvalidApiKey, NotFound, Unauthenticated
+from baobab.tools.platform_tables import api_keys, audit_logs
+from tests.tools.conftest import House
+
+APP = "app_000000000001"
+SOMEBODY = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+
+
+async def prefixes(house: House, by: Account, **arguments: Any) -> set[str]:
+    return {key["prefix"] for key in (await house.use("api_keys_list", by, **arguments))["keys"]}
+
+
+async def test_an_account_key_is_shown_once_and_acts_for_the_account_in_its_organisation(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    made = await house.use("api_keys_create", ada, name="agent")
+    assert made["scopes"] == ["*"]
+    assert len(made["key"]) == len("bb_sk_") + 40
+    assert made["prefix"] == made["key"][:12]
+    caller = await house.bearer(made["key"])
+    assert caller == Account(ada.account_id, ada.organisation_id, made["key_id"])
+
+    [listed] = (await house.use("api_keys_list", caller))["keys"]
+    assert (listed["id"], listed["prefix"], listed["account_id"]) == (made["key_id"], made["prefix"], ada.account_id)
+    assert made["key"] not in repr(listed)
+    kept = house.kept()
+    assert made["prefix"].encode() in kept
+    assert made["key"].encode() not in kept
+
+
+async def test_an_app_key_opens_its_app_and_nothing_else(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    await house.app(ada.organisation_id)
+    made = await house.use("api_keys_create", ada, name="backend", key_scope="app", target_app_id=APP)
+    assert made["scopes"] == [f"app:{APP}", "ai:gateway"]
+    caller = await house.bearer(made["key"])
+    assert caller == AppKey(APP, made["key_id"], ada.account_id)
+    with pytest.raises(Forbidden):
+        await house.use("api_keys_create", caller, name="more")
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "kind"),
+    [
+        ({"scopes": ["*"]}, ["*"], "bb_sk_"),
+        ({"scopes": ["ai:gateway", "ai:gateway"]}, ["ai:gateway"], "bb_sk_"),
+        ({"scopes": ["substrate"]}, ["substrate"], "bb_sub_"),
+        ({"scope": "substrate"}, ["substrate"], "bb_sub_"),
+        ({"scope": "app", "key_scope": "account"}, ["*"], "bb_sk_"),
+        ({"additional_scopes": ["ai:gateway"]}, ["*", "ai:gateway"], "bb_sk_"),
+    ],
+)
+async def test_a_key_gets_the_scopes_that_were_asked_for(
+    house: House, asked: dict[str, Any], stored: list[str], kind: str
+) -> None:
+    ada = await house.sign_up("ada@example.com")
+    made = await house.use("api_keys_create", ada, name="key", **asked)
+    assert made["scopes"] == stored
+    assert made["key"].startswith(kind)
+    assert len(made["key"]) == len(kind) + 40
+    caller = await house.bearer(made["key"])
+    assert isinstance(caller, Account if "*" in stored else ScopedKey)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"key_scope": "app"},
+        {"target_app_id": APP},
+        {"key_scope": "account", "target_app_id": APP},
+        {"key_scope": "everything"},
+        {"scopes": ["root"]},
+        {"scopes": []},
+        {"scopes": [f"app:{APP}"]},
+        {"scopes": ["*", "substrate"]},
+        {"scopes": ["*"], "key_scope": "account"},
+        {"additional_scopes": ["*"]},
+        {"additional_scopes": ["substrate"]},
+        {"scope": "both"},
+        {"key_scope": "app", "target_app_id": APP, "scope": "substrate"},
+        {"key_scope": "app", "target_app_id": APP, "organization_id": SOMEBODY},
+        {"surprise": True},
+    ],
+)
+async def test_a_request_that_does_not_say_which_key_it_wants_makes_none(house: House, asked: dict[str, Any]) -> None:
+    ada = await house.sign_up("ada@example.com")
+    await house.app(ada.organisation_id)
+    with pytest.raises(BadRequest) as refusal:
+        await house.use("api_keys_create", ada, name="key", **asked)
+    assert refusal.value.status == 400
+    assert (await house.use("api_keys_list", ada))["keys"] == []
+
+
+async def test_only_those_who_run_an_app_make_keys_for_it(house: House) -> None:
+    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
+    organisation = await house.organisation(ada)
+    await house.app(organisation)
+    admin = await house.join(organisation, ada, "admin@example.com", "admin")
+    member = await house.join(organisation, ada, "member@example.com", "member")
+    asked = {"name": "backend", "key_scope": "app", "target_app_id": APP}
+
+    pinned = await house.bearer((await house.use("api_keys_create", ada, name="home"))["key"])
+    for stranger in (eve, member, pinned):
+        with pytest.raises(Forbidden):
+            await house.use("api_keys_create", stranger, **asked)
+    with pytest.raises(AppNotFound):
+        await house.use("api_keys_create", ada, **asked | {"target_app_id": "app_000000000404"})
+    # The app's organisation decides, whichever one the caller works in at the moment.
+    made = await house.use("api_keys_create", admin, **asked)
+    assert await house.bearer(made["key"]) == AppKey(APP, made["key_id"], admin.account_id)
+
+
+@pytest.mark.parametrize(
+    ("caller", "refusal"),
+    [
+        (Anonymous(), Unauthenticated),
+        (AppKey(APP, SOMEBODY), Forbidden),
+        (EndUser(APP, SOMEBODY), Forbidden),
+        (ScopedKey(SOMEBODY, SOMEBODY, SOMEBODY, frozenset({"ai:gateway"})), Forbidden),
+        (Account(SOMEBODY, SOMEBODY), Forbidden),
+    ],
+)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("api_keys_create", {"name": "key"}), ("api_keys_list", {}), ("api_keys_revoke", {"key_id": SOMEBODY})],
+)
+async def test_keys_are_for_accounts_only(
+    house: House, caller: Any, refusal: type[Exception], tool: str, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(refusal):
+        await house.use(tool, caller, **arguments)
+
+
+async def test_members_see_and_revoke_their_own_keys_and_admins_everybodys(house: House) -> None:
+    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
+    organisation = await house.organisation(ada)
+    admin = await house.join(organisation, ada, "admin@example.com", "admin")
+    member = await house.join(organisation, ada, "member@example.com", "member")
+    here = {"organization_id": organisation}
+    made = {who: await house.use("api_keys_create", who, name="key", **here) for who in (ada, admin, member)}
+    everybodys = {key["prefix"] for key in made.values()}
+
+    assert await prefixes(house, member, **here) == {made[member]["prefix"]}
+    assert await prefixes(house, admin, **here) == everybodys
+    for unseen in (made[ada], made[admin]):
+        with pytest.raises(KeyNotFound):
+            await house.use("api_keys_revoke", member, key_id=unseen["key_id"])
+    with pytest.raises(KeyNotFound):
+        await house.use("api_keys_revoke", eve, key_id=made[member]["key_id"])
+    with pytest.raises(NotFound):
+        await house.use("api_keys_list", eve, **here)
+    with pytest.raises(NotFound):
+        await house.use("api_keys_create", eve, name="key", **here)
+
+    assert await house.use("api_keys_revoke", member, key_id=made[member]["key_id"]) == {"revoked": True}
+    assert await house.use("api_keys_revoke", admin, key_id=made[ada]["key_id"]) == {"revoked": True}
+    assert await prefixes(house, ada, **here) == {made[admin]["prefix"]}
+
+
+async def test_a_key_reaches_no_other_organisation_of_its_account(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    elsewhere = await house.organisation(ada)
+    there = await house.use("api_keys_create", ada, name="there", organization_id=elsewhere)
+    key = await house.bearer((await house.use("api_keys_create", ada, name="here"))["key"])
+    with pytest.raises(NotFound):
+        await house.use("api_keys_create", key, name="climber", organization_id=elsewhere)
+    with pytest.raises(KeyNotFound):
+        await house.use("api_keys_revoke", key, key_id=there["key_id"])
+    with pytest.raises(NotFound):
+        await house.use("api_keys_list", key, organization_id=elsewhere)
+
+
+async def test_a_list_can_be_narrowed_to_a_scope(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    await house.app(ada.organisation_id)
+    make: dict[str, dict[str, Any]] = {
+        "account": {},
+        "app": {"key_scope": "app", "target_app_id": APP},
+        "gateway": {"scopes": ["ai:gateway"]},
+        "substrate": {"scopes": ["substrate"]},
+    }
+    made = {
+        name: (await house.use("api_keys_create", ada, name=name, **asked))["prefix"] for name, asked in make.items()
+    }
+    found = {
+        scope: await prefixes(house, ada, scope=scope)
+        for scope in ("account", "*", "app", f"app:{APP}", "ai:gateway", "substrate", "none")
+    }
+    assert found["account"] == found["*"] == {made["account"]}
+    assert found["app"] == found[f"app:{APP}"] == {made["app"]}
+    assert found["ai:gateway"] == {made["app"], made["gateway"]}
+    assert found["substrate"] == {made["substrate"]}
+    assert found["none"] == set()
+
+
+async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewhere(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    made = await house.use("api_keys_create", ada, name="agent")
+    services = house.services
+    far = Notices(services.database, services.clock, services.ids)
+    directory = Directory(services.database, services.clock, far)
+    elsewhere = Credentials(directory, services.signers, services.clock, far)
+    await far.poll()
+    header = b"Bearer " + made["key"].encode()
+    assert await elsewhere.caller(header) == await house.bearer(made["key"])
+
+    await house.use("api_keys_revoke", ada, key_id=made["key_id"])
+    with pytest.raises(InvalidApiKey):
+        await house.bearer(made["key"])
+    await far.poll()
+    with pytest.raises(InvalidApiKey):
+        await elsewhere.caller(header)
+
+    assert await house.use("api_keys_revoke", ada, key_id=made["key_id"]) == {"revoked": True}
+    async with services.database.reading() as connection:
+        assert await connection.scalar(select(func.count()).select_from(api_keys)) == 1
+        events = (
+            await connection.execute(
+                select(audit_logs.c.event_type, audit_logs.c.category).where(audit_logs.c.resource_type == "api_key")
+            )
+        ).all()
+    assert {tuple(event) for event in events} == {("api_key.create", "admin"), ("api_key.revoke", "admin")}
+
+
+async def test_an_organisation_has_at_most_two_hundred_live_keys_however_many_ask_at_once(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    numbers = itertools.count()
+    mine = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
+    rows = [keys.key_row(house.services, f"key {next(numbers)}", "key", ["*"], **mine) for _ in range(198)]
+    async with house.services.database.writing() as connection:
+        await connection.execute(insert(api_keys), rows)
+    attempts = [house.use("api_keys_create", ada, name="one more") for _ in range(8)]
+    answers = await asyncio.gather(*attempts, return_exceptions=True)
+    assert sum(isinstance(answer, TooManyKeys) for answer in answers) == 6
+    assert TooManyKeys.status == 409
+
+    await house.use("api_keys_revoke", ada, key_id=rows[0]["id"])
+    await house.use("api_keys_create", ada, name="in its place")

@@ -1,0 +1,336 @@
+"""An app's settings: each change with its answer, its effect on what is read, its audit row, and who may make it."""
+
+import asyncio
+
+import pytest
+
+from tests.people import key, person
+
+# Path below /v1/{app_id}, body, what the answer holds, what the whole record then says, the audit event.
+CHANGES = {
+    "access mode": (
+        "config/access-mode",
+        {"access_mode": "authenticated"},
+        {"access_mode": "authenticated"},
+        {"access_mode": "authenticated"},
+        "app.config.access_mode",
+    ),
+    "visibility": (
+        "config/visibility",
+        {"visibility": "public"},
+        {"visibility": "public", "listed": True},
+        {"visibility": "public", "listed": True},
+        "app.config.visibility",
+    ),
+    "unlisted": (
+        "config/visibility",
+        {"visibility": "public", "listed": False},
+        {"visibility": "public", "listed": False},
+        {"visibility": "public", "listed": False},
+        "app.config.visibility",
+    ),
+    "storage": (
+        "config/storage",
+        {
+            "publicReadEnabled": True,
+            "maxFileSizeMb": 25,
+            "storageLimitBytes": 2**30,
+            "allowedContentTypes": ["image/*", "application/pdf"],
+        },
+        {
+            "storage_config": {
+                "publicReadEnabled": True,
+                "maxFileSizeMb": 25,
+                "storageLimitBytes": 2**30,
+                "allowedContentTypes": ["image/*", "application/pdf"],
+            }
+        },
+        {"storage_config.maxFileSizeMb": 25},
+        "app.config.storage",
+    ),
+    "one storage setting": (
+        "config/storage",
+        {"publicReadEnabled": True},
+        {"storage_config": {"publicReadEnabled": True, "maxFileSizeMb": 10, "allowedContentTypes": []}},
+        {"storage_config.publicReadEnabled": True, "storage_config.maxFileSizeMb": 10},
+        "app.config.storage",
+    ),
+    "jwt": (
+        "config/jwt",
+        {"accessTokenTtl": "15m", "refreshTokenTtlDays": 30},
+        {"jwt_config": {"accessTokenTtl": "15m", "refreshTokenTtlDays": 30}},
+        {"jwt_config.accessTokenTtl": "15m", "jwt_config.refreshTokenTtlDays": 30},
+        "app.config.jwt",
+    ),
+    "one jwt setting": (
+        "config/jwt",
+        {"refreshTokenTtlDays": 1},
+        {"jwt_config": {"accessTokenTtl": "1h", "refreshTokenTtlDays": 1}},
+        {"jwt_config.accessTokenTtl": "1h", "jwt_config.refreshTokenTtlDays": 1},
+        "app.config.jwt",
+    ),
+    "cors": (
+        "config/cors",
+        {"allowed_origins": ["https://Shop.example.com", "http://localhost:3000", "https://shop.example.com"]},
+        {"allowed_origins": ["https://shop.example.com", "http://localhost:3000"]},
+        {"allowed_origins": ["https://shop.example.com", "http://localhost:3000"]},
+        "app.config.cors",
+    ),
+    "pause": (
+        "config/pause",
+        {"paused": True, "reason": "maintenance"},
+        {"paused": True, "paused_reason": "maintenance"},
+        {"paused": True, "paused_reason": "maintenance"},
+        "app.config.paused",
+    ),
+    "no auth hook": (
+        "config/auth-hooks",
+        {"post_auth_function": None},
+        {"auth_hook_function": None},
+        {"auth_hook_function": None},
+        "app.config.auth_hooks",
+    ),
+    "secure": (
+        "secure",
+        {},
+        {"access_mode": "authenticated", "tables_secured": [], "table_errors": []},
+        {"access_mode": "authenticated"},
+        "app.secure",
+    ),
+    "secure tables": (
+        "secure",
+        {"tables": [{"table_name": "posts", "user_column": "user_id", "public_read_column": "is_public"}]},
+        {
+            "access_mode": "authenticated",
+            "tables_secured": [],
+            "table_errors": [{"table": "posts", "error": "The app has no table of this name."}],
+        },
+        {"access_mode": "authenticated"},
+        "app.secure",
+    ),
+}
+
+
+async def change(baobab, app, name, headers=None):
+    path, body, *_ = CHANGES[name]
+    method = "POST" if path == "secure" else "PATCH"
+    return await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=headers or baobab.owner)
+
+
+async def config(baobab, app):
+    record = (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()
+    return record | {f"{name}.{k}": v for name in ("storage_config", "jwt_config") for k, v in record[name].items()}
+
+
+async def events(baobab, app):
+    answer = await baobab.client.get(f"/v1/{app}/audit-logs", params={"resource_type": "app"}, headers=baobab.owner)
+    return [log["event_type"] for log in answer.json()["logs"] if log["event_type"] != "app.create"]
+
+
+async def test_a_new_app_has_the_defaults_of_the_contract(baobab):
+    app = await baobab.app(name="shop")
+    record = (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()
+    organization_id, anon_key = record.pop("organization_id"), record.pop("anon_key")
+    assert record.pop("created_at") == record.pop("updated_at")
+    assert len(organization_id) == 36
+    assert anon_key.startswith("bb_anon_")
+    assert record == {
+        "id": app,
+        "name": "shop",
+        "subdomain": "shop",
+        "db_name": app,
+        "db_provisioned": True,
+        "region": "local",
+        "allowed_origins": [],
+        "storage_config": {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False},
+        "jwt_config": {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7},
+        "auth_hook_function": None,
+        "access_mode": "public",
+        "visibility": "private",
+        "listed": True,
+        "paused": False,
+        "paused_at": None,
+        "paused_reason": None,
+        "template_source_app_id": None,
+        "repo_latest_snapshot": None,
+        "fork_count": 0,
+        "substrate_organization_id": None,
+    }
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_is_answered_kept_and_written_down(baobab, name):
+    app = await baobab.app()
+    _, _, answered, kept, event = CHANGES[name]
+    answer = await change(baobab, app, name)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["message"]
+    assert answer.json().get("app_id", app) == app
+    assert {field: answer.json()[field] for field in answered} == answered
+    record = await config(baobab, app)
+    assert {field: record[field] for field in kept} == kept
+    assert record["updated_at"] >= record["created_at"]
+    assert await events(baobab, app) == [event]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_app_can(baobab, name):
+    app = await baobab.app()
+    member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
+    stranger, app_key = await person(baobab, "eve"), await key(baobab, key_scope="app", target_app_id=app)
+    before = await config(baobab, app)
+    for headers in (member.headers, stranger.headers, await baobab.user(app, member.id)):
+        refused = await change(baobab, app, name, headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    assert (await change(baobab, app, name, {"x-none": ""})).status_code == 401
+    assert await config(baobab, app) == before
+    assert await events(baobab, app) == []
+    assert (await change(baobab, app, name, app_key)).status_code == 200
+    assert (await change(baobab, app, name, admin.headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        *((path, {}) for path in sorted({path for path, *_ in CHANGES.values() if path != "secure"})),
+        *((path, None) for path in sorted({path for path, *_ in CHANGES.values() if path != "secure"})),
+        ("config/access-mode", {"access_mode": "private"}),
+        ("config/access-mode", {"access_mode": None}),
+        ("config/access-mode", {"access_mode": "public", "accessMode": "public"}),
+        ("config/visibility", {"listed": True}),
+        ("config/visibility", {"visibility": "public", "listed": "yes"}),
+        ("config/storage", {"publicReadEnabled": None}),
+        ("config/storage", {"maxFileSizeMb": 0}),
+        ("config/storage", {"maxFileSizeMb": "10"}),
+        ("config/storage", {"maxFileSizeMb": 1.5}),
+        ("config/storage", {"maxFileSizeMb": True}),
+        ("config/storage", {"storageLimitBytes": 10**30}),
+        ("config/storage", {"allowedContentTypes": ["image"]}),
+        ("config/storage", {"allowedContentTypes": ["image/png"] * 101}),
+        ("config/jwt", {"accessTokenTtl": "3h"}),
+        ("config/jwt", {"accessTokenTtl": 3600}),
+        ("config/jwt", {"refreshTokenTtlDays": 0}),
+        ("config/jwt", {"refreshTokenTtlDays": 366}),
+        ("config/cors", {"allowed_origins": []}),
+        ("config/cors", {"allowed_origins": ["*"]}),
+        ("config/cors", {"allowed_origins": ["null"]}),
+        ("config/cors", {"allowed_origins": ["https://a.example/path"]}),
+        ("config/cors", {"allowed_origins": ["https://a.example\n"]}),
+        ("config/cors", {"allowed_origins": ["ftp://a.example"]}),
+        ("config/cors", {"allowed_origins": "https://a.example"}),
+        ("config/pause", {"paused": "true"}),
+        ("config/pause", {"paused": False, "reason": "why"}),
+        ("config/pause", {"paused": True, "reason": "x" * 501}),
+        ("config/auth-hooks", {"post_auth_function": ""}),
+        ("config/auth-hooks", {"post_auth_function": "not-deployed"}),
+        ("secure", {"tables": [{"table_name": "posts"}]}),
+        ("secure", {"tables": [{"table_name": "posts; drop table apps", "user_column": "u"}]}),
+        ("secure", {"tables": [{"table_name": "posts", "user_column": "u", "column": "x"}]}),
+        ("secure", {"tables": [{"table_name": "t", "user_column": "u"}] * 51}),
+        ("secure", {"tables": {}}),
+    ],
+)
+async def test_a_change_that_says_nothing_or_nonsense_is_refused_and_changes_nothing(baobab, path, body):
+    app = await baobab.app()
+    before = await config(baobab, app)
+    method = "POST" if path == "secure" else "PATCH"
+    refused = await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=baobab.owner)
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["remediation"]
+    assert await config(baobab, app) == before
+
+
+async def test_securing_an_app_without_a_body_requires_sign_in(baobab):
+    app = await baobab.app()
+    answer = await baobab.client.post(f"/v1/{app}/secure", headers=baobab.owner)
+    assert answer.status_code == 200
+    assert (await config(baobab, app))["access_mode"] == "authenticated"
+
+
+async def test_an_app_that_is_authenticated_can_be_made_public_again(baobab):
+    app = await baobab.app()
+    await change(baobab, app, "secure")
+    body = {"access_mode": "public"}
+    answer = await baobab.client.patch(f"/v1/{app}/config/access-mode", json=body, headers=baobab.owner)
+    assert answer.json()["access_mode"] == (await config(baobab, app))["access_mode"] == "public"
+
+
+async def test_a_hook_names_the_function_that_is_not_deployed_and_is_written_down_as_failed(baobab):
+    app = await baobab.app()
+    body = {"post_auth_function": "welcome"}
+    refused = await baobab.client.patch(f"/v1/{app}/config/auth-hooks", json=body, headers=baobab.owner)
+    assert refused.status_code == 400
+    assert "welcome" in refused.json()["error"]["message"]
+    assert await events(baobab, app) == ["app.config.auth_hooks_failed"]
+
+
+async def test_a_private_app_keeps_whether_it_was_listed(baobab):
+    app = await baobab.app()
+    await change(baobab, app, "unlisted")
+    path = f"/v1/{app}/config/visibility"
+    private = await baobab.client.patch(path, json={"visibility": "private"}, headers=baobab.owner)
+    assert private.json()["listed"] is False
+
+
+async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab):
+    app = await baobab.app()
+    paused = (await change(baobab, app, "pause")).json()
+    assert (await config(baobab, app))["paused_at"] == paused["paused_at"] is not None
+    path = f"/v1/{app}/config/pause"
+    resumed = await baobab.client.patch(path, json={"paused": False}, headers=baobab.owner)
+    assert {k: resumed.json()[k] for k in ("paused", "paused_at", "paused_reason")} == {
+        "paused": False,
+        "paused_at": None,
+        "paused_reason": None,
+    }
+
+
+async def test_settings_and_the_key_value_store_of_a_paused_app_keep_working(baobab):
+    app = await baobab.app()
+    await change(baobab, app, "pause")
+    put = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
+    assert put.status_code == 204
+    assert (await change(baobab, app, "jwt")).status_code == 200
+
+
+async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_not(baobab):
+    app = await baobab.app()
+    headers = {**baobab.owner, "origin": "https://shop.example.com"}
+    assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
+    await change(baobab, app, "cors")
+    allowed = await baobab.client.get(f"/v1/{app}/config", headers=headers)
+    assert allowed.status_code == 200
+    assert allowed.headers["access-control-allow-origin"] == "https://shop.example.com"
+    other = {"allowed_origins": ["https://other.example"]}
+    await baobab.client.patch(f"/v1/{app}/config/cors", json=other, headers=baobab.owner)
+    assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
+
+
+async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab):
+    app = await baobab.app()
+    merged = {"publicReadEnabled": True, "maxFileSizeMb": 77, "storageLimitBytes": 5, "allowedContentTypes": ["a/b"]}
+
+    async def set_one(name):
+        path = f"/v1/{app}/config/storage"
+        return await baobab.client.patch(path, json={name: merged[name]}, headers=baobab.owner)
+
+    await asyncio.gather(*(set_one(name) for name in merged))
+    assert (await config(baobab, app))["storage_config"] == merged
+
+
+async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answers_404(baobab):
+    app = await baobab.app()
+    deletion = baobab.client.delete(f"/apps/{app}", headers=baobab.owner)
+    rename = baobab.client.patch(f"/apps/{app}", json={"name": "late"}, headers=baobab.owner)
+    answers = await asyncio.gather(deletion, rename, *(change(baobab, app, name) for name in CHANGES))
+    assert {answer.status_code for answer in answers} <= {200, 404}
+    assert answers[0].status_code == 200
+
+
+async def test_one_app_cannot_be_changed_through_the_path_of_another(baobab):
+    mine, other = await baobab.app(), await baobab.app()
+    body = {"access_mode": "authenticated", "app_id": other}
+    refused = await baobab.client.patch(f"/v1/{mine}/config/access-mode", json=body, headers=baobab.owner)
+    assert refused.status_code == 400
+    for app in (mine, other):
+        assert (await config(baobab, app))["access_mode"] == "public"

@@ -1,0 +1,187 @@
+"""Deleting an app: nothing of it stays, whatever happens at the same moment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.tables import metadata
+from tests.clock import FixedClock
+from tests.conftest import ADDRESS, KEY, Baobab
+from tests.people import key, person
+
+USER = "11111111-1111-4111-8111-111111111111"
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
+    """The installation of tests/conftest.py with a clock that stands still."""
+    environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
+    server = Server(load(environment, data=tmp_path / "data"), clock=clock)
+    async with server.open() as house:
+        transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+            yield Baobab(house, client)
+
+
+async def delete(baobab, app):
+    return await baobab.client.delete(f"/apps/{app}", headers=baobab.owner)
+
+
+async def tend(baobab):
+    """What the housekeeping does every half minute."""
+    for toolset in baobab.house.registry.toolsets:
+        if toolset.tend is not None:
+            await toolset.tend(baobab.house.registry)
+
+
+def kv(baobab):
+    return baobab.house.services.regions["local"].kv
+
+
+async def rows_of(baobab, app, *, besides=("audit_logs", "app_tombstones", "notices")):
+    """The tables that still have rows which name the app."""
+    found = {}
+    async with baobab.house.services.database.reading() as connection:
+        for table in metadata.sorted_tables:
+            naming = ("id",) if table.name == "apps" else ("app_id", "owner")
+            for column in (column for column in table.columns if column.name in naming):
+                count = await connection.scalar(select(func.count()).select_from(table).where(column == app))
+                if count and table.name not in besides:
+                    found[table.name] = count
+    return found
+
+
+async def test_a_deleted_app_is_gone_with_everything_that_it_owned(baobab):
+    app, stays = await baobab.app(name="shop"), await baobab.app(name="other")
+    client, owner = baobab.client, baobab.owner
+    anon = (await client.get(f"/v1/{app}/config", headers=owner)).json()["anon_key"]
+    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    function_key = (await client.post(f"/v1/{app}/kv/_rotate_key", headers=owner)).json()["function_key"]
+    user = await baobab.user(app, USER)
+    rule = {"read": "public", "write": "authed"}
+    assert (await client.put(f"/v1/{app}/kv/_expose/open:**", json=rule, headers=owner)).status_code == 204
+    for name in ("open:a", "b", "c"):
+        assert (await client.put(f"/v1/{app}/kv/{name}", json={"value": 1}, headers=owner)).status_code == 204
+    assert (await client.put(f"/v1/{stays}/kv/b", json={"value": 2}, headers=owner)).status_code == 204
+    assert (await client.get(f"/v1/{app}/kv/none", headers=app_key)).status_code == 404
+    assert (await client.get(f"/v1/{app}/kv/_audit_recent", headers=app_key)).json()["entries"]
+    assert (await client.get(f"/v1/{app}/kv/b", headers={"authorization": f"Bearer {function_key}"})).status_code == 200
+    assert (await client.get(f"/v1/{app}/kv/open:a", headers=user)).status_code == 200
+    assert (await client.get(f"/v1/{app}/kv/open:a", headers={"apikey": anon})).status_code == 200
+
+    deleted = await delete(baobab, app)
+
+    assert deleted.status_code == 200
+    assert deleted.json() == {"message": "App shop was deleted.", "app_id": app}
+    assert await rows_of(baobab, app) == {}
+    assert await kv(baobab).usage(app) == (0, 0)
+    for path in (f"/v1/{app}/config", f"/apps/{app}/status", f"/v1/{app}/kv/b"):
+        assert (await client.get(path, headers=owner)).status_code == 404, path
+    for headers in (app_key, {"authorization": f"Bearer {function_key}"}, user, {"apikey": anon}):
+        assert (await client.get("/platform/me", headers=headers)).status_code == 401, headers
+    assert (await client.get("/kv/b", headers={**owner, "host": "shop.localhost"})).status_code == 404
+    assert (await client.get(f"/v1/{stays}/kv/b", headers=owner)).json() == {"value": 2}
+    assert [row["id"] for row in (await client.get("/apps", headers=owner)).json()["apps"]] == [stays]
+
+
+async def test_the_name_and_the_subdomain_of_a_deleted_app_are_free_again(baobab):
+    app = await baobab.app(name="shop")
+    await delete(baobab, app)
+    again = await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
+    assert again.status_code == 201
+    assert again.json()["subdomain"] == "shop"
+    assert again.json()["app_id"] != app
+
+
+async def test_deleting_twice_answers_404_the_second_time(baobab):
+    app = await baobab.app()
+    answers = await asyncio.gather(*(delete(baobab, app) for _ in range(5)))
+    assert sorted(answer.status_code for answer in answers) == [200, 404, 404, 404, 404]
+
+
+async def test_a_write_that_slips_in_during_the_deletion_is_purged_after_a_minute(baobab, clock):
+    app = await baobab.app()
+    await delete(baobab, app)
+    # A worker that still holds the app in memory lets this through.
+    await kv(baobab).put(app, "late", b"1", None, Tier.DURABLE, Quota())
+    await kv(baobab).put(app, "late too", b"1", None, Tier.EPHEMERAL, Quota())
+    clock.advance(59)
+    await tend(baobab)
+    assert (await kv(baobab).usage(app)).keys == 2
+    clock.advance(2)
+    await tend(baobab)
+    assert await kv(baobab).usage(app) == (0, 0)
+    assert await rows_of(baobab, app, besides=("audit_logs", "notices")) == {}
+
+
+async def test_a_refusal_that_is_written_down_after_the_deletion_is_purged_too(baobab, clock):
+    app = await baobab.app()
+    await baobab.client.get(f"/v1/{app}/kv/none", headers=baobab.owner)
+    await delete(baobab, app)
+    await baobab.house.services.failures.flush()
+    clock.advance(61)
+    await tend(baobab)
+    assert await rows_of(baobab, app) == {}
+
+
+async def test_writes_that_race_with_the_deletion_leave_nothing_behind(baobab, clock):
+    app = await baobab.app()
+
+    async def write(number):
+        return await baobab.client.put(f"/v1/{app}/kv/k{number}", json={"value": number}, headers=baobab.owner)
+
+    before, after = [write(n) for n in range(20)], [write(n) for n in range(20, 40)]
+    answers = await asyncio.gather(*before, delete(baobab, app), *after)
+    assert {answer.status_code for answer in answers} <= {200, 204, 404}
+    clock.advance(61)
+    await tend(baobab)
+    assert await kv(baobab).usage(app) == (0, 0)
+
+
+async def test_the_audit_log_remembers_who_deleted_the_app(baobab):
+    app = await baobab.app(name="shop")
+    await delete(baobab, app)
+    table = metadata.tables["audit_logs"]
+    async with baobab.house.services.database.reading() as connection:
+        row = (await connection.execute(select(table).where(table.c.event_type == "app.delete"))).one()
+    assert (row.app_id, row.resource_id, row.success, row.action) == (app, app, True, "delete")
+    assert row.event_data["name"] == "shop"
+    assert row.actor_type == "api_key"
+
+
+async def test_neither_a_member_nor_a_key_of_the_app_can_delete_it(baobab):
+    app = await baobab.app()
+    member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
+    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    for headers in (member.headers, app_key):
+        assert (await baobab.client.delete(f"/apps/{app}", headers=headers)).status_code == 403
+    assert (await baobab.client.delete(f"/apps/{app}", headers=admin.headers)).status_code == 200
+
+
+async def test_tombstones_of_a_region_that_is_served_elsewhere_are_left_alone(tmp_path, clock):
+    environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
+    for region in ("local", "abroad"):
+        server = Server(load({**environment, "BAOBAB_REGION": region}, data=tmp_path), clock=clock)
+        async with server.open() as house:
+            transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+                here = Baobab(house, client)
+                await delete(here, await here.app())
+                clock.advance(61)
+                if region == "abroad":
+                    await tend(here)
+                    async with house.services.database.reading() as connection:
+                        table = metadata.tables["app_tombstones"]
+                        assert (await connection.execute(select(table.c.region))).scalars().all() == ["local"]

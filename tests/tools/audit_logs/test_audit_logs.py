@@ -1,0 +1,318 @@
+"""The audit log: what is written down, how it is found again, and what must never stand in it."""
+
+import io
+import json
+import logging
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import select, text
+
+from baobab.logs import JsonLines
+from baobab.storage.tables import metadata
+from tests.people import key, person
+
+USER = "11111111-1111-4111-8111-111111111111"
+FIELDS = (
+    "id app_id category event_type action resource_type resource_id actor_type actor_id event_data ip_address "
+    "user_agent success error_message correlation_id created_at"
+)
+
+
+async def logs(baobab, app, headers=None, **query):
+    answer = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=headers or baobab.owner)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def pause(baobab, app, headers=None, *, paused=True):
+    body = {"paused": paused}
+    return await baobab.client.patch(f"/v1/{app}/config/pause", json=body, headers=headers or baobab.owner)
+
+
+async def every_row(baobab):
+    """All rows of the log, those of no app included."""
+    table = metadata.tables["audit_logs"]
+    await baobab.house.services.trail.flush()
+    async with baobab.house.services.database.reading() as connection:
+        return (await connection.execute(select(table).order_by(table.c.created_at))).mappings().all()
+
+
+async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab):
+    app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
+    headers = {**admin.headers, "user-agent": "curl/8", "x-request-id": "req-17"}
+    await pause(baobab, app, headers)
+    row = (await logs(baobab, app, event_type="app.config.paused"))["logs"][0]
+    assert set(row) == set(FIELDS.split())
+    wanted = {
+        "app_id": app,
+        "category": "admin",
+        "event_type": "app.config.paused",
+        "action": "update",
+        "resource_type": "app",
+        "resource_id": app,
+        "actor_type": "platform_user",
+        "actor_id": admin.id,
+        "event_data": {"tool": "config_pause", "door": "rest"},
+        "ip_address": "127.0.0.1",
+        "user_agent": "curl/8",
+        "success": True,
+        "error_message": None,
+        "correlation_id": "req-17",
+    }
+    assert {field: row[field] for field in wanted} == wanted
+
+
+async def test_reads_and_refused_credentials_and_invalid_requests_leave_no_row(baobab):
+    app = await baobab.app()
+    before = await every_row(baobab)
+    reads = (f"/v1/{app}/config", "/apps", f"/apps/{app}/status", f"/v1/{app}/kv/_stats", "/platform/me", "/llms.txt")
+    for path in reads:
+        assert (await baobab.client.get(path, headers=baobab.owner)).status_code == 200, path
+    assert (await pause(baobab, app, {"authorization": "Bearer bb_sk_none"})).status_code == 401
+    invalid = await baobab.client.patch(f"/v1/{app}/config/pause", json={"paused": 1}, headers=baobab.owner)
+    assert invalid.status_code == 400
+    assert await every_row(baobab) == before
+
+
+async def test_calling_init_again_for_an_app_that_is_there_leaves_no_row(baobab):
+    await baobab.app(name="shop")
+    before = await every_row(baobab)
+    again = await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
+    assert again.status_code == 200
+    assert await every_row(baobab) == before
+
+
+async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(baobab):
+    app = await baobab.app()
+    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    for number in range(5):
+        await baobab.client.put(f"/v1/{app}/kv/k{number}", json={"value": number}, headers=baobab.owner)
+    await baobab.client.put(f"/v1/{app}/kv/k", json={"value": 1}, headers=app_key)
+    await baobab.client.post(f"/v1/{app}/kv/n/incr", json={}, headers=baobab.owner)
+    found = await logs(baobab, app, category="data")
+    counts = {(row["event_data"]["tool"], row["actor_id"]): 0 for row in found["logs"]}
+    for row in found["logs"]:
+        assert (row["event_type"], row["resource_id"], row["actor_type"]) == ("kv.write", None, "api_key")
+        counts[row["event_data"]["tool"], row["actor_id"]] += row["event_data"]["count"]
+    assert sorted(counts.values()) == [1, 1, 5]
+
+
+async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab):
+    app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
+    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
+    await baobab.client.put(f"/v1/{app}/kv/_expose", json=rule, headers=baobab.owner)
+    user = await baobab.user(app, USER)
+    as_user = {**app_key, "x-platform-as-user": USER}
+    for headers in (baobab.owner, admin.headers, app_key, user, as_user, {"x-none": ""}):
+        put = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=headers)
+        assert put.status_code == 204, put.text
+    rows = (await logs(baobab, app, event_type="kv.write"))["logs"]
+    kinds = [row["actor_type"] for row in rows]
+    assert set(kinds) == {"api_key", "platform_user", "app_user", "anonymous"}
+    ids = {row["actor_type"]: row["actor_id"] for row in rows}
+    assert (ids["platform_user"], ids["app_user"], ids["anonymous"]) == (admin.id, USER, None)
+
+
+async def test_a_key_that_acts_for_a_user_is_the_actor(baobab):
+    app = await baobab.app()
+    wanted = {"name": "k", "key_scope": "app", "target_app_id": app}
+    made = (await baobab.client.post("/api-keys", json=wanted, headers=baobab.owner)).json()
+    rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
+    await baobab.client.put(f"/v1/{app}/kv/_expose", json=rule, headers=baobab.owner)
+    as_user = {"authorization": f"Bearer {made['key']}", "x-platform-as-user": USER}
+    await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=as_user)
+    rows = (await logs(baobab, app, actor_id=made["key_id"]))["logs"]
+    assert [row["actor_type"] for row in rows] == ["api_key"]
+
+
+@pytest.mark.parametrize(
+    ("query", "events"),
+    [
+        ({"category": "admin", "resource_type": "app"}, ["app.config.jwt", "app.config.paused", "app.config.paused"]),
+        ({"event_type": "app.config.jwt"}, ["app.config.jwt"]),
+        ({"event_type": "app.config"}, []),
+        ({"action": "delete"}, []),
+        ({"action": "update", "event_type": "app.config.paused"}, ["app.config.paused", "app.config.paused"]),
+        ({"resource_type": "app", "action": "create"}, []),
+        ({"resource_id": "other"}, []),
+        ({"category": "ai"}, []),
+        ({"event_type": "' OR 1=1 --"}, []),
+    ],
+)
+async def test_each_filter_narrows_the_list(baobab, query, events):
+    app, other = await baobab.app(), await baobab.app()
+    await pause(baobab, app)
+    await pause(baobab, app, paused=False)
+    await pause(baobab, other)
+    await baobab.client.patch(f"/v1/{app}/config/jwt", json={"accessTokenTtl": "2h"}, headers=baobab.owner)
+    found = [row["event_type"] for row in (await logs(baobab, app, **query))["logs"]]
+    assert [event for event in found if event != "app.create"] == events
+
+
+async def test_the_actor_is_found_by_either_name_of_the_filter(baobab):
+    app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
+    await pause(baobab, app)
+    await pause(baobab, app, admin.headers)
+    for name in ("actor_id", "user_id"):
+        found = await logs(baobab, app, **{name: admin.id})
+        assert [row["actor_id"] for row in found["logs"]] == [admin.id]
+    assert (await logs(baobab, app, actor_id=admin.id, user_id=USER))["total"] == 0
+
+
+async def test_pages_hold_every_row_once_newest_first(baobab):
+    app = await baobab.app()
+    for number in range(7):
+        await pause(baobab, app, paused=number % 2 == 0)
+    only = {"event_type": "app.config.paused", "limit": 3}
+    seen, offset = [], 0
+    while offset is not None:
+        page = await logs(baobab, app, **only, offset=offset)
+        assert (page["total"], page["limit"], page["offset"]) == (7, 3, offset)
+        seen += page["logs"]
+        offset = page["nextOffset"]
+    assert len({row["id"] for row in seen}) == len(seen) == 7
+    moments = [row["created_at"] for row in seen]
+    assert moments == sorted(moments, reverse=True)
+
+
+async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab):
+    app = await baobab.app()
+    for number in range(3):
+        await pause(baobab, app, paused=number % 2 == 0)
+    rows = (await logs(baobab, app, event_type="app.config.paused"))["logs"]
+    newest, middle, _ = (datetime.fromisoformat(row["created_at"]) for row in rows)
+    only = {"event_type": "app.config.paused"}
+
+    async def ids(**query):
+        return [row["id"] for row in (await logs(baobab, app, **only, **query))["logs"]]
+
+    elsewhere = middle.astimezone(datetime.strptime("+0530", "%z").tzinfo)
+    without_zone = middle.replace(tzinfo=None)
+    for moment in (middle, elsewhere, without_zone):
+        assert await ids(**{"from": moment.isoformat()}) == [row["id"] for row in rows[:2]]
+        assert await ids(to=moment.isoformat()) == [row["id"] for row in rows[2:]]
+    assert await ids(**{"from": (newest + timedelta(days=1)).isoformat()}) == []
+    assert await ids(**{"from": "0001-01-01T00:00:00Z", "to": "9999-12-31T23:59:59Z"}) == [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"from": "yesterday"},
+        {"to": ""},
+        {"from": "0001-01-01T00:00:00+14:00"},
+        {"to": "9999-12-31T23:59:59-14:00"},
+        {"since": "2026-01-01T00:00:00Z"},
+        {"category": "everything"},
+        {"action": "read"},
+        {"limit": "501"},
+        {"limit": "0"},
+        {"offset": "-1"},
+        {"event_type": ""},
+        {"resource_id": "x" * 201},
+        {"resource_id": "\x00"},
+        {"colour": "red"},
+    ],
+)
+async def test_a_query_that_says_nonsense_is_refused(baobab, query):
+    app = await baobab.app()
+    refused = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)
+    assert refused.status_code == 400, refused.text
+
+
+async def test_only_admins_and_keys_of_the_app_read_its_log(baobab):
+    app = await baobab.app()
+    member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
+    path = f"/v1/{app}/audit-logs"
+    assert (await baobab.client.get(path)).status_code == 401
+    for headers in (member.headers, await baobab.user(app, USER), (await person(baobab, "eve")).headers):
+        assert (await baobab.client.get(path, headers=headers)).status_code == 403
+    for headers in (admin.headers, await key(baobab, key_scope="app", target_app_id=app)):
+        assert (await baobab.client.get(path, headers=headers)).status_code == 200
+
+
+async def test_what_a_handler_refuses_is_written_down_as_failed_with_its_reason(baobab):
+    app, taken = await baobab.app(), await baobab.app(name="taken")
+    await baobab.client.patch(f"/apps/{app}", json={"name": "taken"}, headers=baobab.owner)
+    row = (await logs(baobab, app, event_type="app.rename_failed"))["logs"][0]
+    assert row["success"] is False
+    assert row["error_message"] == "The organisation has an app named `taken`."
+    assert (await logs(baobab, taken, event_type="app.rename_failed"))["total"] == 0
+
+
+async def test_failed_sign_ins_are_written_down_without_what_was_typed(baobab):
+    body = {"email": "owner@localhost", "password": "my secret Guess 1!"}
+    assert (await baobab.client.post("/platform/login", json=body)).status_code in (400, 401)
+    body["email"] = "nobody@example.com"
+    assert (await baobab.client.post("/platform/login", json=body)).status_code == 401
+    rows = [row for row in await every_row(baobab) if row["event_type"] == "login_failed"]
+    assert rows
+    assert all(row["category"] == "auth" and not row["success"] for row in rows)
+    assert "my secret Guess" not in repr(rows)
+
+
+async def test_no_secret_stands_in_any_table_file_or_log_line(baobab, tmp_path):
+    """Mints one secret of each kind, then looks for their texts in everything that was written."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    levels = {name: logging.getLogger(name).level for name in ("", "baobab", "baobab.access")}
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        secrets = await _every_kind_of_secret(baobab)
+        await every_row(baobab)
+    finally:
+        root.removeHandler(handler)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+    written = stream.getvalue()
+    for line in written.splitlines():
+        json.loads(line)
+    async with baobab.house.services.database.reading() as connection:
+        for table in metadata.sorted_tables:
+            written += repr((await connection.execute(text(f'SELECT * FROM "{table.name}"'))).all())  # noqa: S608
+    files = (file for file in tmp_path.rglob("*") if file.is_file() and file.name != "secret.key")
+    on_disk = b"".join(file.read_bytes() for file in files)
+    for kind, secret in secrets.items():
+        assert secret not in written, kind
+        assert secret.encode() not in on_disk, kind
+
+
+async def _every_kind_of_secret(baobab):
+    client, owner, app = baobab.client, baobab.owner, await baobab.app()
+
+    async def minted(**wanted):
+        return (await client.post("/api-keys", json={"name": "k", **wanted}, headers=owner)).json()["key"]
+
+    secrets = {
+        "bootstrap key": baobab.key,
+        "account key": await minted(),
+        "app key": await minted(key_scope="app", target_app_id=app),
+        "gateway key": await minted(scopes=["ai:gateway"]),
+        "substrate key": await minted(scopes=["substrate"]),
+        "function key": (await client.post(f"/v1/{app}/kv/_rotate_key", headers=owner)).json()["function_key"],
+        "user token": (await baobab.user(app, USER))["authorization"].removeprefix("Bearer "),
+        "password": "correct Horse 7!",
+    }
+    ada = {"email": "ada@example.com", "password": secrets["password"]}
+    assert (await client.post("/platform/signup", json={**ada, "name": "Ada"})).status_code == 201
+    session = (await client.post("/platform/login", json=ada)).json()
+    secrets |= {"platform token": session["token"], "refresh token": session["refresh_token"]}
+    refreshed = await client.post("/platform/refresh", json={"refresh_token": session["refresh_token"]})
+    secrets["second refresh token"] = refreshed.json()["refresh_token"]
+    token = {"authorization": f"Bearer {session['token']}"}
+    home = (await client.get("/platform/me", headers=token)).json()["organizations"][0]["id"]
+    invited = await client.post(f"/v1/organizations/{home}/invitations", json={"email": "b@example.com"}, headers=token)
+    secrets["invitation"] = invited.json()["token"]
+    for secret in (secrets["app key"], secrets["user token"], secrets["function key"], secrets["platform token"]):
+        await client.get(f"/v1/{app}/kv/none", headers={"authorization": f"Bearer {secret}"})
+    # What goes wrong with a secret in hand is where it would be told.
+    await client.post("/platform/login", json={**ada, "password": secrets["password"] + "x"})
+    await client.post("/platform/login", json={**ada, "unknown": secrets["password"]})
+    await client.post("/platform/refresh", json={"refresh_token": secrets["refresh token"] + "x"})
+    await client.post("/init", json={"name": secrets["account key"]}, headers=owner)
+    return secrets

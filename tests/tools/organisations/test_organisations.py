@@ -1,0 +1,267 @@
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from baobab.tools.callers import Account, Anonymous, AppKey
+from baobab.tools.errors import Forbidden, InvalidApiKey, Unauthenticated
+from baobab.tools.organisations.errors import (
+    AboveOwnRole,
+    LastOwner,
+    MemberNotFound,
+    OrganisationHasApps,
+    OrganisationNotFound,
+    PersonalOrganisation,
+)
+from baobab.tools.platform_tables import members
+from tests.tools.conftest import House
+
+SOMEBODY = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+
+BY_ID: dict[str, dict[str, Any]] = {
+    "organisations_get": {},
+    "organisations_update": {"name": "Ours now"},
+    "organisations_delete": {},
+    "organisations_members": {},
+    "organisations_set_role": {"account_id": SOMEBODY, "role": "owner"},
+    "organisations_remove_member": {"account_id": SOMEBODY},
+    "organisations_invite": {"email": "eve@example.com", "role": "owner"},
+    "organisations_invitations": {},
+    "organisations_withdraw_invitation": {"invitation_id": SOMEBODY},
+}
+
+
+async def roles(house: House, organization_id: str) -> dict[str, str]:
+    query = select(members.c.account_id, members.c.role).where(members.c.organisation_id == organization_id)
+    async with house.services.database.reading() as connection:
+        return {row.account_id: row.role for row in await connection.execute(query)}
+
+
+@pytest.mark.parametrize("tool", BY_ID)
+async def test_to_strangers_there_is_no_such_organisation(house: House, tool: str) -> None:
+    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
+    organisation = await house.organisation(ada)
+    for unknown in (organisation, ada.organisation_id, SOMEBODY):
+        with pytest.raises(OrganisationNotFound):
+            await house.use(tool, eve, organization_id=unknown, **BY_ID[tool])
+    with pytest.raises(Unauthenticated):
+        await house.use(tool, Anonymous(), organization_id=organisation, **BY_ID[tool])
+    with pytest.raises(Forbidden):
+        await house.use(tool, AppKey("app_000000000001", SOMEBODY), organization_id=organisation, **BY_ID[tool])
+
+
+@pytest.mark.parametrize("tool", BY_ID)
+async def test_a_key_is_pinned_to_its_organisation(house: House, tool: str) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    key = await house.bearer((await house.use("api_keys_create", ada, name="home"))["key"])
+    with pytest.raises(Forbidden):
+        await house.use(tool, key, organization_id=organisation, **BY_ID[tool])
+
+
+async def test_a_key_lists_its_organisation_only_and_makes_none(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    key = await house.bearer((await house.use("api_keys_create", ada, name="key", organization_id=organisation))["key"])
+    listed = (await house.use("organisations_list", key))["organizations"]
+    assert [(o["id"], o["role"], o["personal"]) for o in listed] == [(organisation, "owner", False)]
+    both = (await house.use("organisations_list", ada))["organizations"]
+    assert [o["id"] for o in both] == [ada.organisation_id, organisation]
+    with pytest.raises(Forbidden):
+        await house.use("organisations_create", key, name="Another")
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        ("member", {"organisations_get", "organisations_members"}),
+        ("admin", set(BY_ID) - {"organisations_delete"}),
+    ],
+)
+async def test_each_role_may_what_it_may(house: House, role: str, may: set[str]) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    colleague = await house.join(organisation, ada, "colleague@example.com", role)
+    for tool in sorted(set(BY_ID) - may):
+        with pytest.raises(Forbidden):
+            await house.use(tool, colleague, organization_id=organisation, **BY_ID[tool])
+    for tool in ("organisations_get", "organisations_members"):
+        assert await house.use(tool, colleague, organization_id=organisation)
+    assert set((await roles(house, organisation)).values()) == {"owner", role}
+
+
+async def test_nobody_acts_above_their_own_role(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    admin = await house.join(organisation, ada, "admin@example.com", "admin")
+    member = await house.join(organisation, ada, "member@example.com", "member")
+    here = {"organization_id": organisation}
+    invitation = await house.use("organisations_invite", ada, **here, email="heir@example.com", role="owner")
+
+    forbidden: list[tuple[str, dict[str, Any]]] = [
+        ("organisations_invite", {"email": "eve@example.com", "role": "owner"}),
+        ("organisations_set_role", {"account_id": admin.account_id, "role": "owner"}),
+        ("organisations_set_role", {"account_id": member.account_id, "role": "owner"}),
+        ("organisations_set_role", {"account_id": ada.account_id, "role": "member"}),
+        ("organisations_remove_member", {"account_id": ada.account_id}),
+        ("organisations_withdraw_invitation", {"invitation_id": invitation["invitation"]["id"]}),
+    ]
+    for tool, arguments in forbidden:
+        with pytest.raises(AboveOwnRole) as refusal:
+            await house.use(tool, admin, **here, **arguments)
+        assert refusal.value.status == 403
+
+    await house.use("organisations_set_role", admin, **here, account_id=member.account_id, role="admin")
+    await house.use("organisations_remove_member", admin, **here, account_id=member.account_id)
+    assert await roles(house, organisation) == {ada.account_id: "owner", admin.account_id: "admin"}
+    with pytest.raises(MemberNotFound):
+        await house.use("organisations_remove_member", admin, **here, account_id=member.account_id)
+
+
+async def test_one_owner_stays(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    here = {"organization_id": organisation, "account_id": ada.account_id}
+    with pytest.raises(LastOwner):
+        await house.use("organisations_remove_member", ada, **here)
+    with pytest.raises(LastOwner):
+        await house.use("organisations_set_role", ada, **here, role="admin")
+    await house.use("organisations_set_role", ada, **here, role="owner")
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+async def test_the_last_two_owners_cannot_both_be_removed_at_once(house: House, leaving: bool) -> None:
+    ada = await house.sign_up("ada@example.com")
+    for attempt in range(3):
+        organisation = await house.organisation(ada)
+        grace = await house.join(organisation, ada, f"grace{attempt}@example.com", "owner")
+        pairs = [(ada, ada), (grace, grace)] if leaving else [(ada, grace), (grace, ada)]
+        removals = [
+            house.use("organisations_remove_member", by, organization_id=organisation, account_id=who.account_id)
+            for by, who in pairs
+        ]
+        answers = await asyncio.gather(*removals, return_exceptions=True)
+        assert sum(isinstance(answer, dict) for answer in answers) == 1
+        assert sum(isinstance(answer, LastOwner | OrganisationNotFound) for answer in answers) == 1
+        assert list((await roles(house, organisation)).values()) == ["owner"]
+
+
+async def test_anyone_may_leave_and_is_a_stranger_then(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    member = await house.join(organisation, ada, "member@example.com", "member")
+    here = {"organization_id": organisation}
+    with pytest.raises(Forbidden):
+        await house.use("organisations_remove_member", member, **here, account_id=ada.account_id)
+    await house.use("organisations_remove_member", member, **here, account_id=member.account_id)
+    for tool in ("organisations_get", "organisations_members"):
+        with pytest.raises(OrganisationNotFound):
+            await house.use(tool, member, **here)
+
+
+async def test_a_role_is_in_force_from_the_moment_it_is_given(house: House) -> None:
+    ada, grace = await house.sign_up("ada@example.com"), await house.sign_up("grace@example.com")
+    here = {"organization_id": await house.organisation(ada)}
+    with pytest.raises(OrganisationNotFound):
+        await house.use("organisations_members", grace, **here)
+    invited = await house.use("organisations_invite", ada, **here, email="grace@example.com")
+    await house.use("organisations_accept_invitation", grace, token=invited["token"])
+    assert await house.use("organisations_members", grace, **here)
+    with pytest.raises(Forbidden):
+        await house.use("organisations_invitations", grace, **here)
+    await house.use("organisations_set_role", ada, **here, account_id=grace.account_id, role="admin")
+    assert await house.use("organisations_invitations", grace, **here)
+
+
+async def test_whoever_is_removed_takes_no_working_key_along(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    await house.app(organisation)
+    admin = await house.join(organisation, ada, "admin@example.com", "admin")
+    app = {"key_scope": "app", "target_app_id": "app_000000000001"}
+    theirs = [
+        await house.use("api_keys_create", admin, name="all", organization_id=organisation),
+        await house.use("api_keys_create", admin, name="app", **app),
+    ]
+    kept = [
+        await house.use("api_keys_create", admin, name="at home"),
+        await house.use("api_keys_create", ada, name="app", **app),
+    ]
+    for key in theirs + kept:
+        await house.bearer(key["key"])
+
+    removed = {"organization_id": organisation, "account_id": admin.account_id}
+    assert (await house.use("organisations_remove_member", ada, **removed))["keys_revoked"] == 2
+    for key in theirs:
+        with pytest.raises(InvalidApiKey):
+            await house.bearer(key["key"])
+    for key in kept:
+        await house.bearer(key["key"])
+
+
+async def test_an_admin_who_becomes_a_member_loses_the_app_keys(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    await house.app(organisation)
+    admin = await house.join(organisation, ada, "admin@example.com", "admin")
+    app = {"key_scope": "app", "target_app_id": "app_000000000001"}
+    app_key = (await house.use("api_keys_create", admin, name="app", **app))["key"]
+    own = (await house.use("api_keys_create", admin, name="own", organization_id=organisation))["key"]
+    who = {"organization_id": organisation, "account_id": admin.account_id}
+    assert (await house.use("organisations_set_role", ada, **who, role="member"))["keys_revoked"] == 1
+    with pytest.raises(InvalidApiKey):
+        await house.bearer(app_key)
+    still = await house.bearer(own)
+    with pytest.raises(Forbidden):
+        await house.use("organisations_update", still, organization_id=organisation, name="Mine")
+
+
+async def test_a_personal_organisation_keeps_its_one_owner(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    home = ada.organisation_id
+    friend = await house.join(home, ada, "friend@example.com", "admin")
+    owner = {"organization_id": home, "account_id": ada.account_id}
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("organisations_delete", {"organization_id": home}),
+        ("organisations_remove_member", owner),
+        ("organisations_set_role", {**owner, "role": "member"}),
+        ("organisations_set_role", {**owner, "account_id": friend.account_id, "role": "owner"}),
+        ("organisations_invite", {"organization_id": home, "email": "eve@example.com", "role": "owner"}),
+    ]
+    for tool, arguments in refused:
+        with pytest.raises(PersonalOrganisation) as refusal:
+            await house.use(tool, ada, **arguments)
+        assert refusal.value.status == 409
+    signed_in = await house.use("platform_login", email="friend@example.com", password="correct Horse 7!")
+    again = await house.bearer(signed_in["token"])
+    assert isinstance(again, Account)
+    assert again.organisation_id == friend.organisation_id
+
+
+async def test_an_organisation_goes_when_its_apps_are_gone_and_its_keys_go_with_it(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    empty, used = await house.organisation(ada, "empty"), await house.organisation(ada, "used")
+    await house.app(used)
+    key = (await house.use("api_keys_create", ada, name="key", organization_id=empty))["key"]
+    await house.bearer(key)
+
+    with pytest.raises(OrganisationHasApps) as refusal:
+        await house.use("organisations_delete", ada, organization_id=used)
+    assert (refusal.value.status, refusal.value.code) == (409, "STATE_PREREQUISITE_MISSING")
+    assert refusal.value.details == {"apps": 1}
+    await house.use("organisations_delete", ada, organization_id=empty)
+    with pytest.raises(InvalidApiKey):
+        await house.bearer(key)
+    with pytest.raises(OrganisationNotFound):
+        await house.use("organisations_get", ada, organization_id=empty)
+
+
+async def test_a_new_name_is_everybodys(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada, "Analytical")
+    member = await house.join(organisation, ada, "member@example.com", "member")
+    renamed = await house.use("organisations_update", ada, organization_id=organisation, name="Difference")
+    seen = await house.use("organisations_get", member, organization_id=organisation)
+    assert seen == {**renamed, "role": "member"}
+    assert seen["name"] == "Difference"

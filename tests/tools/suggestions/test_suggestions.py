@@ -1,0 +1,106 @@
+"""POST /suggestions: what users and agents wish for."""
+
+import pytest
+from sqlalchemy import select
+
+from baobab.storage.tables import metadata
+from tests.people import key, person
+
+WISH = {"category": "improvement", "description": "Say how many keys are left."}
+
+
+async def suggest(baobab, headers=None, **body):
+    return await baobab.client.post("/suggestions", json={**WISH, **body}, headers=headers or baobab.owner)
+
+
+async def kept(baobab):
+    async with baobab.house.services.database.reading() as connection:
+        return (await connection.execute(select(metadata.tables["suggestions"]))).mappings().all()
+
+
+async def test_a_suggestion_is_kept_and_answered_whole(baobab):
+    app = await baobab.app()
+    wish = {
+        "category": "bug_report",
+        "description": "kv_scan lists a key twice.",
+        "severity": "high",
+        "affected_tool": "kv_scan",
+        "proposed_solution": "Order by key.",
+        "source": "human_prompted",
+        "app_id": app,
+    }
+    answer = await suggest(baobab, **wish, agent_context={"model": "m", "steps": [1, 2]})
+    assert answer.status_code == 201, answer.text
+    suggestion = answer.json()["suggestion"]
+    assert {field: suggestion[field] for field in wish} == wish
+    assert suggestion["status"] == "new"
+    assert suggestion["api_key_id"]
+    row = (await kept(baobab))[0]
+    assert (row["id"], row["agent_context"]) == (suggestion["id"], {"model": "m", "steps": [1, 2]})
+
+
+async def test_what_is_left_out_is_null_and_an_agent_is_the_source(baobab):
+    suggestion = (await suggest(baobab)).json()["suggestion"]
+    absent = ("severity", "affected_tool", "proposed_solution", "app_id")
+    assert {field: suggestion[field] for field in absent} == dict.fromkeys(absent)
+    assert suggestion["source"] == "agent"
+
+
+async def test_an_account_suggests_by_its_token_and_no_key_is_named(baobab):
+    ada = await person(baobab, "ada")
+    suggestion = (await suggest(baobab, ada.headers)).json()["suggestion"]
+    assert (suggestion["user_id"], suggestion["api_key_id"]) == (ada.id, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"category": "praise"}, "category"),
+        ({"category": None}, "category"),
+        ({"description": "too short"}, "description"),
+        ({"description": "x" * 10_001}, "description"),
+        ({"description": ["a long enough", "list"]}, "description"),
+        ({"description": "with a NUL \x00 inside"}, "description"),
+        ({"severity": "urgent"}, "severity"),
+        ({"source": "cat"}, "source"),
+        ({"affected_tool": "x" * 129}, "affected_tool"),
+        ({"agent_context": []}, "agent_context"),
+        ({"agent_context": {"a": "\x00"}}, "agent_context"),
+        ({"app_id": "mine"}, "app_id"),
+        ({"mood": "good"}, "mood"),
+    ],
+)
+async def test_a_suggestion_that_does_not_fit_is_refused_by_the_name_of_its_field(baobab, body, field):
+    refused = await suggest(baobab, **body)
+    assert refused.status_code == 400
+    assert f"`{field}" in refused.json()["error"]["message"]
+    assert await kept(baobab) == []
+
+
+@pytest.mark.parametrize("field", ["category", "description"])
+async def test_category_and_description_are_required(baobab, field):
+    body = {name: value for name, value in WISH.items() if name != field}
+    refused = await baobab.client.post("/suggestions", json=body, headers=baobab.owner)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
+
+
+async def test_nobody_suggests_in_the_name_of_an_app_that_is_not_theirs_or_not_there(baobab):
+    app, stranger = await baobab.app(), await person(baobab, "eve")
+    assert (await suggest(baobab, stranger.headers, app_id=app)).status_code == 403
+    assert (await suggest(baobab, app_id="app_000000000000")).status_code == 404
+    assert await kept(baobab) == []
+
+
+async def test_a_suggestion_about_an_app_stands_in_its_audit_log(baobab):
+    app = await baobab.app()
+    made = (await suggest(baobab, app_id=app)).json()["suggestion"]
+    query = {"event_type": "suggestion.create"}
+    log = (await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)).json()["logs"]
+    assert [row["resource_id"] for row in log] == [made["id"]]
+
+
+async def test_only_accounts_suggest(baobab):
+    app = await baobab.app()
+    assert (await baobab.client.post("/suggestions", json=WISH)).status_code == 401
+    app_key = await key(baobab, key_scope="app", target_app_id=app)
+    assert (await suggest(baobab, app_key)).status_code == 403

@@ -1,0 +1,163 @@
+"""The installation itself: health, readiness, regions, llms.txt, metrics."""
+
+import dataclasses
+
+import httpx
+import pytest
+
+from baobab.http.front import Front, not_found
+from baobab.storage.database import Database
+from baobab.storage.kv.memory import MemoryEngine
+from baobab.storage.kv.sqlite import SqliteEngine
+from baobab.tools import toolsets
+from baobab.tools.registry import Registry
+from baobab.tools.services import Stores
+from tests.conftest import ADDRESS
+
+
+async def ready(services):
+    """/health/ready of an installation with these services."""
+    front = Front(Registry(toolsets()).bind(services), not_found, hosts=["127.0.0.1"])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=front), base_url=ADDRESS) as client:
+        return await client.get("/health/ready")
+
+
+async def test_health_says_that_the_server_is_alive(baobab):
+    answer = await baobab.client.get("/health")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "service": "baobab"})
+
+
+async def test_a_server_whose_stores_answer_is_ready(baobab):
+    answer = await baobab.client.get("/health/ready")
+    checks = {"database": "ok", "kv:local": "ok"}
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready", "service": "baobab", "checks": checks})
+
+
+@pytest.mark.parametrize("unreadable", ["a file that is no database", "a folder"])
+async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(baobab, tmp_path, unreadable):
+    path = tmp_path / "broken.db"
+    if unreadable == "a folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"this is no database, but long enough to be read as one" * 100)
+    database = Database(path)
+    answer = await ready(dataclasses.replace(baobab.house.services, database=database))
+    await database.close()
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "not_ready"
+    assert answer.json()["checks"] == {"database": "failed", "kv:local": "ok"}
+
+
+async def test_a_server_whose_key_value_store_is_closed_is_not_ready_and_names_its_region(baobab, tmp_path):
+    services = baobab.house.services
+    closed, memory = SqliteEngine(tmp_path / "closed"), MemoryEngine()
+    await closed.open()
+    await closed.close()
+    await memory.open()
+    regions = {"here": Stores(services.database, memory), "there": Stores(services.database, closed)}
+    answer = await ready(dataclasses.replace(services, regions=regions))
+    await memory.close()
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"database": "ok", "kv:here": "ok", "kv:there": "failed"}
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
+async def test_what_is_public_answers_even_with_a_credential_that_does_not_count(baobab, path):
+    stale = ({"authorization": "Bearer bb_sk_revoked"}, {"authorization": "Basic x"}, {"apikey": "nonsense"})
+    for headers in ({}, *stale):
+        assert (await baobab.client.get(path, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
+async def test_head_answers_as_get_does_and_other_methods_are_405(baobab, path):
+    assert (await baobab.client.head(path)).status_code == 200
+    refused = await baobab.client.post(path)
+    assert refused.status_code == 405
+    assert "GET" in refused.headers["allow"]
+
+
+async def test_the_regions_are_listed_to_everybody(baobab):
+    assert (await baobab.client.get("/v1/regions")).json() == {"regions": ["local"]}
+
+
+async def test_llms_txt_is_plain_text_that_names_every_tool_with_its_route(baobab):
+    answer = await baobab.client.get("/llms.txt")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    lines = answer.text.splitlines()
+    for tool in baobab.house.registry.tools.values():
+        line = next(line for line in lines if line.startswith(f"- {tool.name} "))
+        assert f"`{tool.rest.method} {tool.rest.path}`" in line
+        assert tool.summary in line
+
+
+async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab):
+    text = (await baobab.client.get("/llms.txt")).text
+    assert f"POST {ADDRESS}/init" in text
+    app = (await baobab.client.post("/init", json={"name": "todo"}, headers=baobab.owner)).json()["app_id"]
+    for step in (f"PUT {ADDRESS}/v1/APP_ID/kv/greeting", f"GET {ADDRESS}/v1/APP_ID/kv/greeting"):
+        assert step in text
+    path = f"/v1/{app}/kv/greeting"
+    assert (await baobab.client.put(path, json={"value": "hello"}, headers=baobab.owner)).status_code == 204
+    assert (await baobab.client.get(path, headers=baobab.owner)).json() == {"value": "hello"}
+    rule = {"read": "owner", "write": "owner"}
+    assert "_expose/user:%7Buser.id%7D:**" in text
+    exposed = await baobab.client.put(f"/v1/{app}/kv/_expose/user:%7Buser.id%7D:**", json=rule, headers=baobab.owner)
+    assert exposed.status_code == 204
+
+
+async def test_llms_txt_says_what_the_contract_asks_of_it(baobab):
+    text = (await baobab.client.get("/llms.txt")).text
+    topics = ("Quick start", "Pattern", "Errors", "remediation", "next_actions", "Good habits", "/openapi.json", "/mcp")
+    for topic in topics:
+        assert topic in text
+
+
+class TestMetrics:
+    async def test_the_operator_reads_them_on_this_machine(self, baobab):
+        await baobab.client.get("/v1/regions")
+        await baobab.client.get("/apps")
+        answer = await baobab.client.get("/metrics")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain")
+        for words in (('door="rest"', 'tool="system_regions"'), ('tool="apps_list"', '"AUTH_REQUIRED"')):
+            found = [line for line in answer.text.splitlines() if all(word in line for word in words)]
+            assert any(line.endswith(" 1.0") for line in found), words
+
+    @pytest.mark.parametrize("host", ["baobab.example", "shop.localhost"])
+    async def test_a_request_by_another_name_is_refused(self, baobab, host):
+        assert (await baobab.client.get("/metrics", headers={"host": host})).status_code in (401, 404, 421)
+
+    async def test_a_client_elsewhere_is_refused_even_with_a_key(self, baobab):
+        transport = httpx.ASGITransport(app=baobab.client._transport.app, client=("203.0.113.7", 1234))
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+            refused = await client.get("/metrics", headers=baobab.owner)
+        assert refused.status_code == 401
+        assert "baobab_call" not in refused.text
+
+    async def test_they_tell_no_keys_apps_or_paths(self, baobab):
+        app = await baobab.app()
+        await baobab.client.get(f"/v1/{app}/kv/my-key", headers=baobab.owner)
+        text = (await baobab.client.get("/metrics")).text
+        assert app not in text
+        assert "my-key" not in text
+
+
+class TestMetricsWithAToken:
+    @pytest.fixture
+    def settings(self):
+        return {"BAOBAB_METRICS_TOKEN": "scrape"}
+
+    @pytest.mark.parametrize(
+        ("authorization", "status"),
+        [
+            ("Bearer scrape", 200),
+            ("Bearer scrap", 401),
+            ("Bearer ", 401),
+            ("Bearer é", 401),
+            ("scrape", 401),
+            (None, 401),
+        ],
+    )
+    async def test_the_token_alone_opens_them(self, baobab, authorization, status):
+        headers = {} if authorization is None else {"authorization": authorization.encode()}
+        assert (await baobab.client.get("/metrics", headers=headers)).status_code == status

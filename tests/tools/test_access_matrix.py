@@ -1,0 +1,296 @@
+"""The access matrix: who may call what. The table below is the policy of record: whoever changes access changes it."""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from pydantic_core import to_json
+
+from baobab.storage.kv.engine import Quota, Tier
+from tests.conftest import ADDRESS, Baobab
+from tests.people import Person, key, person
+
+PASSWORD = "correct Horse 7!"
+
+# Every credential is of the organisation `org` and its app, but for the strangers and what is `of another app`.
+CALLERS = (
+    "anonymous",
+    "gateway key",
+    "substrate key",
+    "user",
+    "user of another app",
+    "app key",
+    "key of another app",
+    "member",
+    "admin",
+    "owner",
+    "owner's key",
+    "stranger",
+    "stranger's key",
+)
+
+# `ok` is anything that is no refusal of the caller; the other words are statuses.
+PUBLIC = "ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok"
+ACCOUNTS = "401 403 403 403 403 403 403 ok  ok  ok  ok  ok  ok"
+TOKENS = "401 403 403 403 403 403 403 ok  ok  ok  403 ok  403"
+MEMBERS_OF_IT = "401 403 403 403 403 403 403 ok  ok  ok  ok  404 403"
+ADMINS_OF_IT = "401 403 403 403 403 403 403 403 ok  ok  ok  404 403"
+OWNERS_OF_IT = "401 403 403 403 403 403 403 403 403 ok  ok  404 403"
+RUNNERS = "401 403 403 403 403 ok  403 ok  ok  ok  ok  403 403"
+ADMINS = "401 403 403 403 403 ok  403 403 ok  ok  ok  403 403"
+# The key-value store names its own refusals (document 3): an anonymous operator is forbidden, a foreign token unknown.
+KV_OPERATORS = "403 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
+KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
+
+POLICY = {
+    "system_health": PUBLIC,
+    "system_ready": PUBLIC,
+    "system_regions": PUBLIC,
+    "system_llms_txt": PUBLIC,
+    "platform_signup": PUBLIC,
+    "platform_login": PUBLIC,
+    "platform_refresh": PUBLIC,
+    "platform_logout": TOKENS,
+    "platform_me": ACCOUNTS,
+    "platform_update": ACCOUNTS,
+    "organisations_list": ACCOUNTS,
+    "organisations_create": TOKENS,
+    "organisations_get": MEMBERS_OF_IT,
+    "organisations_update": ADMINS_OF_IT,
+    "organisations_delete": OWNERS_OF_IT,
+    "organisations_members": MEMBERS_OF_IT,
+    "organisations_set_role": ADMINS_OF_IT,
+    "organisations_remove_member": ADMINS_OF_IT,
+    "organisations_invite": ADMINS_OF_IT,
+    "organisations_invitations": ADMINS_OF_IT,
+    "organisations_withdraw_invitation": ADMINS_OF_IT,
+    "organisations_accept_invitation": TOKENS,
+    "api_keys_create": ACCOUNTS,
+    "api_keys_list": ACCOUNTS,
+    # A key that the owner made: to a plain member, as to a stranger, there is no such key.
+    "api_keys_revoke": "401 403 403 403 403 403 403 404 ok  ok  ok  404 404",
+    "apps_init": ACCOUNTS,
+    "apps_list": ACCOUNTS,
+    "apps_status": RUNNERS,
+    "apps_update": ADMINS,
+    # No key of an app can delete the app.
+    "apps_delete": "401 403 403 403 403 403 403 403 ok  ok  ok  403 403",
+    "config_get": RUNNERS,
+    "config_access_mode": ADMINS,
+    "config_secure": ADMINS,
+    "config_auth_hooks": ADMINS,
+    "config_visibility": ADMINS,
+    "config_storage": ADMINS,
+    "config_jwt": ADMINS,
+    "config_cors": ADMINS,
+    "config_pause": ADMINS,
+    "kv_expose_list": KV_OPERATORS,
+    "kv_expose": KV_OPERATORS,
+    "kv_expose_replace": KV_OPERATORS,
+    "kv_unexpose": KV_OPERATORS,
+    "kv_scan": KV_OPERATORS,
+    "kv_stats": KV_OPERATORS,
+    "kv_flush": KV_OPERATORS,
+    "kv_audit_recent": "401 403 403 ok  401 ok  403 ok  ok  ok  ok  403 403",
+    "kv_rotate_key": KV_OPERATORS,
+    "kv_get": KV_UNEXPOSED,
+    "kv_ttl": KV_UNEXPOSED,
+    "kv_exists": KV_UNEXPOSED,
+    "kv_put": KV_UNEXPOSED,
+    "kv_delete": KV_UNEXPOSED,
+    "kv_incr": KV_UNEXPOSED,
+    "kv_decr": KV_UNEXPOSED,
+    "kv_setnx": KV_UNEXPOSED,
+    "kv_cas": KV_UNEXPOSED,
+    "kv_expire": KV_UNEXPOSED,
+    # Each operation of a batch is allowed or refused by itself.
+    "kv_batch": "ok  403 403 ok  401 ok  403 ok  ok  ok  ok  403 403",
+    "audit_logs_list": ADMINS,
+    "suggestions_create": ACCOUNTS,
+}
+
+
+@dataclass
+class Caller:
+    name: str
+    headers: dict[str, str]
+    email: str
+    client: httpx.AsyncClient
+
+
+@dataclass
+class World:
+    baobab: Baobab
+    org: str
+    app: str
+    owner: Person
+    other_member: Person
+    host: Person
+    host_org: str
+    callers: dict[str, Caller]
+    made: int = 0
+
+    async def use(self, method: str, path: str, headers: dict[str, str], **body: Any) -> Any:
+        answer = await self.baobab.client.request(method, path, json=body, headers=headers)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def new(self, kind: str) -> str:
+        self.made += 1
+        return f"{kind}-{self.made}"
+
+    async def arguments(self, tool: str, caller: Caller) -> dict[str, Any]:
+        """Arguments with which the call works for a caller who may; things that it uses up are made anew."""
+        if tool.startswith("kv_"):
+            kv = self.baobab.house.services.regions["local"].kv
+            await kv.put(self.app, "k", b"1", None, Tier.DURABLE, Quota())
+        makes = getattr(self, f"for_{tool}", None)
+        if makes is not None:
+            made: dict[str, Any] = await makes(caller)
+            return made
+        takes = self.baobab.house.registry.find(tool).arguments.model_fields
+        known = {"organization_id": self.org, "app_id": self.app, "key": "k", "pattern": "user:{user.id}:**"}
+        example = dict(self.baobab.house.registry.find(tool).examples)
+        return example | {name: value for name, value in known.items() if name in takes and takes[name].is_required()}
+
+    async def for_platform_signup(self, caller: Caller) -> dict[str, Any]:
+        return {"email": f"{self.new('new')}@example.com", "password": PASSWORD, "name": "New"}
+
+    async def for_platform_login(self, caller: Caller) -> dict[str, Any]:
+        return {"email": "known@example.com", "password": PASSWORD}
+
+    async def for_platform_refresh(self, caller: Caller) -> dict[str, Any]:
+        signed_in = await caller.client.post("/platform/login", json=await self.for_platform_login(caller))
+        return {"refresh_token": signed_in.json()["refresh_token"]}
+
+    async def for_organisations_set_role(self, caller: Caller) -> dict[str, Any]:
+        return {"organization_id": self.org, "account_id": self.other_member.id, "role": "member"}
+
+    async def for_organisations_remove_member(self, caller: Caller) -> dict[str, Any]:
+        leaving = await person(self.baobab, self.new("leaving"), role="member", of=self.org)
+        return {"organization_id": self.org, "account_id": leaving.id}
+
+    async def for_organisations_withdraw_invitation(self, caller: Caller) -> dict[str, Any]:
+        path, email = f"/v1/organizations/{self.org}/invitations", f"{self.new('invited')}@example.com"
+        invited = await self.use("POST", path, self.owner.headers, email=email)
+        return {"organization_id": self.org, "invitation_id": invited["invitation"]["id"]}
+
+    async def for_organisations_accept_invitation(self, caller: Caller) -> dict[str, Any]:
+        path = f"/v1/organizations/{self.host_org}/invitations"
+        return {"token": (await self.use("POST", path, self.host.headers, email=caller.email))["token"]}
+
+    async def for_api_keys_create(self, caller: Caller) -> dict[str, Any]:
+        return {"name": "matrix"}
+
+    async def for_api_keys_revoke(self, caller: Caller) -> dict[str, Any]:
+        made = await self.use("POST", "/api-keys", self.owner.headers, name="k", organization_id=self.org)
+        return {"key_id": made["key_id"]}
+
+    async def for_apps_delete(self, caller: Caller) -> dict[str, Any]:
+        made = await self.use("POST", "/init", self.owner.headers, name=self.new("app"), organization_id=self.org)
+        return {"app_id": made["app_id"]}
+
+    async def outcome(self, tool: str, caller: Caller) -> str:
+        arguments = await self.arguments(tool, caller)
+        rest = self.baobab.house.registry.find(tool).rest
+        assert rest is not None
+
+        def filled(found: re.Match[str]) -> str:
+            return str(arguments[found[1]])
+
+        path = re.sub(r"\{(\w+)(?::path)?\}", filled, rest.path)
+        answer = await caller.client.request(
+            rest.method,
+            httpx.URL(path),
+            params={name: arguments[name] for name in rest.query_parameters if name in arguments},
+            content=to_json({name: arguments[name] for name in rest.body_parameters if name in arguments}),
+            headers=caller.headers,
+        )
+        if answer.is_success or answer.status_code == 409:
+            return "ok"
+        return str(answer.status_code)
+
+
+@pytest.fixture
+async def world(baobab: Baobab) -> AsyncIterator[World]:
+    client = baobab.client
+
+    async def organisation(of: Person, name: str) -> str:
+        made = await client.post("/v1/organizations", json={"name": name}, headers=of.headers)
+        organisation_id: str = made.json()["id"]
+        return organisation_id
+
+    async def app(of: Person, org: str) -> str:
+        body = {"name": "shop", "organization_id": org}
+        app_id: str = (await client.post("/init", json=body, headers=of.headers)).json()["app_id"]
+        return app_id
+
+    owner, stranger, host = [await person(baobab, name) for name in ("owner", "stranger", "host")]
+    org, stranger_org, host_org = [await organisation(who, "Team") for who in (owner, stranger, host)]
+    member, admin = [await person(baobab, role, role=role, of=org) for role in ("member", "admin")]
+    here, elsewhere = await app(owner, org), await app(stranger, stranger_org)
+    credentials = {
+        "anonymous": {},
+        "gateway key": await key(baobab, owner.headers, scopes=["ai:gateway"]),
+        "substrate key": await key(baobab, owner.headers, scopes=["substrate"]),
+        "user": await baobab.user(here, owner.id),
+        "user of another app": await baobab.user(elsewhere, owner.id),
+        "app key": await key(baobab, owner.headers, key_scope="app", target_app_id=here),
+        "key of another app": await key(baobab, stranger.headers, key_scope="app", target_app_id=elsewhere),
+        "member": member.headers,
+        "admin": admin.headers,
+        "owner": owner.headers,
+        "owner's key": await key(baobab, owner.headers, organization_id=org),
+        "stranger": stranger.headers,
+        "stranger's key": await key(baobab, stranger.headers, organization_id=stranger_org),
+    }
+    signed_up = {"email": "known@example.com", "password": PASSWORD, "name": "Known"}
+    assert (await client.post("/platform/signup", json=signed_up)).status_code == 201
+    callers = {}
+    for number, (name, headers) in enumerate(credentials.items()):
+        # An address each: limits that count addresses must not decide the table.
+        transport = httpx.ASGITransport(app=client._transport.app, client=(f"192.0.2.{number}", 1))
+        email = name.replace(" ", "-").replace("'s", "") + "@example.com"
+        if name in ("member", "admin", "owner", "stranger"):
+            email = f"{name}@example.com"
+        callers[name] = Caller(name, headers, email, httpx.AsyncClient(transport=transport, base_url=ADDRESS))
+    other_member = await person(baobab, "other-member", role="member", of=org)
+    yield World(baobab, org, here, owner, other_member, host, host_org, callers)
+    for caller in callers.values():
+        await caller.client.aclose()
+
+
+def test_every_tool_has_a_row_in_the_table_and_every_row_a_tool(baobab):
+    assert POLICY.keys() == baobab.house.registry.tools.keys()
+
+
+@pytest.mark.parametrize("row", sorted(set(POLICY.values())))
+def test_every_row_has_a_word_for_every_caller(row):
+    assert len(row.split()) == len(CALLERS)
+    assert set(row.split()) <= {"ok", "401", "403", "404"}
+
+
+async def test_every_tool_answers_every_caller_as_the_table_says(world):
+    wrong = []
+    for tool, row in POLICY.items():
+        for name, wanted in zip(CALLERS, row.split(), strict=True):
+            found = await world.outcome(tool, world.callers[name])
+            if found != wanted:
+                wrong.append(f"{tool} for {name}: {found}, not {wanted}")
+    assert wrong == []
+
+
+async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_of_caller(world):
+    """What MCP shows to a caller it may at least try: nobody is shown a tool that no one of their kind can use."""
+    registry, credentials = world.baobab.house.registry, world.baobab.house.services.credentials
+    for name in ("user", "app key", "owner", "owner's key"):
+        header = world.callers[name].headers["authorization"].encode()
+        shown = {tool.name for tool in registry.visible_to(await credentials.caller(header))}
+        allowed = {tool for tool, row in POLICY.items() if row.split()[CALLERS.index(name)] == "ok"}
+        assert allowed <= shown, name
+        # Rules may open keys to a user; by default none does.
+        exposed = {tool for tool, row in POLICY.items() if row == KV_UNEXPOSED}
+        assert shown - allowed <= (exposed if name == "user" else set()), name

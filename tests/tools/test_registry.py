@@ -1,0 +1,459 @@
+"""The registry: what it refuses to register, and the one way in, step by step."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+from sqlalchemy import insert, select
+from typing_extensions import TypedDict
+
+from baobab.tools.access import EVERYBODY
+from baobab.tools.call import Call, Door
+from baobab.tools.callers import Account, AppKey, EndUser
+from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    InvalidType,
+    MissingField,
+    RateLimited,
+    ToolNotFound,
+    Unauthenticated,
+    UnknownField,
+)
+from baobab.tools.limits import PerAddress
+from baobab.tools.platform_tables import audit_logs
+from baobab.tools.registry import Registry
+from baobab.tools.suggestions.tools import table as suggestions
+from baobab.tools.tool import Audit, RegistrationError, Toolset
+from baobab.tools.types import OMITTED, Text
+
+Word = Annotated[str, Text(20)]
+DOOR = Door("test", "req-1", ip="192.0.2.1")
+
+
+class Done(TypedDict):
+    word: str
+
+
+def toolset(name="shelf", **settings):
+    return Toolset(name, "A shelf.", base="/v1/shelf", **settings)
+
+
+def registered(shelf, handler):
+    shelf.tool("GET /", **READ)(handler)
+    return Registry([shelf])
+
+
+# -- Registration ------------------------------------------------------------------------------------------------------
+
+
+async def shelf_read(call: Call, word: Word) -> Done:
+    """Read a word."""
+    return {"word": word}
+
+
+async def shelf_undocumented(call: Call, word: Word) -> Done:
+    return {"word": word}
+
+
+async def shelf_unbounded(call: Call, word: str) -> Done:
+    """Read a word of any length."""
+    return {"word": word}
+
+
+async def shelf_unbounded_list(call: Call, words: list[Word]) -> Done:
+    """Read as many words as anybody likes."""
+    return {"word": words[0]}
+
+
+async def shelf_untyped(call: Call, word) -> Done:
+    """Read a word without a type."""
+    return {"word": word}
+
+
+async def shelf_returns_something(call: Call, word: Word):
+    """Read a word and answer who knows what."""
+
+
+async def shelf_without_call(word: Word) -> Done:
+    """Read a word."""
+    return {"word": word}
+
+
+def shelf_blocking(call: Call, word: Word) -> Done:
+    """Read a word and let everybody wait."""
+    return {"word": word}
+
+
+async def shelf_describes_another(call: Call, word: Word) -> Done:
+    """Read a word.
+
+    words: the words to read.
+    """
+    return {"word": word}
+
+
+async def Shelf_Read(call: Call, word: Word) -> Done:  # noqa: N802 - a name that no tool may have
+    """Read a word."""
+    return {"word": word}
+
+
+READ = {"access": EVERYBODY, "effect": "read"}
+
+
+@pytest.mark.parametrize(
+    ("handler", "route", "options", "complaint"),
+    [
+        (shelf_undocumented, "GET /", {}, "docstring"),
+        (shelf_untyped, "GET /", {}, "word has no type"),
+        (shelf_returns_something, "GET /", {}, "say what it returns"),
+        (shelf_without_call, "GET /", {}, "takes `call` first"),
+        (shelf_blocking, "GET /", {}, "async def"),
+        (shelf_describes_another, "GET /", {}, "describes words"),
+        (Shelf_Read, "GET /", {}, "lower case"),
+        (shelf_read, "FETCH /", {}, "no `METHOD /path`"),
+        (shelf_read, "GET shelf", {}, "no `METHOD /path`"),
+        (shelf_read, "GET /{title}", {}, "title is in the route but not in the signature"),
+        (shelf_read, "POST /", {"query": ("title",)}, "title is in the route but not in the signature"),
+        (shelf_read, "GET /", {"status": lambda result: 200}, "name the statuses"),
+        (shelf_read, "GET /", {"audit": Audit("shelf.read")}, "reads are not audited"),
+    ],
+)
+def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(handler, route, options, complaint):
+    shelf = toolset()
+    with pytest.raises(RegistrationError, match=complaint) as refused:
+        shelf.tool(route, **READ, **options)(handler)
+    assert handler.__name__ in str(refused.value)
+    assert shelf.tools == {}
+
+
+@pytest.mark.parametrize("handler", [shelf_unbounded, shelf_unbounded_list])
+def test_an_argument_without_a_bound_is_refused_before_anybody_can_call_the_tool(handler):
+    shelf = toolset()
+    with pytest.raises(RegistrationError, match="has no bound"):
+        registered(shelf, handler).prepare()
+
+
+def test_two_tools_of_one_name_in_one_toolset_are_refused():
+    shelf = toolset()
+    shelf.tool("GET /", **READ)(shelf_read)
+    with pytest.raises(RegistrationError, match="has a tool of this name already"):
+        shelf.tool("GET /again", **READ)(shelf_read)
+
+
+def test_two_tools_of_one_name_in_two_toolsets_are_refused():
+    one, other = toolset(), Toolset("rack", "A rack.", base="/v1/rack")
+    one.tool("GET /", **READ)(shelf_read)
+    other.tool("GET /", **READ)(shelf_read)
+    with pytest.raises(RegistrationError, match="two toolsets"):
+        Registry([one, other])
+
+
+@pytest.mark.parametrize(("first", "second"), [("GET /{word}", "GET /{word}"), ("GET /{word}", "GET /{name}")])
+def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called(first, second):
+    async def shelf_other(call: Call, word: Word = "", name: Word = "") -> Done:
+        """Read another word."""
+        return {"word": word or name}
+
+    shelf = toolset()
+    shelf.tool(first, **READ)(shelf_read)
+    shelf.tool(second, **READ)(shelf_other)
+    with pytest.raises(RegistrationError, match="has the route"):
+        Registry([shelf])
+
+
+def test_every_tool_of_the_house_can_be_described(baobab):
+    baobab.house.registry.prepare()
+
+
+@pytest.mark.parametrize(
+    ("effect", "audited"),
+    [("read", None), ("write", "update"), ("destructive", "delete"), ("external", "invoke")],
+)
+def test_what_is_written_down_follows_from_the_effect(effect, audited):
+    shelf = toolset()
+    shelf.tool("POST /", access=EVERYBODY, effect=effect)(shelf_read)
+    audit = shelf.tools["shelf_read"].audit
+    assert (audit and audit.action) == audited
+    assert audit is None or audit.event == "shelf.read"
+
+
+@pytest.mark.parametrize("effect", ["read", "write", "destructive", "external"])
+async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab, effect):
+    headers = {**baobab.owner, "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    answer = await baobab.client.post("/mcp", json=body, headers=headers)
+    text = answer.text.partition("data: ")[2] or answer.text
+    hints = {"read": "readOnlyHint", "destructive": "destructiveHint", "external": "openWorldHint"}
+    for listed in json.loads(text)["result"]["tools"]:
+        found = baobab.house.registry.tools[listed["name"]].effect
+        told = listed["annotations"]
+        if found == effect:
+            assert {hint: told[hint] for hint in hints.values()} == {h: e == effect for e, h in hints.items()}, listed
+
+
+# -- The steps of a call -----------------------------------------------------------------------------------------------
+
+
+class Steps:
+    """Access and limit that write down when they were asked, and refuse when they are told to."""
+
+    anonymous, credential, description, raises = True, True, "", ()
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refusals: dict[str, Exception] = {}
+
+    def admits(self, caller):
+        return True
+
+    async def authorise(self, call, arguments):
+        self._ask("authorise")
+
+    def spend(self, call, arguments):
+        self._ask("limit")
+
+    def _ask(self, step):
+        self.asked.append(step)
+        if step in self.refusals:
+            raise self.refusals[step]
+
+
+def suggestion(services, word):
+    row = {"id": services.ids.uuid(), "category": "improvement", "description": word, "source": "agent"}
+    return insert(suggestions), {**row, "status": "new", "user_id": "u", "created_at": services.clock.now()}
+
+
+@pytest.fixture
+def steps():
+    return Steps()
+
+
+@pytest.fixture
+def registry(baobab, steps):
+    """A registry of a few tools of this test, on the services of a whole installation."""
+    shelf = toolset()
+
+    @shelf.tool("POST /keep", access=steps, effect="write", limit=steps, audit=Audit("shelf.keep", resource="word"))
+    async def shelf_keep(call: Call, word: Word, then: Word = "") -> Done:
+        """Keep a word."""
+        steps.asked.append("handle")
+        await call.execute(*suggestion(call.services, word))
+        call.audit.resource_id = word
+        if then == "conflict":
+            raise Conflict
+        if then == "crash":
+            raise ZeroDivisionError
+        return {"word": word}
+
+    @shelf.tool("POST /keep-two", access=EVERYBODY, effect="write", limit=None)
+    async def shelf_keep_two(call: Call, first: Word, second: Word, then: Word = "") -> Done:
+        """Keep two words, or none."""
+        await call.invoke("shelf_keep", word=first)
+        return await call.invoke("shelf_keep", word=second, then=then)
+
+    @shelf.tool("GET /look", access=EVERYBODY, effect="read", limit=None)
+    async def shelf_look(call: Call, word: Word) -> Done:
+        """Look for a word, and try to keep it in passing."""
+        return await call.invoke("shelf_keep", word=word)
+
+    @shelf.tool("GET /rare", access=EVERYBODY, effect="read", limit=PerAddress(2, 60))
+    async def shelf_rare(call: Call) -> Done:
+        """Answer twice a minute."""
+        return {"word": "rare"}
+
+    @shelf.tool("POST /default", access=EVERYBODY, effect="write")
+    async def shelf_default(call: Call, word: Word = OMITTED, size: Annotated[int, Field(ge=0)] = 3) -> Done:
+        """Tell what was left out."""
+        return {"word": f"{'nothing' if word is OMITTED else word} {size}"}
+
+    return Registry([shelf]).bind(baobab.house.services)
+
+
+async def kept(registry):
+    async with registry.services.database.reading() as connection:
+        return list((await connection.execute(select(suggestions.c.description))).scalars())
+
+
+async def events(registry):
+    query = select(audit_logs).where(audit_logs.c.event_type.like("shelf%")).order_by(audit_logs.c.created_at)
+    async with registry.services.database.reading() as connection:
+        return [(row.event_type, row.resource_id, row.success) for row in await connection.execute(query)]
+
+
+async def test_a_call_is_authorised_then_limited_then_validated_then_handled(registry, steps):
+    assert await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR) == {"word": "a"}
+    assert steps.asked == ["authorise", "limit", "handle"]
+    assert await kept(registry) == ["a"]
+    assert await events(registry) == [("shelf.keep", "a", True)]
+
+
+async def test_a_caller_who_may_not_is_told_so_before_anything_about_limits_or_arguments(registry, steps):
+    steps.refusals["authorise"] = Forbidden()
+    with pytest.raises(Forbidden):
+        await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
+    assert steps.asked == ["authorise"]
+
+
+async def test_the_limit_is_spent_before_the_arguments_are_looked_at(registry, steps):
+    steps.refusals["limit"] = RateLimited(1, 1, 1)
+    with pytest.raises(RateLimited):
+        await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
+    assert steps.asked == ["authorise", "limit"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({}, MissingField),
+        ({"word": 1}, InvalidType),
+        ({"word": None}, InvalidType),
+        ({"word": "x" * 21}, BadRequest),
+        ({"word": "a", "colour": "red"}, UnknownField),
+    ],
+)
+async def test_arguments_that_do_not_fit_never_reach_the_handler(registry, steps, arguments, error):
+    with pytest.raises(error):
+        await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
+    assert "handle" not in steps.asked
+    assert await events(registry) == []
+
+
+async def test_a_name_that_no_tool_has_is_an_error_of_its_own(registry):
+    with pytest.raises(ToolNotFound):
+        await registry.call("shelf_kept", {}, ANONYMOUS, DOOR)
+
+
+async def test_a_handler_that_refuses_after_a_write_leaves_nothing_but_the_row_of_its_refusal(registry):
+    with pytest.raises(Conflict):
+        await registry.call("shelf_keep", {"word": "a", "then": "conflict"}, ANONYMOUS, DOOR)
+    assert await kept(registry) == []
+    assert await events(registry) == [("shelf.keep_failed", "a", False)]
+
+
+async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(registry):
+    with pytest.raises(ZeroDivisionError):
+        await registry.call("shelf_keep", {"word": "a", "then": "crash"}, ANONYMOUS, DOOR)
+    assert await kept(registry) == []
+    assert await events(registry) == []
+
+
+async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry):
+    """The outer call is undone after the inner one wrote its audit row: the row goes with it."""
+    services = registry.services
+    async with services.database.reading() as before:
+        await before.execute(select(audit_logs))
+        unit = services.database.unit(write=True)
+        await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR, unit=unit)
+        assert await events(registry) == []
+        await unit.commit()
+    assert await events(registry) == [("shelf.keep", "a", True)]
+
+
+async def test_invoked_tools_share_the_unit_of_their_caller(registry):
+    await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
+    assert sorted(await kept(registry)) == ["a", "b"]
+    assert len(await events(registry)) == 3
+
+
+@pytest.mark.parametrize("end", ["conflict", "crash"])
+async def test_when_an_invoked_tool_fails_nothing_of_its_caller_stays(registry, end):
+    with pytest.raises((Conflict, ZeroDivisionError)):
+        await registry.call("shelf_keep_two", {"first": "a", "second": "b", "then": end}, ANONYMOUS, DOOR)
+    assert await kept(registry) == []
+    assert [success for *_, success in await events(registry)] in ([False], [])
+
+
+async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry, steps):
+    await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
+    assert steps.asked == ["authorise", "handle", "authorise", "handle"]
+    steps.refusals["authorise"] = Forbidden()
+    with pytest.raises(Forbidden):
+        await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
+
+
+async def test_a_read_cannot_invoke_a_tool_that_changes_something(registry):
+    with pytest.raises(RuntimeError, match="a read may not invoke"):
+        await registry.call("shelf_look", {"word": "a"}, ANONYMOUS, DOOR)
+    assert await kept(registry) == []
+
+
+async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry):
+    elsewhere = dataclasses.replace(DOOR, ip="192.0.2.2")
+    for _ in range(2):
+        await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
+    with pytest.raises(RateLimited) as refused:
+        await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
+    assert refused.value.retry_after >= 1
+    assert (await registry.call("shelf_rare", {}, ANONYMOUS, elsewhere))["word"] == "rare"
+
+
+async def test_what_is_left_of_a_limit_is_told_to_the_door(registry):
+    _, call = await registry.run(registry.find("shelf_rare"), {}, ANONYMOUS, DOOR)
+    assert (call.allowance.limit, call.allowance.remaining, call.allowance.window) == (2, 1, 60)
+
+
+async def test_an_argument_that_was_left_out_can_be_told_from_one_that_was_given(registry):
+    account = Account("a", "o")
+    assert await registry.call("shelf_default", {}, account, DOOR) == {"word": "nothing 3"}
+    assert await registry.call("shelf_default", {"word": "", "size": 0}, account, DOOR) == {"word": " 0"}
+
+
+async def test_callers_are_counted_by_their_own_bucket_where_no_app_is_named(registry):
+    ada, bob = Account("ada", "o"), Account("bob", "o")
+    for _ in range(600):
+        await registry.call("shelf_default", {}, ada, DOOR)
+    with pytest.raises(RateLimited):
+        await registry.call("shelf_default", {}, ada, DOOR)
+    await registry.call("shelf_default", {}, bob, DOOR)
+
+
+@pytest.mark.parametrize(
+    ("caller", "actor", "actor_id", "as_user"),
+    [
+        (ANONYMOUS, "anonymous", None, None),
+        (Account("acc", "org"), "platform_user", "acc", None),
+        (Account("acc", "org", "key"), "api_key", "key", None),
+        (AppKey("app_1", "key"), "api_key", "key", None),
+        (EndUser("app_1", "user"), "app_user", "user", None),
+        (EndUser("app_1", "user", key_id="key"), "api_key", "key", "user"),
+    ],
+)
+async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(registry, caller, actor, actor_id, as_user):
+    await registry.call("shelf_keep", {"word": "a"}, caller, DOOR)
+    async with registry.services.database.reading() as connection:
+        row = (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).one()
+    assert (row.actor_type, row.actor_id) == (actor, actor_id)
+    assert row.event_data.get("as_user") == as_user
+    assert (row.ip_address, row.correlation_id) == ("192.0.2.1", "req-1")
+
+
+async def test_observers_are_told_of_every_call_and_how_it_ended(registry, steps):
+    seen = []
+    registry.observers.append(lambda tool, door, outcome, seconds: seen.append((tool.name, outcome, seconds >= 0)))
+    await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
+    for arguments, error in (({}, MissingField), ({"word": "a", "then": "crash"}, ZeroDivisionError)):
+        with pytest.raises(error):
+            await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
+    steps.refusals["authorise"] = Unauthenticated()
+    with pytest.raises(Unauthenticated):
+        await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
+    assert seen == [
+        ("shelf_keep", "ok", True),
+        ("shelf_keep", "VALIDATION_MISSING_FIELD", True),
+        ("shelf_keep", "error", True),
+        ("shelf_keep", "AUTH_REQUIRED", True),
+    ]
+
+
+def test_a_registry_without_services_can_be_listed_but_not_called():
+    shelf = toolset()
+    shelf.tool("GET /", **READ)(shelf_read)
+    registry = Registry([shelf])
+    assert [tool.name for tool in registry.visible_to(ANONYMOUS)] == ["shelf_read"]
+    with pytest.raises(RuntimeError, match="no services"):
+        _ = registry.services

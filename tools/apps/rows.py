@@ -1,0 +1,16 @@
+"""The row of the called app, as this transaction sees it: the directory's copy may be of one that is gone by now."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.tools.call import Call
+from baobab.tools.errors import AppNotFound
+from baobab.tools.platform_tables import apps
+
+
+async def app_now(call: Call) -> Any:
+    row = (await call.execute(select(apps).where(apps.c.id == call.require_app().id))).mappings().first()
+    if row is None:
+        raise AppNotFound
+    return row
