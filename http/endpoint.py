@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.http import query
-from baobab.http.answer import Headers, Reply, allowance_headers, send
+from baobab.http.answer import allowance_headers, send
 from baobab.http.request import Request, read_object
-from baobab.http.trie import Captured, decoded
+from baobab.http.trie import decoded
 from baobab.tools.call import Door
 from baobab.tools.callers import Caller
 from baobab.tools.credentials import ANONYMOUS
@@ -30,9 +30,7 @@ class Endpoint:
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
 
-    async def answer(
-        self, request: Request, captured: Captured, receive: Any, reply: Reply, base_url: str, headers: Headers
-    ) -> int:
+    async def answer(self, request: Request, receive: Any, base_url: str) -> int:
         """Call the tool and send its result; the status that was sent."""
         caller = self._credentials.known(request.authorization) if request.plain else None
         if caller is None:
@@ -45,18 +43,19 @@ class Endpoint:
             self._check_names(body)
             arguments |= body
         # The path wins: nothing in a body or a query may switch apps.
-        arguments |= decoded(self.tool, captured)
+        arguments.update(zip(self._rest.path_parameters, map(decoded, request.captured), strict=True))
         door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path)
         result, call = await self._registry.run(self.tool, arguments, caller, door)
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
+        headers = request.headers
         if call.allowance is not None:
             headers += allowance_headers(call.allowance)
         headers += self._constant
         if status == 204:
-            await send(reply, status, b"", headers)
+            await send(request.reply, status, b"", headers)
         else:
             body_bytes = result.encode() if self._text else self.tool.encode(result)
-            await send(reply, status, body_bytes, headers, self._media)
+            await send(request.reply, status, body_bytes, headers, self._media)
         return status
 
     async def _caller(self, request: Request) -> Caller:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from baobab.http.answer import WHOLE, Headers, Reply, Send, reply_to, send, send_error
+from baobab.http.answer import WHOLE, Headers, Send, reply_to, send, send_error
 from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.origins import Origins
 from baobab.http.request import ClientGone, Request, Scope
-from baobab.http.trie import Captured, Methods, Trie, decoded
+from baobab.http.trie import Methods, Trie, decoded
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.envelopes import STRUCTURED, Envelope
+from baobab.tools.envelopes import STRUCTURED
 from baobab.tools.errors import (
     AppNotFound,
     BadRequest,
@@ -32,8 +32,6 @@ ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("baobab.access")
 
-_SECURITY: Headers = [(b"x-content-type-options", b"nosniff")]
-
 
 class Front:
     def __init__(self, registry: Registry, behind: ASGI, *, hosts: Iterable[str], access_log: float = 0.0) -> None:
@@ -51,7 +49,7 @@ class Front:
     async def __call__(self, scope: Scope, receive: Any, respond: Send) -> None:
         if scope["type"] == "http":
             await self._request(scope, receive, respond)
-        elif scope["type"] == "websocket" and self._hosts.find(Request(scope).host) is None:
+        elif scope["type"] == "websocket" and self._hosts.find(Request(scope, reply_to(scope, respond)).host) is None:
             await receive()
             await respond({"type": "websocket.close", "code": 1008})
         else:
@@ -59,50 +57,45 @@ class Front:
 
     async def _request(self, scope: Scope, receive: Any, respond: Send) -> None:
         started = time.perf_counter()
-        request = Request(scope)
-        reply = reply_to(scope, respond)
-        headers: Headers = [(b"x-request-id", request.id.encode()), *_SECURITY]
-        envelope: Envelope = STRUCTURED
-        tool: Tool | None = None
-        captured: Captured = ()
+        request = Request(scope, reply_to(scope, respond))
         try:
-            host = self._hosts.find(request.host)
-            if host is None:
-                raise WrongHost
-            if host.subdomain is not None:
-                await self._enter_app(scope, request, host.subdomain)
-            found = self._trie.find(request.path)
-            if found is None:
-                headers += await self._origins.headers(request, None)
-                if request.preflight:
-                    status = await self._options(reply, {}, headers)
-                else:
-                    status = await self._pass_on(scope, receive, respond, headers)
-            else:
-                methods, captured = found
-                tool = _tool_for(methods, request.method)
-                envelope = tool.toolset.envelope
-                if request.origin is not None:
-                    headers += await self._origins.headers(request, _app_id(tool, captured))
-                if request.method == "OPTIONS":
-                    status = await self._options(reply, methods, headers)
-                elif request.method not in methods and not (request.method == "HEAD" and "GET" in methods):
-                    raise MethodNotAllowed(headers={"allow": _allow(methods)})
-                else:
-                    endpoint = self._endpoints[tool.name]
-                    status = await endpoint.answer(request, captured, receive, reply, self._base_url, headers)
+            status = await self._answer(scope, receive, respond, request)
         except ClientGone:
             return
         except BaobabError as error:
-            status = await self._refuse(reply, request, error, envelope, headers, tool, captured)
+            status = await self._refuse(request, error)
         except DatabaseUnavailable:
-            error = Unavailable("The database does not answer.")
-            status = await self._refuse(reply, request, error, envelope, headers, tool, captured)
+            status = await self._refuse(request, Unavailable("The database does not answer."))
         except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
-            _log.exception("unexpected error", extra={"request_id": request.id, "tool": tool and tool.name})
-            status = await self._refuse(reply, request, Internal(), envelope, headers, tool, captured)
+            name = request.tool and request.tool.name
+            _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})
+            status = await self._refuse(request, Internal())
         if status >= 500 or (self._sample and random.random() < self._sample):  # noqa: S311 - a sample, not a secret
-            self._log_access(request, tool, status, started)
+            _log_access(request, status, started)
+
+    async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
+        """Send what the request asks for; the status that was sent."""
+        host = self._hosts.find(request.host)
+        if host is None:
+            raise WrongHost
+        if host.subdomain is not None:
+            await self._enter_app(scope, request, host.subdomain)
+        found = self._trie.find(request.path)
+        if found is None:
+            request.headers += await self._origins.headers(request, None)
+            if request.preflight:
+                return await _options(request, {})
+            return await self._pass_on(scope, receive, respond, request.headers)
+        methods, request.captured = found
+        method = request.method
+        tool = request.tool = _tool_for(methods, method)
+        if request.origin is not None:
+            request.headers += await self._origins.headers(request, request.captured_as(tool.app_parameter))
+        if method == "OPTIONS":
+            return await _options(request, methods)
+        if method not in methods and not (method == "HEAD" and "GET" in methods):
+            raise MethodNotAllowed(headers={"allow": _allow(methods)})
+        return await self._endpoints[tool.name].answer(request, receive, self._base_url)
 
     async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
         """Give a path on an app's own host the app id that it leaves out."""
@@ -129,30 +122,19 @@ class Front:
         await self._behind(scope, receive, send_on)
         return sent
 
-    async def _options(self, reply: Reply, methods: Methods, headers: Headers) -> int:
-        await send(reply, 204, b"", [(b"allow", _allow(methods).encode()), *headers])
-        return 204
-
-    async def _refuse(
-        self,
-        reply: Reply,
-        request: Request,
-        error: BaobabError,
-        envelope: Envelope,
-        headers: Headers,
-        tool: Tool | None,
-        captured: Captured,
-    ) -> int:
+    async def _refuse(self, request: Request, error: BaobabError) -> int:
+        tool = request.tool
         if tool is not None and tool.toolset.keeps_failures:
-            await self._keep(request, error, tool, captured)
-        await send_error(reply, error, envelope, self._docs, headers)
+            await self._keep(request, error, tool)
+        envelope = tool.toolset.envelope if tool else STRUCTURED
+        await send_error(request.reply, error, envelope, self._docs, request.headers)
         return error.status
 
-    async def _keep(self, request: Request, error: BaobabError, tool: Tool, captured: Captured) -> None:
+    async def _keep(self, request: Request, error: BaobabError, tool: Tool) -> None:
         """Keep a refusal for the app's developer; for an app that there is, else anybody could fill the table."""
         services = self._registry.services
         try:
-            app = await services.directory.app(_app_id(tool, captured))
+            app = await services.directory.app(request.captured_as(tool.app_parameter))
         except (AppNotFound, DatabaseUnavailable):
             return
         services.failures.record(
@@ -162,21 +144,7 @@ class Front:
             request.path,
             error.status,
             tool.toolset.envelope.code(type(error)),
-            _subject(tool, captured, tool.toolset.keeps_failures),
-        )
-
-    def _log_access(self, request: Request, tool: Tool | None, status: int, started: float) -> None:
-        _access.info(
-            "request",
-            extra={
-                "request_id": request.id,
-                "method": request.method,
-                "path": request.path[:300],
-                "status": status,
-                "ms": round((time.perf_counter() - started) * 1000, 2),
-                "tool": tool and tool.name,
-                "ip": request.ip,
-            },
+            _subject(request, tool.toolset.keeps_failures),
         )
 
 
@@ -185,27 +153,23 @@ async def not_found(scope: Scope, _receive: Any, respond: Send) -> None:
     await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, "/docs", [])
 
 
+async def _options(request: Request, methods: Methods) -> int:
+    await send(request.reply, 204, b"", [(b"allow", _allow(methods).encode()), *request.headers])
+    return 204
+
+
 def _tool_for(methods: Methods, method: str) -> Tool:
     """The tool of a method; for one that the path does not take, any, since its family words the refusal."""
     return methods.get(method) or methods.get("GET") or next(iter(methods.values()))
 
 
-def _app_id(tool: Tool, captured: Captured) -> str | None:
-    return _captured(tool, captured, tool.app_parameter) if tool.app_parameter else None
-
-
-def _captured(tool: Tool, captured: Captured, name: str) -> str | None:
-    names = tool.rest.path_parameters if tool.rest else ()
-    return captured[names.index(name)] if name in names else None
-
-
-def _subject(tool: Tool, captured: Captured, name: str | None) -> str | None:
+def _subject(request: Request, name: str | None) -> str | None:
     """What a parameter of the path says; as it was sent, where that is no printable text."""
-    raw = _captured(tool, captured, name or "")
+    raw = request.captured_as(name)
     if raw is None:
         return None
     try:
-        text = decoded(tool, captured)[name or ""]
+        text = decoded(raw)
     except BadRequest:
         return raw
     return text if text.isprintable() else raw
@@ -214,3 +178,18 @@ def _subject(tool: Tool, captured: Captured, name: str | None) -> str | None:
 def _allow(methods: Methods) -> str:
     named = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
     return ", ".join(sorted(named))
+
+
+def _log_access(request: Request, status: int, started: float) -> None:
+    _access.info(
+        "request",
+        extra={
+            "request_id": request.id,
+            "method": request.method,
+            "path": request.path[:300],
+            "status": status,
+            "ms": round((time.perf_counter() - started) * 1000, 2),
+            "tool": request.tool and request.tool.name,
+            "ip": request.ip,
+        },
+    )

@@ -232,7 +232,7 @@ class GuardedProtocol(HttpToolsProtocol):
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
-            self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[typeddict-unknown-key]
+            self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[literal-required]
         if is_unusual and self.cycle is not before:
             # The parser reports trailers as headers: without a list of their own they would join those the application
             # is reading, a second Host or Authorization among them. (A WebSocket has no cycle and keeps its list.)

@@ -7,13 +7,25 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from baobab.http.answer import Headers, Reply
+from baobab.http.trie import Captured
 from baobab.tools.errors import BodyTooLarge, MalformedBody
+from baobab.tools.tool import Tool
 
 Scope = dict[str, Any]
 
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"
 _COUNTER = itertools.count(1)
+_KEPT = {
+    b"host": "host",
+    b"authorization": "authorization",
+    b"origin": "origin",
+    b"apikey": "anon_key",
+    b"x-organization-id": "organisation",
+    b"x-platform-as-user": "as_user",
+}
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 
 class ClientGone(Exception):
@@ -22,11 +34,15 @@ class ClientGone(Exception):
 
 class Request:
     __slots__ = (
-        "anon_key", "as_user", "authorization", "content_length", "host", "id", "ip", "method", "organisation",
-        "origin", "path", "plain", "preflight", "query", "user_agent",
+        "anon_key", "as_user", "authorization", "captured", "content_length", "headers", "host", "id", "ip", "method",
+        "organisation", "origin", "path", "plain", "preflight", "query", "reply", "tool", "user_agent",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, reply: Reply) -> None:
+        self.reply = reply
+        self.tool: Tool | None = None
+        """The tool that the path led to, once that is known, and what its parameters captured."""
+        self.captured: Captured = ()
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["raw_path"].decode("latin-1")
         self.query: bytes = scope["query_string"]
@@ -41,37 +57,32 @@ class Request:
         self.as_user: bytes | None = None
         self.origin: bytes | None = None
         self.preflight = False
-        self.plain = True
-        """Whether `authorization` alone says who calls."""
         given: bytes | None = None
         for name, value in scope["headers"]:
-            if name == b"host":
-                self.host = value
-            elif name == b"authorization":
-                self.authorization = value
+            attribute = _KEPT.get(name)
+            if attribute is not None:
+                setattr(self, attribute, value)
             elif name == b"user-agent":
                 self.user_agent = value.decode("latin-1")
             elif name == b"content-length":
                 self.content_length = int(value)
-            elif name == b"origin":
-                self.origin = value
-            elif name == b"apikey":
-                self.anon_key = value
-                self.plain = False
-            elif name == b"x-organization-id":
-                self.organisation = value
-                self.plain = False
-            elif name == b"x-platform-as-user":
-                self.as_user = value
-                self.plain = False
             elif name == b"x-request-id":
                 given = value
             elif name == b"access-control-request-method":
                 self.preflight = True
+        self.plain = self.anon_key is None and self.organisation is None and self.as_user is None
+        """Whether `authorization` alone says who calls."""
         if given is not None and _GIVEN_ID.fullmatch(given):
             self.id = given.decode()
         else:
             self.id = f"{_PROCESS}{next(_COUNTER):x}"
+        self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
+        """Headers of the answer, as far as they are known."""
+
+    def captured_as(self, name: str | None) -> str | None:
+        """What a parameter of the path captured, still encoded."""
+        names = self.tool.rest.path_parameters if self.tool and self.tool.rest else ()
+        return self.captured[names.index(name)] if name in names else None
 
 
 async def read_object(receive: Any, request: Request, max_bytes: int) -> dict[str, Any]:

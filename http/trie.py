@@ -106,14 +106,9 @@ def _behind(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, 
     return tail.methods, (*captured, "/".join(rest))
 
 
-def decoded(tool: Tool, captured: Captured) -> dict[str, str]:
-    """Path parameters as text; BadRequest for escapes that are none, or that are no UTF-8."""
-    names = tool.rest.path_parameters if tool.rest else ()
-    return dict(zip(names, map(_decode, captured), strict=True))
-
-
-def _decode(text: str) -> str:
-    if "%" not in text:
+def decoded(text: str) -> str:
+    """A path parameter as text; BadRequest for escapes that are none, or that are no UTF-8."""
+    if "%" not in text and text.isascii():
         return text
     if _BROKEN_ESCAPE.search(text):
         raise BadRequest("The path has a `%` that starts no escape.", remediation="Write `%` as %25 in a path.")

@@ -26,7 +26,8 @@ class McpDoor:
         self._base_url = registry.services.options.base_url
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
-        request = Request(scope)
+        reply = reply_to(scope, respond)
+        request = Request(scope, reply)
         try:
             caller = await self._registry.services.credentials.caller(
                 request.authorization, organisation=request.organisation
@@ -34,7 +35,7 @@ class McpDoor:
             if isinstance(caller, Anonymous):
                 raise Unauthenticated("MCP needs a credential.")
         except BaobabError as error:
-            await send_error(reply_to(scope, respond), error, STRUCTURED, f"{self._base_url}/docs", [])
+            await send_error(reply, error, STRUCTURED, f"{self._base_url}/docs", [])
             return
         if request.method == "GET":
             await _refuse_stream(respond)

@@ -65,7 +65,7 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the rows and changes nothing."""
-        with _translated():
+        with _Translated():
             async with self._engine.connect() as connection:
                 await connection.execution_options(**_READ)
                 async with connection.begin():
@@ -74,7 +74,7 @@ class Database:
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that commits when the block ends and leaves nothing when it raises."""
-        with _translated():
+        with _Translated():
             async with self._turn, self._among_processes(), self._engine.connect() as connection:
                 await connection.execution_options(**_WRITE)
                 async with connection.begin():
@@ -147,7 +147,7 @@ class Unit:
                 raise
 
 
-class _translated:
+class _Translated:
     """Foreign exceptions become ours at this boundary; a broken constraint passes, its meaning is the caller's."""
 
     def __enter__(self) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_BOUNDS = {"string": ("maxLength", "enum", "const", "format"), "array": ("maxItems",)}
+_BOUNDS = {"string": ("maxLength", "enum", "const"), "array": ("maxItems",)}
+# What these hold is short by its nature; an address or base64 (`uri`, `binary`) is as long as anybody likes.
+_SHORT_FORMATS = frozenset({"date", "date-time", "duration", "ipv4", "ipv6", "time", "uuid"})
 
 
 def portable(schema: Schema) -> Schema:
@@ -17,7 +19,7 @@ def portable(schema: Schema) -> Schema:
 def unbounded(schema: Schema, path: str = "") -> Iterator[str]:
     """The places that take a text or a list of any size."""
     needed = _BOUNDS.get(schema.get("type", ""))
-    if needed and not any(word in schema for word in needed):
+    if needed and not any(word in schema for word in needed) and schema.get("format") not in _SHORT_FORMATS:
         yield path or "the result"
     for name, inner in schema.get("properties", {}).items():
         yield from unbounded(inner, f"{path}.{name}".lstrip("."))

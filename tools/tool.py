@@ -152,7 +152,7 @@ class Toolset:
         status: int | Callable[[Any], int] = 200,
         statuses: Sequence[int] | None = None,
         query: Sequence[str] = (),
-        limit: Limit | None | Literal["default"] = "default",
+        limit: Limit | Literal["default"] | None = "default",
         audit: Audit | None = None,
         media_type: str = "application/json",
         max_body: int = 2**20,

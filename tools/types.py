@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema, to_json
 
-OMITTED: Any = type("Omitted", (), {"__repr__": lambda self: "OMITTED", "__slots__": ()})()
+OMITTED: Any = object()
 """The default of a parameter whose absence means something else than null."""
 
 _JSON_SUSPECTS = re.compile(rb"\\u0000|NaN|Infinity")

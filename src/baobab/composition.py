@@ -92,10 +92,11 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
 
 def options(settings: Settings) -> Options:
     host = urlsplit(settings.address).hostname or "localhost"
-    loopback = host in ("127.0.0.1", "::1", "0.0.0.0", "localhost")
+    # An address that is no name cannot have subdomains; every `*.localhost` leads back to this machine.
+    nameless = host == "localhost" or host.replace(".", "").isdigit() or ":" in host
     return Options(
         base_url=settings.address,
-        base_domain="localhost" if loopback else host,
+        base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,
         signup_open=settings.signup == "open",

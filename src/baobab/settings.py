@@ -37,7 +37,7 @@ class Settings(BaseModel):
     secret_key: str = Field(
         "",
         repr=False,
-        description="Keys for sealing secrets: base64url of 32 bytes, newest first; those of DATA/secret.key when empty.",
+        description="Keys for sealing secrets: base64url of 32 bytes, newest first; DATA/secret.key when empty.",
     )
     bootstrap_key: str = Field(
         "",
@@ -147,7 +147,9 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
             others = f"; known are {', '.join(sorted(known))}"
             hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else others
             raise SettingsError(f"{variable} is not a setting{hint}")
-    values: dict[str, Any] = {name: environment[variable] for variable, name in known.items() if variable in environment}
+    values: dict[str, Any] = {
+        name: environment[variable] for variable, name in known.items() if variable in environment
+    }
     values |= {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(**values)

@@ -1,5 +1,6 @@
 """An installation for a whole test module, asked with exactly the bytes that a test names."""
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -78,7 +79,9 @@ class Installation:
         incoming = iter([{"type": "http.request", "body": sent, "more_body": False}])
 
         async def receive() -> dict[str, Any]:
-            return next(incoming, {"type": "http.disconnect"})
+            message = next(incoming, None)
+            # The client stays on the line until it has its answer.
+            return message if message is not None else await asyncio.Future()
 
         async def send(message: dict[str, Any]) -> None:
             messages.append(message)

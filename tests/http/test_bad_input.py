@@ -38,28 +38,53 @@ MILLION = "x" * 10**6
 # Texts of JSON values that no field takes, whatever its type.
 NEVER = [
     r'"\ud800"', r'"a\udc00b"', '"\x00"', '"\n"', "NaN", "-Infinity", "Infinity", "1e400", "-1e400", "'text'", "01",
-    "[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000, "undefined", "", "1,", '"\xff"', '"\xed\xa0\x80"',
+    "[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000, "undefined", "", "1,", '"\xff"',
+    '"\xed\xa0\x80"',
 ]  # fmt: skip
 # And those that only a field for any JSON value might take.
 SELDOM = [r'"\u0000"', r'"a\u0000b"', r'{"\u0000":1}', f'"{MILLION}"', f"[{'1,' * 200_000}1]"]
 BODIES = [
-    b"[]", b'[{"a":1}]', b'"text"', b"1", b"1.5", b"true", b"null", b" ", b"{", b"}", b"{}{}", b"{}x", b'{"a"}', b"{'a':1}", b'{"a":1,}',
-    b"\x00", b"{}\x00", b"\xff\xfe{\x00}\x00", b"\xef\xbb\xbf{}", b"a=1&b=2", b"--x\r\n\r\n", b"<a/>", b"[" * 10_000, b'{"a":' * 10_000,
+    b"[]", b'[{"a":1}]', b'"text"', b"1", b"1.5", b"true", b"null", b" ", b"{", b"}", b"{}{}", b"{}x", b'{"a"}',
+    b"{'a':1}", b'{"a":1,}',
+    b"\x00", b"{}\x00", b"\xff\xfe{\x00}\x00", b"\xef\xbb\xbf{}", b"a=1&b=2", b"--x\r\n\r\n", b"<a/>", b"[" * 10_000,
+    b'{"a":' * 10_000,
     b'{"no_such_field":1}', b'{"":1}', b'{"__proto__":{}}', b'{"\\u0000":1}', b'{"no_such_field":' + b"1" * 5000 + b"}",
     b'{"\xff":1}', b'{"a\\ud800":1}',
 ]  # fmt: skip
 SEGMENTS = [
-    "..", ".", "%2e%2e", "..%2F..%2Fetc%2Fpasswd", "%2F", "%5C", "%00", "a%00", "%", "%2", "%zz", "a%", "%FF", "%C3", "%ED%A0%80", "\xff",
-    "%3F", "%23", "%3Fa=b", "a%23b", "%0D%0A", "%20", "'%20OR%201=1", "%F0%9F%98%80", "*", "%25", "%252e%252e", "null", "undefined", "-1",
+    "..", ".", "%2e%2e", "..%2F..%2Fetc%2Fpasswd", "%2F", "%5C", "%00", "a%00", "%", "%2", "%zz", "a%", "%FF", "%C3",
+    "%ED%A0%80", "\xff",
+    "%3F", "%23", "%3Fa=b", "a%23b", "%0D%0A", "%20", "'%20OR%201=1", "%F0%9F%98%80", "*", "%25", "%252e%252e",
+    "null", "undefined", "-1",
     "x" * 5000, "%F0%80%80%80", "app_%00", "app_x%2F..", "{app_id}", "0" * 400, "1e400",
 ]  # fmt: skip
 # Where nearly every text is a key or a pattern, these are none.
-NO_KEYS = ["..", ".", "%2e%2e", "%2F", "a%2F..%2Fb", "%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80", "\xff", "%0D%0A",
+NO_KEYS = ["..", ".", "%2e%2e", "%2F", "a%2F..%2Fb", "%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80",
+"\xff", "%0D%0A",
            "%F0%9F%98%80", "x" * 5000, "_a", "%5Fa", "a%2F%2Fb", ""]  # fmt: skip
-NO_PATTERNS = ["%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80", "\xff", "%0D%0A", "%F0%9F%98%80", "x" * 5000, "_a", "%7B", "",
+NO_PATTERNS = ["%00", "a%00", "%", "%2", "%zz", "%FF", "%C3", "%ED%A0%80", "\xff", "%0D%0A", "%F0%9F%98%80",
+"x" * 5000, "_a", "%7B", "",
                "a***", "{user.name}"]  # fmt: skip
 QUERY_TEXTS = ["%00", "a%00", "%FF", "%C3", "%ED%A0%80", "\xff", MILLION]
-QUERY_NUMBERS = ["", "a", "1.5", "1e400", "-", "+1", "%201", "0x1", "1_0", "9" * 400, "-" + "9" * 30, "NaN", "Infinity", "null", "true", "%EF%BC%91", "[1]"]
+QUERY_NUMBERS = [
+    "",
+    "a",
+    "1.5",
+    "1e400",
+    "-",
+    "+1",
+    "%201",
+    "0x1",
+    "1_0",
+    "9" * 400,
+    "-" + "9" * 30,
+    "NaN",
+    "Infinity",
+    "null",
+    "true",
+    "%EF%BC%91",
+    "[1]",
+]
 QUERY_BOOLEANS = ["", "1", "0", "yes", "TRUE", "True", "null", "on", "[]"]
 
 
@@ -128,14 +153,27 @@ def bad_paths(tool: Tool, scene: Scene) -> Iterator[Sending]:
 def bad_queries(tool: Tool, scene: Scene) -> Iterator[Sending]:
     assert tool.rest is not None
     path, body = scene.path(tool), json.dumps(body_of(tool)).encode() if takes_body(tool) else None
-    queries = ["no_such_parameter=1", "=1", "%00=1", "%FF=1", "a" * 10**5, "app_id=app_other000000", "&".join(["x=1"] * 201)]
+    queries = [
+        "no_such_parameter=1",
+        "=1",
+        "%00=1",
+        "%FF=1",
+        "a" * 10**5,
+        "app_id=app_other000000",
+        "&".join(["x=1"] * 201),
+    ]
     for name in tool.rest.query_parameters:
         taken = kinds(tool.input_schema["properties"][name])
         texts = [*QUERY_TEXTS]
         if not taken & {"string", "array"}:
             texts += QUERY_NUMBERS if taken & {"integer", "number"} else QUERY_BOOLEANS
         queries += [f"{name}={text}" for text in texts]
-        queries += [f"{name}=1&{name}=1", f"{name}=true&%{ord(name[0]):x}{name[1:]}=true", f"{name.upper()}=1", f"{name}[]=1"]
+        queries += [
+            f"{name}=1&{name}=1",
+            f"{name}=true&%{ord(name[0]):x}{name[1:]}=true",
+            f"{name.upper()}=1",
+            f"{name}[]=1",
+        ]
     for query in queries:
         yield Sending(f"query {query[:40]}", f"{path}?{query}", body)
 
@@ -219,7 +257,9 @@ async def scene_of(world: Installation, app: App, scenes: dict[str, Scene]) -> S
     if not scenes:
         me = (await world.ask("GET", "/platform/me", world.owner)).json
         account, home = me["user"]["id"], me["organizations"][0]["id"]
-        team = (await world.ask("POST", "/v1/organizations", token := await world.token(account, home), {"name": "T"})).json
+        team = (
+            await world.ask("POST", "/v1/organizations", token := await world.token(account, home), {"name": "T"})
+        ).json
         await world.put(app, "k", 1)
         await world.expose(app, ("p", "public", "deny"))
         scenes["one"] = Scene(app, team["id"], account, token)
@@ -263,7 +303,8 @@ CYCLE.append(CYCLE)
 @pytest.mark.parametrize(
     "value",
     [
-        float("nan"), [float("inf")], {"a": -float("inf")}, "\ud800", {"\udfff": 1}, "\x00", {"a\x00": 1}, nested(100_000), CYCLE,
+        float("nan"), [float("inf")], {"a": -float("inf")}, "\ud800", {"\udfff": 1}, "\x00", {"a\x00": 1},
+        nested(100_000), CYCLE,
         object(), b"\xff", {b"\xff": 1}, lambda: None,
     ],
     ids=lambda value: type(value).__name__,
@@ -287,7 +328,10 @@ async def test_what_json_cannot_say_is_refused_behind_the_doors_too(world: Insta
             await registry.call(name, {"app_id": app.id, **arguments}, caller, Door("test", "req_1"))
         assert refusal.value.status in {400, 413}, name
     batch = await registry.call(
-        "kv_batch", {"app_id": app.id, "ops": [value, {"op": "set", "key": "a", "value": value}, {"op": value}]}, caller, Door("test", "req_1")
+        "kv_batch",
+        {"app_id": app.id, "ops": [value, {"op": "set", "key": "a", "value": value}, {"op": value}]},
+        caller,
+        Door("test", "req_1"),
     )
     assert all("error" in result for result in batch["results"])
     assert await state(world) == before

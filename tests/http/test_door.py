@@ -27,7 +27,8 @@ def refused(answer: Answer, status: int, code: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/nothing", "/v1", "/v1/", "/v2/x", "/apps/", "/init/", "//init", "/v1/app_x/kv", "/v1/app_x/nothing", "/INIT",
+    ["/", "/nothing", "/v1", "/v1/", "/v2/x", "/apps/", "/init/", "//init", "/v1/app_x/kv", "/v1/app_x/nothing",
+    "/INIT",
      "/health/", "/../init", "/init/..", "/%69nit", "/init%2F", "/x" * 2000, "/v1/{app_id}/config/", "/\xff", "/%"],
 )  # fmt: skip
 async def test_a_path_without_an_operation_is_not_found(world: Installation, path: str) -> None:
@@ -84,7 +85,13 @@ async def test_any_other_request_id_is_replaced_by_one_of_ours(world: Installati
 
 
 async def test_every_answer_forbids_sniffing_and_names_its_request_once(world: Installation, app: App) -> None:
-    for method, path in [("GET", "/health"), ("GET", "/nothing"), ("GET", "/docs"), ("OPTIONS", "/init"), ("GET", app.kv + "/a")]:
+    for method, path in [
+        ("GET", "/health"),
+        ("GET", "/nothing"),
+        ("GET", "/docs"),
+        ("OPTIONS", "/init"),
+        ("GET", app.kv + "/a"),
+    ]:
         answer = await world.ask(method, path)
         names = [name for name, _ in answer.pairs]
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -102,7 +109,8 @@ async def test_a_caller_is_told_what_is_left_of_its_allowance(world: Installatio
 
 async def test_more_than_the_allowance_is_refused_and_told_when_to_come_again(world: Installation) -> None:
     answers = [
-        await world.ask("POST", "/platform/refresh", body={"refresh_token": "x"}, address="192.0.2.1") for _ in range(200)
+        await world.ask("POST", "/platform/refresh", body={"refresh_token": "x"}, address="192.0.2.1")
+        for _ in range(200)
     ]
     over = next(answer for answer in answers if answer.status == 429)
     error = refused(over, 429, "QUOTA_RATE_LIMIT")
@@ -119,7 +127,9 @@ async def test_more_than_the_allowance_is_refused_and_told_when_to_come_again(wo
 # Hosts (threat: Host and Origin not checked, DNS rebinding)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "localhost.", "[::1]", "[::1]:8000"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "localhost.", "[::1]", "[::1]:8000"]
+)
 async def test_the_servers_own_names_are_answered(world: Installation, host: str) -> None:
     assert (await world.ask("GET", "/health", host=host)).status == 200
 
@@ -127,13 +137,36 @@ async def test_the_servers_own_names_are_answered(world: Installation, host: str
 @pytest.mark.parametrize("path", ["/health", "/nothing", "/docs", "/mcp", "/metrics", "/v1/app_000000/kv/a"])
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evillocalhost", "a.b.localhost", ".localhost", "169.254.169.254",
-     "0.0.0.0", "", ":8000", "[::2]", "2130706433", "127.1", "localhost@evil.example", "localhost:80@evil.example", "localhost:x", "[::1].evil.example", "[::1", "localhost/", "evil.example\t",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evillocalhost", "a.b.localhost",
+    ".localhost", "169.254.169.254",
+     "0.0.0.1", "", ":8000", "[::2]", "2130706433", "127.1", "localhost@evil.example", "localhost:80@evil.example",
+     "localhost:x", "[::1].evil.example", "[::1", "localhost/", "evil.example\t",
      "localhost ", "\xff"],
 )  # fmt: skip
 async def test_a_foreign_host_is_refused_at_every_path(world: Installation, host: str, path: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         refused(await world.ask(method, path, world.owner, host=host), 421, "HOST_REFUSED")
+
+
+async def test_a_websocket_from_a_foreign_host_is_closed_before_it_opens(world: Installation) -> None:
+    sent: list[dict[str, Any]] = []
+    incoming = iter([{"type": "websocket.connect"}])
+
+    async def receive() -> dict[str, Any]:
+        return next(incoming)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "websocket",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [(b"host", b"evil.example")],
+    }
+    await world.server(scope, receive, send)
+    assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1008)]
 
 
 # An app's own host
@@ -161,7 +194,7 @@ async def test_an_apps_own_host_leads_to_nothing_beyond_the_app(world: Installat
         assert answer.status == 404, path
 
 
-@pytest.mark.parametrize("subdomain", ["nosuchapp", "x" * 63, "-", "%00", "a_b"])
+@pytest.mark.parametrize("subdomain", ["nosuchapp", "x" * 63, "-", "a_b"])
 async def test_an_unknown_subdomain_is_no_app(world: Installation, subdomain: str) -> None:
     for path in ("/kv/a", "/health", "/"):
         refused(await world.ask("GET", path, world.owner, host=f"{subdomain}.localhost"), 404, "APP_NOT_FOUND")
@@ -190,8 +223,15 @@ async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Instal
     assert preflight.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE, OPTIONS"
     allowed = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
     assert {"content-type", "authorization", "x-organization-id", "x-platform-as-user", "apikey"} <= allowed
-    for method, path, status in [("GET", "/none", 404), ("GET", "/_stats", 200), ("PATCH", "/a", 405), ("PUT", "/_a", 400)]:
-        answer = await world.ask(method, app.kv + path, world.owner | {"origin": origin}, {"value": 1} if method == "PUT" else None)
+    for method, path, status in [
+        ("GET", "/none", 404),
+        ("GET", "/_stats", 200),
+        ("PATCH", "/a", 405),
+        ("PUT", "/_a", 400),
+    ]:
+        answer = await world.ask(
+            method, app.kv + path, world.owner | {"origin": origin}, {"value": 1} if method == "PUT" else None
+        )
         assert answer.status == status
         assert (answer.headers[CORS], answer.headers["vary"]) == (origin, "Origin")
         assert [name for name, _ in answer.pairs].count(CORS) == 1
@@ -200,9 +240,12 @@ async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Instal
 
 @pytest.mark.parametrize(
     "origin",
-    ["https://evil.example", "http://shop.example.com", "https://shop.example.com:444", "https://shop.example.com.evil.example",
-     "https://evil.example/https://shop.example.com", "null", "", "*", "https://", "file://", "https://evil.example://localhost",
-     "https://localhost.evil.example", "https://localhost@evil.example", "https://evil.example#.localhost", "https://evil.example/.localhost",
+    ["https://evil.example", "http://shop.example.com", "https://shop.example.com:444",
+    "https://shop.example.com.evil.example",
+     "https://evil.example/https://shop.example.com", "null", "", "*", "https://", "file://",
+     "https://evil.example://localhost",
+     "https://localhost.evil.example", "https://localhost@evil.example", "https://evil.example#.localhost",
+     "https://evil.example/.localhost",
      "https://evil.example?.localhost", "\xff"],
 )  # fmt: skip
 async def test_a_page_of_any_other_origin_is_refused(world: Installation, app: App, origin: str) -> None:
@@ -236,7 +279,12 @@ async def test_one_apps_origin_is_foreign_to_another_and_to_the_platform(world: 
 
 
 async def test_pages_of_the_platform_and_of_apps_on_it_always_pass(world: Installation, app: App) -> None:
-    for origin in ("http://127.0.0.1:8000", "http://localhost:8000", "http://any-app.localhost:8000", "HTTP://LOCALHOST"):
+    for origin in (
+        "http://127.0.0.1:8000",
+        "http://localhost:8000",
+        "http://any-app.localhost:8000",
+        "HTTP://LOCALHOST",
+    ):
         answer = await world.ask("GET", "/apps", world.owner | {"origin": origin})
         assert (answer.status, answer.headers[CORS]) == (200, origin)
         assert (await world.ask("GET", app.kv + "/_stats", world.owner | {"origin": origin})).status == 200
@@ -275,14 +323,20 @@ async def test_an_organisation_is_chosen_by_header_among_the_callers_own(world: 
     assert [row["id"] for row in listed] == [made.id]
     assert made.id not in [row["id"] for row in (await world.ask("GET", "/apps", token)).json["apps"]]
     for wanted in (foreign, "nothing", "", "%00", "\xff", "x" * 5000, f"{team}, {home}"):
-        refused(await world.ask("GET", "/apps", token | {"x-organization-id": wanted}), 403, "AUTH_INSUFFICIENT_PERMISSIONS")
+        refused(
+            await world.ask("GET", "/apps", token | {"x-organization-id": wanted}), 403, "AUTH_INSUFFICIENT_PERMISSIONS"
+        )
     # A key stays in its organisation, but may name it.
     assert (await world.ask("GET", "/apps", world.owner | {"x-organization-id": home})).status == 200
-    refused(await world.ask("GET", "/apps", world.owner | {"x-organization-id": team}), 403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    refused(
+        await world.ask("GET", "/apps", world.owner | {"x-organization-id": team}), 403, "AUTH_INSUFFICIENT_PERMISSIONS"
+    )
     refused(await world.ask("GET", "/apps", {"x-organization-id": team}), 401, "AUTH_REQUIRED")
 
 
-@pytest.mark.parametrize("user", ["", "ada", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e1", "../x", "\xff", "0b8f1d6e5c8e4f0e9a543f0d8a7c2e11"])
+@pytest.mark.parametrize(
+    "user", ["", "ada", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e1", "../x", "\xff", "0b8f1d6e5c8e4f0e9a543f0d8a7c2e11"]
+)
 async def test_acting_for_a_user_needs_the_users_id(world: Installation, app: App, user: str) -> None:
     key = await world.key(world.owner, key_scope="app", target_app_id=app.id)
     answer = await world.ask("GET", app.kv + "/a", key | {"x-platform-as-user": user})
@@ -291,7 +345,8 @@ async def test_acting_for_a_user_needs_the_users_id(world: Installation, app: Ap
 
 @pytest.mark.parametrize(
     "authorization",
-    ["", "Bearer", "Bearer ", "bearer  ", "Basic YTpi", "Token x", "Bearer a b", "Bearer \xff", "Bearer " + "x" * 9000, "Bearer a.b.c",
+    ["", "Bearer", "Bearer ", "bearer  ", "Basic YTpi", "Token x", "Bearer a b", "Bearer \xff",
+    "Bearer " + "x" * 9000, "Bearer a.b.c",
      "Bearer ..", "Bearer a.b.c.d", "Bearer bb_sk_", "BearerX x", "Bearer %00"],
 )  # fmt: skip
 async def test_a_credential_that_does_not_count_is_401_never_anonymous(
@@ -347,7 +402,9 @@ async def test_the_path_names_the_app_whatever_the_body_says(world: Installation
 
 
 async def test_an_unknown_field_is_named_and_so_are_those_that_are_known(world: Installation) -> None:
-    error = refused(await world.ask("POST", "/init", world.owner, {"name": "x", "nmae": "y"}), 400, "VALIDATION_INVALID_SCHEMA")
+    error = refused(
+        await world.ask("POST", "/init", world.owner, {"name": "x", "nmae": "y"}), 400, "VALIDATION_INVALID_SCHEMA"
+    )
     assert "nmae" in error["message"]
     assert "`name`" in error["remediation"]
 
@@ -371,3 +428,24 @@ async def test_answers_are_json_that_needs_no_extension(world: Installation, app
     assert answer.headers["content-type"] == "application/json"
     assert int(answer.headers["content-length"]) == len(answer.content)
     assert json.loads(answer.content.decode()) == {"value": "\u2028\U0001f600</script>"}
+
+
+async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Path) -> None:
+    async with installation(tmp_path) as broken:
+        app = await broken.app()
+        async with broken.house.services.database.writing() as connection:
+            for table in ("api_keys", "kv_rules"):
+                await connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO {table}_gone")
+        for path, headers in [
+            ("/apps", bearer("bb_sk_unknown")),
+            (app.kv + "/a", bearer("bb_sk_unknown")),
+            (app.kv + "/a", {}),
+        ]:
+            answer = await broken.ask("GET", path, headers)
+            assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+            assert "gone" not in answer.content.decode()
+            assert "kv_rules" not in answer.content.decode()
+        async with broken.house.services.database.writing() as connection:
+            for table in ("api_keys", "kv_rules"):
+                await connection.exec_driver_sql(f"ALTER TABLE {table}_gone RENAME TO {table}")
+        assert (await broken.ask("GET", app.kv + "/a")).status == 401

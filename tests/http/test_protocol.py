@@ -69,7 +69,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(app: App, protocol: type[GuardedProtocol] = Quick) -> AsyncIterator[Server]:
+async def serving(app: App, protocol: type[GuardedProtocol] = GuardedProtocol) -> AsyncIterator[Server]:
     config = uvicorn.Config(
         app,
         host="127.0.0.1",
@@ -185,7 +185,7 @@ async def test_a_head_just_under_the_limits_passes() -> None:
 async def test_many_small_pipelined_requests_are_not_taken_for_one_large_head() -> None:
     request = b"GET /%d HTTP/1.1\r\nHost: x\r\nPad: " + b"p" * 900 + b"\r\n\r\n"
     last = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    async with serving(echo, GuardedProtocol) as server:
+    async with serving(echo) as server:
         answer = await server.exchange(b"".join(request % n for n in range(100)) + last, b"\r\n")
     assert [b"/%d ;" % n in answer for n in range(100)] == [True] * 100
     assert answer.endswith(b"/last ;")
@@ -316,7 +316,7 @@ async def elapsed(work: Coroutine[Any, Any, bytes]) -> tuple[bytes, float]:
 
 @on_both_loops
 async def test_a_head_that_does_not_end_is_refused() -> None:
-    async with serving(never) as server:
+    async with serving(never, Quick) as server:
         answer, seconds = await elapsed(server.exchange(b"GET / HTTP/1.1\r\nHo"))
     assert refused(answer) == (408, "HTTP_REQUEST_TIMEOUT")
     assert seconds < 1
@@ -325,14 +325,14 @@ async def test_a_head_that_does_not_end_is_refused() -> None:
 @on_both_loops
 async def test_dripping_does_not_buy_time() -> None:
     head, body = b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n"
-    async with serving(echo) as server:
+    async with serving(echo, Quick) as server:
         for start in (head, body):
             assert refused(await server.exchange(start, *[b"v"] * 20))[0] == 408
 
 
 @on_both_loops
 async def test_the_second_request_has_a_deadline_of_its_own() -> None:
-    async with serving(echo) as server:
+    async with serving(echo, Quick) as server:
         answer, seconds = await elapsed(server.exchange(GET, b"", GET, b"G", pause=0.1))
     assert answer.count(b" 200 OK") == 2
     assert refused(answer)[0] == 408
@@ -341,7 +341,7 @@ async def test_the_second_request_has_a_deadline_of_its_own() -> None:
 
 @on_both_loops
 async def test_a_connection_without_a_request_is_closed_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(never) as server:
+    async with serving(never, Quick) as server:
         for pieces in ([], [b"\r\n"] * 3):
             assert await server.exchange(*pieces) == b""
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -349,7 +349,7 @@ async def test_a_connection_without_a_request_is_closed_without_a_word(caplog: p
 
 @on_both_loops
 async def test_a_body_that_does_not_end_is_refused() -> None:
-    async with serving(echo) as server:
+    async with serving(echo, Quick) as server:
         answer = await server.exchange(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", b"abc")
         assert refused(answer) == (408, "HTTP_REQUEST_TIMEOUT")
 
@@ -357,7 +357,7 @@ async def test_a_body_that_does_not_end_is_refused() -> None:
 @on_both_loops
 async def test_an_upload_may_take_long_as_long_as_it_moves() -> None:
     head = b"PUT /files/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 8\r\n\r\n"
-    async with serving(echo) as server:
+    async with serving(echo, Quick) as server:
         assert (await server.exchange(head, *[b"v"] * 8, pause=0.05)).endswith(b"/files/a vvvvvvvv;")
         assert refused(await server.exchange(head, b"vvv"))[0] == 408
 
@@ -371,8 +371,27 @@ async def test_the_time_in_which_the_application_does_not_read_is_not_the_client
 
     size = 8_000_000
     head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size
-    async with serving(app) as server:
+    async with serving(app, Quick) as server:
         assert (await server.exchange(head, b"v" * size)).endswith(b"\r\n%d" % size)
+
+
+@on_both_loops
+async def test_a_pause_that_we_made_in_between_does_not_count_either() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.4)
+        await respond(send, b"%d" % len(await body_of(receive) or b""))
+
+    class Scaled(GuardedProtocol):
+        body_seconds = 0.6
+
+    request = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 200002\r\n\r\nv"
+    async with serving(app, Scaled) as server:
+        reader, writer = await server.connect()
+        for piece, pause in ((request, 0.1), (b"v" * 200_000, 0.7), (b"v", 0)):
+            writer.write(piece)
+            await asyncio.sleep(pause)
+        assert (await reader.read()).endswith(b"\r\n200002")
+        writer.close()
 
 
 @on_both_loops
@@ -381,7 +400,7 @@ async def test_a_client_told_to_wait_for_100_continue_is_not_late() -> None:
         await asyncio.sleep(0.4)
         await respond(send, await body_of(receive) or b"")
 
-    async with serving(app) as server:
+    async with serving(app, Quick) as server:
         reader, writer = await server.connect()
         writer.write(
             b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
@@ -398,7 +417,7 @@ async def test_a_slow_application_is_not_a_slow_client() -> None:
         await asyncio.sleep(0.5)
         await respond(send, b"slow but fine")
 
-    async with serving(app) as server:
+    async with serving(app, Quick) as server:
         reader, writer = await server.connect()
         writer.write(GET)
         await asyncio.sleep(0.05)
@@ -413,7 +432,7 @@ async def test_an_early_answer_to_a_stalled_body_leaves_no_connection_behind() -
         await respond(send, b"early")
 
     request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
-    async with serving(app) as server:
+    async with serving(app, Quick) as server:
         for pieces in ([request, b"a"], [request, b"abc"]):
             answer, seconds = await elapsed(server.exchange(*pieces))
             assert answer.endswith(b"early")
@@ -421,8 +440,16 @@ async def test_an_early_answer_to_a_stalled_body_leaves_no_connection_behind() -
 
 
 @on_both_loops
+async def test_a_blank_line_does_not_keep_a_connection_open_for_ever() -> None:
+    async with serving(echo, Quick) as server:
+        answer, seconds = await elapsed(server.exchange(GET, b"\r\n"))
+    assert answer.endswith(b"/ ;")
+    assert seconds < 1.5
+
+
+@on_both_loops
 async def test_the_keep_alive_timeout_stays_uvicorns() -> None:
-    async with serving(echo) as server:
+    async with serving(echo, Quick) as server:
         answer, seconds = await elapsed(server.exchange(GET))
     assert answer.endswith(b"/ ;")
     assert 0.35 < seconds < 1.5
@@ -441,7 +468,7 @@ async def slow_first(scope: Any, receive: Any, send: Any) -> None:
 async def test_pipelined_requests_are_answered_in_order() -> None:
     requests = [b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb" % n for n in (1, 2, 3)]
     last = b"GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    async with serving(slow_first) as server:
+    async with serving(slow_first, Quick) as server:
         answer = await server.exchange(b"".join(requests) + last)
     assert [answer.index(b"/%d " % n) for n in (1, 2, 3, 4)] == sorted(answer.index(b"/%d " % n) for n in (1, 2, 3, 4))
     assert refusals(answer) == []
@@ -459,7 +486,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 )
 @on_both_loops
 async def test_a_refusal_waits_for_the_answer_to_the_request_before_it(second: bytes, status: int) -> None:
-    async with serving(slow_first) as server:
+    async with serving(slow_first, Quick) as server:
         answer = await server.exchange(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n" + second)
     assert b"/1 ;HTTP/1.1 %d " % status in answer
     assert refused(answer)[0] == status
@@ -467,7 +494,7 @@ async def test_a_refusal_waits_for_the_answer_to_the_request_before_it(second: b
 
 @on_both_loops
 async def test_a_refusal_arrives_although_the_client_is_still_sending() -> None:
-    async with serving(never) as server:
+    async with serving(never, Quick) as server:
         answer = await server.exchange(b"POST / HTTP/1.1\r\n\r\n" + b"x" * 300_000, b"x" * 300_000, b"x" * 300_000)
         assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
 
@@ -482,7 +509,7 @@ async def test_a_lost_connection_ends_the_running_request_although_another_is_qu
         if message["type"] == "http.disconnect":
             ended.set()
 
-    async with serving(app) as server:
+    async with serving(app, Quick) as server:
         _, writer = await server.connect()
         writer.write(GET + GET)
         await asyncio.sleep(0.05)
@@ -504,7 +531,7 @@ async def test_a_websocket_is_handed_over_and_outlives_the_deadlines() -> None:
     handshake = (
         b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     )
-    async with serving(websocket_echo) as server:
+    async with serving(websocket_echo, Quick) as server:
         reader, writer = await server.connect()
         writer.write(handshake + b"Sec-WebSocket-Key: " + key + b"\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
@@ -516,7 +543,7 @@ async def test_a_websocket_is_handed_over_and_outlives_the_deadlines() -> None:
 
 @on_both_loops
 async def test_a_websocket_needs_exactly_one_host_too() -> None:
-    async with serving(never) as server:
+    async with serving(never, Quick) as server:
         answer = await server.exchange(b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         assert refused(answer) == (400, "HTTP_HOST_REQUIRED")
 
@@ -524,7 +551,7 @@ async def test_a_websocket_needs_exactly_one_host_too() -> None:
 @on_both_loops
 async def test_an_upgrade_to_something_else_is_answered_as_a_plain_request() -> None:
     upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
-    async with serving(echo) as server:
+    async with serving(echo, Quick) as server:
         assert b" 200 OK" in await server.exchange(upgrade)
 
 
@@ -537,14 +564,18 @@ async def test_shutdown_lets_running_requests_finish_and_drops_the_rest() -> Non
     class Patient(GuardedProtocol):
         head_seconds = linger_seconds = 60.0
 
+    broken = b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\nzz\r\n"
     async with serving(app, Patient) as server:
-        connections = [await server.connect() for _ in range(4)]
-        for (_, writer), request in zip(connections, [GET, b"", b"GET / HT", b"nonsense\r\n\r\n"], strict=True):
+        connections = [await server.connect() for _ in range(5)]
+        requests = [GET, b"", b"GET / HT", b"nonsense\r\n\r\n", broken]
+        for (_, writer), request in zip(connections, requests, strict=True):
             writer.write(request)
         await asyncio.sleep(0.1)
+        stopped = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - stopped < 1.5
     finished, *others = [await reader.read() for reader, _ in connections]
     assert finished.endswith(b"finished")
     assert others[:2] == [b"", b""]
-    assert refused(others[2])[0] == 400
+    assert [refused(other)[0] for other in others[2:]] == [400, 400]
     for _, writer in connections:
         writer.close()

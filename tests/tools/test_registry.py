@@ -5,7 +5,7 @@ import json
 from typing import Annotated
 
 import pytest
-from pydantic import Field
+from pydantic import AnyUrl, Field
 from sqlalchemy import insert, select
 from typing_extensions import TypedDict
 
@@ -70,6 +70,16 @@ async def shelf_unbounded_list(call: Call, words: list[Word]) -> Done:
     return {"word": words[0]}
 
 
+async def shelf_unbounded_address(call: Call, words: AnyUrl) -> Done:
+    """Read an address of any length."""
+    return {"word": str(words)}
+
+
+async def shelf_unbounded_inside(call: Call, words: Annotated[list[dict[str, str]], Field(max_length=2)]) -> Done:
+    """Read words that are hidden in a list."""
+    return {"word": words[0]["a"]}
+
+
 async def shelf_untyped(call: Call, word) -> Done:
     """Read a word without a type."""
     return {"word": word}
@@ -131,7 +141,7 @@ def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(handler, r
     assert shelf.tools == {}
 
 
-@pytest.mark.parametrize("handler", [shelf_unbounded, shelf_unbounded_list])
+@pytest.mark.parametrize("handler", [shelf_unbounded, shelf_unbounded_list, shelf_unbounded_address, shelf_unbounded_inside])
 def test_an_argument_without_a_bound_is_refused_before_anybody_can_call_the_tool(handler):
     shelf = toolset()
     with pytest.raises(RegistrationError, match="has no bound"):

@@ -46,7 +46,8 @@ async def test_pages_follow_each_other_without_gap_or_repetition(world: Installa
         assert (await world.ask("POST", f"{app.kv}/_batch", world.owner, body)).status == 200
     expected = [f"k{n:03}" for n in range(100)]
     assert await everything(world, app, "prefix=k&limit=40") == [expected[:40], expected[40:80], expected[80:]]
-    assert sum(await everything(world, app, "limit=7"), []) == [*expected, *(f"x{key}" for key in expected)]
+    listed = [key for page in await everything(world, app, "limit=7") for key in page]
+    assert listed == [*expected, *(f"x{key}" for key in expected)]
     # The default is a page of 100.
     assert [len(page) for page in await everything(world, app, "")] == [100, 100]
 
@@ -73,7 +74,8 @@ async def test_a_cursor_is_opaque_and_good_for_its_own_list_only(world: Installa
     cursor = (await scan(world, app, "limit=1")).json["cursor"]
     middle = len(cursor) // 2
     bad = [
-        "x", "%00", "a.b", "MQ", cursor[:-2], cursor[:middle] + ("A" if cursor[middle] != "A" else "B") + cursor[middle + 1 :],
+        "x", "%00", "a.b", "MQ", cursor[:-2],
+        cursor[:middle] + ("A" if cursor[middle] != "A" else "B") + cursor[middle + 1 :],
         "%C3%A9", "secret1", "A" * 1024,
     ]  # fmt: skip
     for broken in bad:
@@ -86,7 +88,8 @@ async def test_a_cursor_is_opaque_and_good_for_its_own_list_only(world: Installa
     assert (await scan(world, app, f"limit=5&cursor={cursor}")).json["keys"] == ["secret2", "secret3"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=-1", "limit=1.5", "limit=a", "limit=", "limit=" + "9" * 30,
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=-1", "limit=1.5", "limit=a", "limit=",
+    "limit=" + "9" * 30,
                                    "cursor=", "cursor=" + "A" * 1025, "prefix=" + "a" * 513, "prefix=%00", "Prefix=a",
                                    "limit=1&limit=1", "prefix=%FF"])  # fmt: skip
 async def test_a_scan_refuses_what_its_parameters_do_not_say(world: Installation, app: App, query: str) -> None:
@@ -102,7 +105,7 @@ async def test_stats_count_keys_and_bytes_and_name_the_caps(world: Installation)
     assert answer.status == 200
     assert answer.json == {
         "keys_total": 2,
-        # len("ab") + len('"xyz"') + len("c") + len("[1,2]")
+        # The keys ab and c, and their values as compact JSON.
         "bytes_used": 2 + 5 + 1 + 5,
         "ops_per_sec": None,
         "limit": {
@@ -223,9 +226,16 @@ async def test_the_function_key_is_48_hex_characters_and_void_once_rotated(world
     assert (await world.ask("GET", f"{app.kv}/a", bearer(second.json["function_key"]))).json == {"value": 1}
 
 
-@pytest.mark.parametrize("app_id", ["app_nosuchapp00", "app_", "app", "x", "app_UPPERCASE000", "app_%C3%A9", "a" * 300, "%00"])
+@pytest.mark.parametrize(
+    "app_id", ["app_nosuchapp00", "app_", "app", "x", "app_UPPERCASE000", "app_%C3%A9", "a" * 300, "%00"]
+)
 async def test_an_app_that_does_not_exist_has_no_store(world: Installation, app_id: str) -> None:
-    for method, path, body in [("GET", "key", None), ("PUT", "key", {"value": 1}), ("GET", "_stats", None), ("POST", "_batch", {"ops": []})]:
+    for method, path, body in [
+        ("GET", "key", None),
+        ("PUT", "key", {"value": 1}),
+        ("GET", "_stats", None),
+        ("POST", "_batch", {"ops": []}),
+    ]:
         for by in ({}, world.owner):
             answer = await world.ask(method, f"/v1/{app_id}/kv/{path}", by, body)
             assert (answer.status, answer.json["error"]) == (404, "no_kv_credential")

@@ -98,11 +98,15 @@ async def test_a_refused_item_does_not_stop_the_others(world: Installation, app:
 async def test_a_set_in_a_batch_lives_thirty_days_whatever_ttl_it_names(
     world: Installation, app: App, clock: FixedClock
 ) -> None:
-    assert (await batch(world, app, [{"op": "set", "key": "t", "value": 1, "ttl": 5}])).json["results"] == [{"ok": True}]
+    assert (await batch(world, app, [{"op": "set", "key": "t", "value": 1, "ttl": 5}])).json["results"] == [
+        {"ok": True}
+    ]
     assert (await world.ask("GET", f"{app.kv}/t/ttl", world.owner)).json == {"ttl": MONTH}
 
 
-@pytest.mark.parametrize("ops", [None, {}, "get", 1, True, {"op": "get", "key": "a"}, [{"op": "get", "key": "a"}] * 101])
+@pytest.mark.parametrize(
+    "ops", [None, {}, "get", 1, True, {"op": "get", "key": "a"}, [{"op": "get", "key": "a"}] * 101]
+)
 async def test_ops_must_be_a_list_of_at_most_a_hundred(world: Installation, app: App, ops: Any) -> None:
     answer = await batch(world, app, ops)
     assert (answer.status, answer.json["error"]) == (400, "bad_request")
@@ -126,7 +130,9 @@ async def test_a_hundred_of_the_largest_values_fit_one_body(world: Installation,
 
 async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(world: Installation) -> None:
     app = await world.app()
-    await world.expose(app, ("public:*", "public", "deny"), ("own:{user.id}:*", "owner", "owner"), ("open:*", "public", "public"))
+    await world.expose(
+        app, ("public:*", "public", "deny"), ("own:{user.id}:*", "owner", "owner"), ("open:*", "public", "public")
+    )
     for key in ("public:a", "own:ada:a", "own:bob:a", "hidden"):
         await world.put(app, key, key)
     ops = [{"op": "get", "key": key} for key in ("public:a", "own:ada:a", "own:bob:a", "hidden")]
@@ -137,7 +143,19 @@ async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(wo
         ({}, [{"value": "public:a"}, no, no, no, no, no, no, {"ok": True}, no, no, no]),
         (
             await world.user(app, "ada"),
-            [{"value": "public:a"}, {"value": "own:ada:a"}, no, no, no, {"ok": True}, no, {"ok": True}, {"deleted": 1}, no, no],
+            [
+                {"value": "public:a"},
+                {"value": "own:ada:a"},
+                no,
+                no,
+                no,
+                {"ok": True},
+                no,
+                {"ok": True},
+                {"deleted": 1},
+                no,
+                no,
+            ],
         ),
     ]:
         answer = await batch(world, app, ops, by)

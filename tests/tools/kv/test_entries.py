@@ -108,9 +108,7 @@ async def test_delete_counts_what_it_removed(world: Installation, app: App) -> N
     assert (await ask(world, app, "DELETE /counted")).json == {"deleted": 1}
 
 
-async def test_touch_restarts_the_time_to_live_that_was_given(
-    world: Installation, app: App, clock: FixedClock
-) -> None:
+async def test_touch_restarts_the_time_to_live_that_was_given(world: Installation, app: App, clock: FixedClock) -> None:
     await world.put(app, "touched", 1, ttl=100)
     await world.put(app, "untouched", 1, ttl=100)
     await world.put(app, "forever", 1, ttl=None)
@@ -160,7 +158,9 @@ async def test_a_new_counter_lives_thirty_days_and_an_old_one_keeps_its_expiry(
     assert [await ttl(world, app, key) for key in ("fresh", "aged")] == [MONTH - 10, 90]
 
 
-@pytest.mark.parametrize("by", [1.5, 2.0, "1", True, None, [], {}, 2**63, -(2**63), 10**400], ids=lambda by: repr(by)[:9])
+@pytest.mark.parametrize(
+    "by", [1.5, 2.0, "1", True, None, [], {}, 2**63, -(2**63), 10**400], ids=lambda by: repr(by)[:9]
+)
 @pytest.mark.parametrize("action", ["incr", "decr"])
 async def test_a_step_that_is_no_whole_64_bit_number_is_refused(
     world: Installation, app: App, action: str, by: Any

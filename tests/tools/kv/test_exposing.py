@@ -24,7 +24,11 @@ async def rules(world: Installation, app: App) -> list[tuple[Any, ...]]:
 async def test_rules_are_listed_in_the_order_of_their_declaration(world: Installation) -> None:
     app = await world.app()
     assert await rules(world, app) == []
-    for pattern, read, write in [("b:**", "public", "authed"), ("a:*", "authed", "deny"), ("c:{user.id}", "owner", "owner")]:
+    for pattern, read, write in [
+        ("b:**", "public", "authed"),
+        ("a:*", "authed", "deny"),
+        ("c:{user.id}", "owner", "owner"),
+    ]:
         answer = await expose(world, app, pattern, read, write)
         assert (answer.status, answer.content) == (204, b"")
     assert await rules(world, app) == [
@@ -92,9 +96,12 @@ GOOD = {"pattern": "a", "read": "public", "write": "deny"}
 @pytest.mark.parametrize(
     "rule",
     [
-        None, "a", [], {}, {"pattern": "a"}, {"pattern": "a", "read": "public"}, {**GOOD, "order": 1}, {**GOOD, "read": "all"},
-        {**GOOD, "read": None}, {**GOOD, "read": 1}, {**GOOD, "read": "owner"}, {**GOOD, "pattern": ""}, {**GOOD, "pattern": None},
-        {**GOOD, "pattern": 5}, {**GOOD, "pattern": "_x"}, {**GOOD, "pattern": "a\u0000"}, {**GOOD, "pattern": "\ud800"}, GOOD,
+        None, "a", [], {}, {"pattern": "a"}, {"pattern": "a", "read": "public"}, {**GOOD, "order": 1}, {**GOOD,
+        "read": "all"},
+        {**GOOD, "read": None}, {**GOOD, "read": 1}, {**GOOD, "read": "owner"}, {**GOOD, "pattern": ""}, {**GOOD,
+        "pattern": None},
+        {**GOOD, "pattern": 5}, {**GOOD, "pattern": "_x"}, {**GOOD, "pattern": "a\u0000"}, {**GOOD,
+        "pattern": "\ud800"}, GOOD,
     ],
     ids=repr,
 )  # fmt: skip
@@ -109,7 +116,8 @@ async def test_a_list_with_one_wrong_rule_replaces_nothing(world: Installation, 
 @pytest.mark.parametrize(
     "pattern",
     [
-        "_a", "a\u00e9", "{user.name}", "{user.id", "}", "{", "{{user.id}}", "a***", "a*b*c", "*{user.id}", "{user.id}{user.role}",
+        "_a", "a\u00e9", "{user.name}", "{user.id", "}", "{", "{{user.id}}", "a***", "a*b*c", "*{user.id}",
+        "{user.id}{user.role}",
         ":".join("*" * 9), "a" * 513, "\x7f",
     ],
 )  # fmt: skip
@@ -120,7 +128,8 @@ async def test_what_is_no_pattern_is_refused(world: Installation, app: App, patt
 
 
 @pytest.mark.parametrize("body", [None, {}, {"read": "public"}, {"write": "deny"}, {"read": "public", "write": "all"},
-                                  {"read": "PUBLIC", "write": "deny"}, {"read": True, "write": False}, {"read": None, "write": "deny"},
+                                  {"read": "PUBLIC", "write": "deny"}, {"read": True, "write": False}, {"read": None,
+                                  "write": "deny"},
                                   {"read": "public", "write": "deny", "pattern": "b"}])  # fmt: skip
 async def test_a_rule_needs_both_levels_and_knows_four(world: Installation, app: App, body: Any) -> None:
     answer = await world.ask("PUT", f"{app.kv}/_expose/x", world.owner, body)

@@ -23,7 +23,8 @@ ACTIONS = {
     "key",
     [
         "a", "a/b/c", "user:42:cart", "a b", "~!@#$^&()-=+[]{}|;'\",.<>?", "100%", "%41", "%2F", "a%2Fb", "a\\b", "...",
-        ".a", "a..b", "a/_b", "a_", "-", "k" * 512, "*", "{user.id}", "a?b=c", "a#b", "v1", "kv", "ttl", "incr", "expire",
+        ".a", "a..b", "a/_b", "a_", "-", "k" * 512, "*", "{user.id}", "a?b=c", "a#b", "v1", "kv", "ttl", "incr",
+        "expire",
     ],
 )  # fmt: skip
 async def test_printable_ascii_is_a_key(world: Installation, app: App, key: str) -> None:
@@ -79,9 +80,7 @@ async def test_what_is_no_key_is_refused_with_its_code(world: Installation, app:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_an_encoded_separator_makes_an_action_part_of_the_key(
-    world: Installation, app: App, action: str
-) -> None:
+async def test_an_encoded_separator_makes_an_action_part_of_the_key(world: Installation, app: App, action: str) -> None:
     await world.put(app, "a", 1)
     for target in (f"{app.kv}/a%2F{action}", f"{app.kv}/a%2f{action}"):
         assert (await world.ask("PUT", target, world.owner, {"value": action})).status == 204

@@ -96,7 +96,9 @@ async def test_one_key_more_than_the_plan_has_is_refused(world: Installation) ->
         assert (answer.status, answer.json["error"]) == (507, "kv_keys_exhausted")
         assert (answer.json["keys"], answer.json["cap"]) == (3, 3)
         assert answer.json["remediation"]
-    body = {"ops": [{"op": "set", "key": "d", "value": 1}, {"op": "del", "key": "a"}, {"op": "set", "key": "d", "value": 1}]}
+    body = {
+        "ops": [{"op": "set", "key": "d", "value": 1}, {"op": "del", "key": "a"}, {"op": "set", "key": "d", "value": 1}]
+    }
     results = (await world.ask("POST", f"{app.kv}/_batch", world.owner, body)).json["results"]
     assert results[0]["error"] == "kv_keys_exhausted"
     assert results[1:] == [{"deleted": 1}, {"ok": True}]
@@ -115,7 +117,9 @@ async def test_bytes_over_the_plans_storage_are_refused_to_the_byte(world: Insta
     assert (over.status, over.json["error"]) == (507, "kv_storage_full")
     assert (over.json["used_bytes"], over.json["cap_bytes"]) == (500, 1000)
     body = {"ops": [{"op": "set", "key": "b", "value": "x" * 498}]}
-    assert (await world.ask("POST", f"{app.kv}/_batch", world.owner, body)).json["results"][0]["error"] == "kv_storage_full"
+    assert (await world.ask("POST", f"{app.kv}/_batch", world.owner, body)).json["results"][0][
+        "error"
+    ] == "kv_storage_full"
     await world.put(app, "b", "x" * 497)
     assert (await world.ask("GET", f"{app.kv}/_stats", world.owner)).json["bytes_used"] == 1000
     refused = await world.ask("PUT", f"{app.kv}/a", world.owner, {"value": "x" * 498})

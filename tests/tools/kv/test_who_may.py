@@ -14,12 +14,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ADA, BOB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 
 OK = {"public": 200, "authed": 200, "ada's": 200, "editors'": 200, "denied": 200, "unlisted": 200,
-      "write authed": 204, "write ada's": 204, "write denied": 204, "batch": 200, "admin": 200, "recent": 200}  # fmt: skip
+      "write authed": 204, "write ada's": 204, "write denied": 204, "batch": 200, "admin": 200,
+      "recent": 200}  # fmt: skip
 FORBIDDEN, SIGN_IN = (403, "forbidden"), (401, "unauthorized")
-NOBODY = OK | dict.fromkeys(
-    ["authed", "ada's", "editors'", "denied", "unlisted", "write authed", "write ada's", "write denied", "recent"], SIGN_IN
-) | {"admin": FORBIDDEN}
-SOMEBODY = OK | dict.fromkeys(["ada's", "editors'", "denied", "unlisted", "write ada's", "write denied", "admin"], FORBIDDEN)
+NOBODY = (
+    OK
+    | dict.fromkeys(
+        ["authed", "ada's", "editors'", "denied", "unlisted", "write authed", "write ada's", "write denied", "recent"],
+        SIGN_IN,
+    )
+    | {"admin": FORBIDDEN}
+)
+SOMEBODY = OK | dict.fromkeys(
+    ["ada's", "editors'", "denied", "unlisted", "write ada's", "write denied", "admin"], FORBIDDEN
+)
 HERSELF = SOMEBODY | {"ada's": 200, "write ada's": 204}
 
 
@@ -188,7 +196,15 @@ async def test_no_caller_is_left_out(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "caller",
-    ["anonymous", "anon key", "user ada", "app key for ada", "gateway key", "another account's key", "user of another app"],
+    [
+        "anonymous",
+        "anon key",
+        "user ada",
+        "app key for ada",
+        "gateway key",
+        "another account's key",
+        "user of another app",
+    ],
 )
 @pytest.mark.parametrize(
     ("method", "path", "body"),
