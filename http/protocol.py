@@ -358,11 +358,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self._on_deadline()
 
     def _on_deadline(self) -> None:
-        if self._parting:
+        if self._parting or self._timed is None:
+            # The client has had its answer, or was never heard of.
             self.transport.close()
-        elif self._timed is None:
-            if self._unanswered() is None:
-                self.transport.close()
         elif self._is_in_body() and self.cycle.response_complete:
             # It was answered early, and the rest of the body is late, or has come and no other request after it.
             self.transport.close()

@@ -13,6 +13,7 @@ from tests.conftest import Baobab
 @dataclass(frozen=True)
 class Person:
     id: str
+    email: str
     organisation_id: str
     headers: dict[str, str]
 
@@ -20,7 +21,8 @@ class Person:
 async def person(baobab: Baobab, name: str, *, role: str | None = None, of: str | None = None) -> Person:
     """An account with a personal organisation of its own; with a role, a member of `of` (the first account's) too."""
     services = baobab.house.services
-    email, account_id, now = f"{name}@example.com", services.ids.uuid(), services.clock.now()
+    account_id, now = services.ids.uuid(), services.clock.now()
+    email = f"{name}-{account_id[:8]}@example.com"
     home = await first_organisation(baobab) if role and of is None else of
     async with services.database.writing() as connection:
         await connection.execute(insert(accounts), {"id": account_id, "email": email, "name": name, "created_at": now})
@@ -30,7 +32,7 @@ async def person(baobab: Baobab, name: str, *, role: str | None = None, of: str 
             await connection.execute(insert(members), member)
     claims = {"sub": account_id, "email": email, "org_id": own["id"]}
     token = await services.signers.mint(PLATFORM, claims, 3600)
-    return Person(account_id, own["id"], {"authorization": f"Bearer {token}"})
+    return Person(account_id, email, own["id"], {"authorization": f"Bearer {token}"})
 
 
 async def first_organisation(baobab: Baobab) -> str:

@@ -34,7 +34,7 @@ class Trail:
         self._database = database
         self._clock = clock
         self._ids = ids
-        self._tallies: dict[tuple[str | None, str, str | None], _Tally] = {}
+        self._tallies: dict[tuple[str | None, str, str | None, str | None], _Tally] = {}
 
     async def record(self, call: "Call", arguments: dict[str, Any]) -> None:
         """The row of a call that succeeded, in its own transaction."""
@@ -44,7 +44,8 @@ class Trail:
         if not audit.tallied:
             await call.execute(insert(audit_logs), self._row(call, arguments, None))
             return
-        subject = (call.app.id if call.app else None, call.tool.name, call.caller.actor_id)
+        acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
+        subject = (call.app.id if call.app else None, call.tool.name, call.caller.actor_id, acted_for)
         tally = self._tallies.get(subject)
         if tally is None:
             if len(self._tallies) >= _MAX_TALLIES:
@@ -65,12 +66,9 @@ class Trail:
         tallies, self._tallies = self._tallies, {}
         rows = []
         for tally in tallies.values():
-            # Whom a tally counts differs from call to call; what the first call named is not everybody's.
-            tally.row["event_data"] = {
-                "tool": tally.row["event_data"]["tool"],
-                "count": tally.count,
-                "last_at": tally.last_at.isoformat(),
-            }
+            # What the first call named is not what all of them were about.
+            kept = {name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user")}
+            tally.row["event_data"] = {**kept, "count": tally.count, "last_at": tally.last_at.isoformat()}
             tally.row["resource_id"] = None
             rows.append(tally.row)
         if rows:

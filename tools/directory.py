@@ -1,5 +1,6 @@
 """The directory: what every call must know of apps, keys and members, held in memory and cleared by notices."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,6 +14,9 @@ from baobab.tools.access import Role
 from baobab.tools.errors import AppNotFound
 from baobab.tools.plans import PLANS, Plan
 from baobab.tools.platform_tables import api_keys, apps, members, organisations
+from baobab.tools.types import APP_ID
+
+_APP_ID = re.compile(APP_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,11 @@ class Directory:
 
     async def app(self, app_id: object) -> App:
         """The app, or AppNotFound; anything that is not the text of an id is no app."""
-        if not isinstance(app_id, str) or len(app_id) > 36:
+        if not isinstance(app_id, str):
             raise AppNotFound
-        app = self._apps.held(app_id) or await self._apps.get(app_id)
+        app = self._apps.held(app_id)
+        if app is None and _APP_ID.fullmatch(app_id):
+            app = await self._apps.get(app_id)
         if app is None:
             raise AppNotFound
         return app

@@ -67,7 +67,10 @@ class Signers:
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as exc:
             raise refused from exc
         claims = decoded.claims
-        # joserfc has checked the signature; `crit` it refuses itself. The rest is pinned here.
+        # joserfc has checked the signature. We know no critical extension, so a token that names one is refused, even
+        # an empty list of them. The rest is pinned here.
+        if "crit" in decoded.header:
+            raise refused
         if claims.get("iss") != issuer(owner) or not isinstance(claims.get("sub"), str):
             raise refused
         if owner != PLATFORM and claims.get("app_id") != owner:
@@ -78,7 +81,9 @@ class Signers:
         if expiry + _LEEWAY_SECONDS <= self._clock.time():
             raise (InvalidToken("The token has expired.") if owner == PLATFORM else UserTokenExpired())
         not_before = claims.get("nbf", 0)
-        if not isinstance(not_before, int | float) or not_before > self._clock.time():
+        if isinstance(not_before, bool) or not isinstance(not_before, int | float):
+            raise refused
+        if not not_before <= self._clock.time():
             raise refused
         return dict(claims)
 

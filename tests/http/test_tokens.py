@@ -3,6 +3,7 @@
 Threat: JWT algorithm confusion, ignored `crit`, wrong issuer. Vectors in the manner of Wycheproof.
 """
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -241,16 +242,9 @@ async def test_an_expired_token_says_that_it_has_expired(world: Installation, fo
     assert answer.json["code"] == "AUTH_END_USER_JWT_EXPIRED"
 
 
-async def test_padding_and_plain_base64_do_not_make_a_second_spelling(world: Installation, forge: Forge) -> None:
-    head, claims, signature = forge.token().split(".")
-    for other in (f"{head}.{claims}.{signature}=", f"{head}=.{claims}.{signature}", f"{head}.{claims}.{signature}\t",
-                  f"{head}. {claims}.{signature}", f"{head}.{claims}.{signature}.",
-                  f".{head}.{claims}.{signature}"):  # fmt: skip
-        answer = await world.ask("GET", forge.app.kv + "/authed", bearer(other))
-        assert answer.status in {200, 401}
-        # Whatever spelling is let through is the same token: nothing was added to what was signed.
-        if answer.status == 401:
-            assert answer.json["error"] in {"invalid_jwt", "auth_failed"}
+@pytest.mark.parametrize("spelling", ["{0}.{1}.{2}=", "{0}=.{1}.{2}", "{0}.{1}=.{2}", "{0}. {1}.{2}", "{0}.{1}.\t{2}"])
+async def test_a_token_has_one_spelling(world: Installation, forge: Forge, spelling: str) -> None:
+    await rejected(world, forge.app, spelling.format(*forge.token().split(".")))
 
 
 async def test_tokens_of_one_app_are_strangers_in_every_other(
@@ -296,9 +290,10 @@ async def test_a_user_is_no_account_whatever_the_token_claims(world: Installatio
 
 
 async def test_a_token_that_was_taken_once_is_refused_once_it_expires(world: Installation, forge: Forge) -> None:
-    token = forge.token(exp=int(time.time()) + 1)
+    expiry = int(time.time()) + 2
+    token = forge.token(exp=expiry)
     assert (await present(world, forge.app, token)).status == 200
-    time.sleep(1.1)
+    await asyncio.sleep(expiry - time.time() + 0.05)
     assert (await present(world, forge.app, token)).status == 401
 
 

@@ -141,7 +141,9 @@ def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(handler, r
     assert shelf.tools == {}
 
 
-@pytest.mark.parametrize("handler", [shelf_unbounded, shelf_unbounded_list, shelf_unbounded_address, shelf_unbounded_inside])
+@pytest.mark.parametrize(
+    "handler", [shelf_unbounded, shelf_unbounded_list, shelf_unbounded_address, shelf_unbounded_inside]
+)
 def test_an_argument_without_a_bound_is_refused_before_anybody_can_call_the_tool(handler):
     shelf = toolset()
     with pytest.raises(RegistrationError, match="has no bound"):

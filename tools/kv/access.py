@@ -45,7 +45,13 @@ class Exposed:
     key: str | None = "key"
     anonymous: bool = True
     credential: bool = True
-    raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, Forbidden, ForeignCredential, AppNotFound)
+    raises: tuple[type[BaobabError], ...] = (
+        Unauthenticated,
+        InvalidUserToken,
+        Forbidden,
+        ForeignCredential,
+        AppNotFound,
+    )
 
     @property
     def description(self) -> str:
@@ -73,7 +79,7 @@ class Operator:
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, Account | AppKey)
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:  # noqa: ARG002
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         if not await runs_app(call):
             raise Forbidden("This operation is for those who run the app.")
 
@@ -90,7 +96,7 @@ class Authenticated:
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, Account | AppKey | EndUser)
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:  # noqa: ARG002
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         if isinstance(call.caller, Anonymous):
             raise Unauthenticated
         await runs_app(call)

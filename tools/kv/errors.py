@@ -132,7 +132,7 @@ class KvEnvelope(Envelope):
                 return self._codes[ancestor]
         return kind.code
 
-    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:  # noqa: ARG002 - the family names no pages
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         body = {"error": self.code(type(error)), "message": error.message, "remediation": error.remedy}
         if error.status in (401, 403, 404) and error.code != body["error"]:
             body["code"] = error.code

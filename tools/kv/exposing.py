@@ -68,7 +68,8 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
 
     Of several rules that match a key, the one with the longest fixed beginning decides; among equals, the first.
 
-    read: who may read: `public` anybody, `authed` signed-in users, `owner` the user whom the pattern names, `deny` nobody.
+    read: who may read: `public` anybody, `authed` signed-in users, `owner` the user whom the pattern names, `deny`
+      nobody.
     write: who may write, with the same words.
     """
     _check_owner(pattern, read, write)
@@ -125,7 +126,8 @@ async def kv_expose_replace(
 @kv.tool("DELETE /_expose/{pattern:path}", access=Operator(), effect="destructive", limit=KV_OPERATIONS, audit=_CHANGED)
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
     """Delete the rule of a pattern; `deleted` is 0 when there was none."""
-    gone = await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id, rules_table.c.pattern == pattern))
+    rule = (rules_table.c.app_id == app_id, rules_table.c.pattern == pattern)
+    gone = await call.execute(delete(rules_table).where(*rule))
     await changed(call)
     call.audit.resource_id = pattern[:200]
     return {"deleted": gone.rowcount}

@@ -7,8 +7,6 @@ import pytest
 
 from tests.people import first_organisation, key, person
 
-STRANGE_NAMES = ["", "Shop", "-shop", "_shop", "my shop", "shop!", "x" * 64, "shop\u0000", "über", "shop\n"]
-
 
 async def init(baobab, headers=None, **body):
     return await baobab.client.post("/init", json=body, headers=headers or baobab.owner)
@@ -54,31 +52,6 @@ async def test_twenty_apps_whose_names_collide_in_the_subdomain_all_get_one_of_t
     answers = await asyncio.gather(*(init(baobab, name=name) for name in names))
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.json()["subdomain"] for answer in answers}) == len(names)
-
-
-@pytest.mark.parametrize("name", STRANGE_NAMES)
-async def test_init_refuses_a_name_that_no_app_may_have(baobab, name):
-    refused = await init(baobab, name=name)
-    assert refused.status_code == 400
-    assert "`name`" in refused.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({}, "VALIDATION_MISSING_FIELD"),
-        ({"name": 7}, "VALIDATION_INVALID_TYPE"),
-        ({"name": None}, "VALIDATION_INVALID_TYPE"),
-        ({"name": "shop", "colour": "red"}, "VALIDATION_INVALID_SCHEMA"),
-        ({"name": "shop", "subdomain": "a_b"}, "VALIDATION_INVALID_INPUT"),
-        ({"name": "shop", "subdomain": "-ab"}, "VALIDATION_INVALID_INPUT"),
-        ({"name": "shop", "subdomain": "ab"}, "VALIDATION_INVALID_INPUT"),
-        ({"name": "shop", "organization_id": "mine"}, "VALIDATION_INVALID_INPUT"),
-    ],
-)
-async def test_init_says_what_is_wrong_with_its_body(baobab, body, code):
-    refused = await init(baobab, **body)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, code)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +144,6 @@ async def test_the_list_shows_each_app_once_over_its_pages_newest_first(baobab):
     assert all(newer["created_at"] >= older["created_at"] for newer, older in pairwise(seen))
 
 
-@pytest.mark.parametrize(
-    "query", [{"cursor": "bm9uZQ"}, {"cursor": "%"}, {"limit": "0"}, {"limit": "501"}, {"limit": "many"}, {"page": "2"}]
-)
-async def test_the_list_refuses_a_query_that_it_does_not_understand(baobab, query):
-    assert (await baobab.client.get("/apps", params=query, headers=baobab.owner)).status_code == 400
-
-
 async def test_a_row_of_the_list_has_the_fields_of_the_contract(baobab):
     await baobab.app()
     row = (await baobab.client.get("/apps", headers=baobab.owner)).json()["apps"][0]
@@ -211,12 +177,6 @@ async def test_the_status_of_an_app_says_that_it_is_ready(baobab):
     }
 
 
-@pytest.mark.parametrize("app", ["app_000000000000", "nonsense", "APP_1", "app_%00", "..%2F..", "a" * 400])
-async def test_an_app_that_is_not_there_is_404(baobab, app):
-    refused = await baobab.client.get(f"/apps/{app}/status", headers=baobab.owner)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "APP_NOT_FOUND")
-
-
 async def test_a_renamed_app_keeps_its_id_and_subdomain_and_frees_its_name(baobab):
     app = await baobab.app(name="shop")
     renamed = await baobab.client.patch(f"/apps/{app}", json={"name": "store"}, headers=baobab.owner)
@@ -233,9 +193,3 @@ async def test_an_app_cannot_be_renamed_to_the_name_of_another(baobab):
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RESOURCE_ALREADY_EXISTS")
     same = await baobab.client.patch(f"/apps/{first}", json={"name": "first"}, headers=baobab.owner)
     assert same.status_code == 200
-
-
-@pytest.mark.parametrize("name", STRANGE_NAMES)
-async def test_an_app_cannot_be_renamed_to_a_name_that_no_app_may_have(baobab, name):
-    app = await baobab.app()
-    assert (await baobab.client.patch(f"/apps/{app}", json={"name": name}, headers=baobab.owner)).status_code == 400

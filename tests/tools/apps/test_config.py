@@ -3,8 +3,20 @@
 import asyncio
 
 import pytest
+import pytest_asyncio
 
+from tests.installation import installation
 from tests.people import key, person
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def baobab(tmp_path_factory):
+    """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
+    async with installation(tmp_path_factory.mktemp("data")) as opened:
+        yield opened
+
 
 # Path below /v1/{app_id}, body, what the answer holds, what the whole record then says, the audit event.
 CHANGES = {

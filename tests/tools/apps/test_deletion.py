@@ -4,16 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import func, select
 
-from baobab.server import Server
-from baobab.settings import load
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.storage.tables import metadata
 from tests.clock import FixedClock
-from tests.conftest import ADDRESS, KEY, Baobab
+from tests.conftest import Baobab
+from tests.installation import installation
 from tests.people import key, person
 
 USER = "11111111-1111-4111-8111-111111111111"
@@ -26,13 +24,8 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
-    """The installation of tests/conftest.py with a clock that stands still."""
-    environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
-    server = Server(load(environment, data=tmp_path / "data"), clock=clock)
-    async with server.open() as house:
-        transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-            yield Baobab(house, client)
+    async with installation(tmp_path / "data", clock=clock) as opened:
+        yield opened
 
 
 async def delete(baobab, app):
@@ -171,17 +164,12 @@ async def test_neither_a_member_nor_a_key_of_the_app_can_delete_it(baobab):
 
 
 async def test_tombstones_of_a_region_that_is_served_elsewhere_are_left_alone(tmp_path, clock):
-    environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
     for region in ("local", "abroad"):
-        server = Server(load({**environment, "BAOBAB_REGION": region}, data=tmp_path), clock=clock)
-        async with server.open() as house:
-            transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-                here = Baobab(house, client)
-                await delete(here, await here.app())
-                clock.advance(61)
-                if region == "abroad":
-                    await tend(here)
-                    async with house.services.database.reading() as connection:
-                        table = metadata.tables["app_tombstones"]
-                        assert (await connection.execute(select(table.c.region))).scalars().all() == ["local"]
+        async with installation(tmp_path, {"BAOBAB_REGION": region}, clock=clock) as here:
+            await delete(here, await here.app())
+            clock.advance(61)
+            if region == "abroad":
+                await tend(here)
+                table = metadata.tables["app_tombstones"]
+                async with here.house.services.database.reading() as connection:
+                    assert (await connection.execute(select(table.c.region))).scalars().all() == ["local"]

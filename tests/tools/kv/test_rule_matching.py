@@ -178,7 +178,7 @@ def test_no_pattern_makes_a_long_key_slow(pattern: str, key: str) -> None:
     for _ in range(20):
         book.allows(key, "read", A)
     # Each took some milliseconds where the time grew with the square of the key, and some microseconds otherwise.
-    assert (time.process_time() - started) / 20 < 0.002
+    assert (time.process_time() - started) / 20 < 0.004
 
 
 def test_a_key_longer_than_the_store_takes_is_not_matched_at_all() -> None:
