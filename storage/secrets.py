@@ -89,7 +89,7 @@ def load_or_create(path: Path) -> list[bytes]:
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh = path.with_suffix(f".{os.urandom(8).hex()}")
         write_private(fresh, encode_key(new_key()) + "\n")
         try:
             os.link(fresh, path)

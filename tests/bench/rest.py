@@ -4,7 +4,7 @@ import asyncio
 import json
 import tempfile
 import urllib.request
-from pathlib import Path
+
 
 from tests.bench.load import free_port, microseconds, request, served
 

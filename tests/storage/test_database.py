@@ -1,0 +1,128 @@
+"""The rows: turns, units and what a failure leaves behind."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from baobab.storage.database import Database, DatabaseUnavailable
+
+_INCREMENT = """
+import asyncio, sys
+from pathlib import Path
+from sqlalchemy import text
+from baobab.storage.database import Database
+
+async def main():
+    database = Database(Path(sys.argv[1]))
+    await database.open()
+    for _ in range(50):
+        async with database.writing() as connection:
+            number = await connection.scalar(text("SELECT n FROM counter"))
+            await connection.execute(text("UPDATE counter SET n = :n"), {"n": number + 1})
+    await database.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(tmp_path / "rows.db")
+    await database.open()
+    async with database.writing() as connection:
+        await connection.execute(text("CREATE TABLE counter (n INTEGER NOT NULL CHECK (n < 100000))"))
+        await connection.execute(text("INSERT INTO counter VALUES (0)"))
+    yield database
+    await database.close()
+
+
+async def _number(database: Database) -> int:
+    async with database.reading() as connection:
+        return int(await connection.scalar(text("SELECT n FROM counter")) or 0)
+
+
+async def test_reading_then_writing_loses_no_update_among_many_callers(database: Database) -> None:
+    async def increment() -> None:
+        unit = database.unit(write=True)
+        number = (await unit.execute(text("SELECT n FROM counter"))).scalar_one()
+        await asyncio.sleep(0)
+        await unit.execute(text("UPDATE counter SET n = :n"), {"n": number + 1})
+        await unit.commit()
+
+    await asyncio.gather(*(increment() for _ in range(100)))
+    assert await _number(database) == 100
+
+
+async def test_nor_among_processes(database: Database) -> None:
+    command = [sys.executable, "-c", _INCREMENT, str(database.path)]
+    children = [await asyncio.to_thread(subprocess.Popen, command) for _ in range(3)]
+    assert [await asyncio.to_thread(child.wait) for child in children] == [0, 0, 0]
+    assert await _number(database) == 150
+
+
+async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_in(database: Database) -> None:
+    unit = database.unit(write=True)
+    called: list[str] = []
+    unit.after_commit(lambda: called.append("after"))
+    await unit.execute(text("UPDATE counter SET n = 7"))
+    await unit.rollback(ValueError("no"))
+    assert await _number(database) == 0
+    assert called == []
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE counter SET n = 8"))
+    assert await _number(database) == 8
+
+
+async def test_what_waits_for_the_commit_happens_after_it_and_once(database: Database) -> None:
+    unit = database.unit(write=True)
+    called: list[str] = []
+    unit.after_commit(lambda: called.append("after"))
+    await unit.execute(text("UPDATE counter SET n = 1"))
+    assert called == []
+    await unit.commit()
+    await unit.commit()
+    assert called == ["after"]
+
+
+async def test_a_unit_without_statements_costs_no_transaction(database: Database) -> None:
+    async with database.writing():
+        # Were it to begin one, it would wait here for ever.
+        await asyncio.wait_for(database.unit(write=True).commit(), 1)
+
+
+async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> None:
+    async def hold() -> None:
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE counter SET n = 5"))
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(hold())
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await _number(database) == 0
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE counter SET n = 6"))
+    assert await _number(database) == 6
+
+
+async def test_a_broken_constraint_is_the_callers_to_understand(database: Database) -> None:
+    with pytest.raises(IntegrityError):
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE counter SET n = 100000"))
+
+
+async def test_a_database_that_cannot_be_read_is_unavailable_in_one_word(tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    path.write_bytes(b"this is no database" * 100)
+    database = Database(path)
+    with pytest.raises(DatabaseUnavailable):
+        await database.open()
+    await database.close()

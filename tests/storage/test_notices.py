@@ -1,0 +1,67 @@
+"""Notices: what one process changes, all of them hear."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from baobab.storage.clock import Ids
+from baobab.storage.database import Database
+from baobab.storage.notices import Notices, notices
+from tests.clock import FixedClock
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(tmp_path / "rows.db")
+    await database.open()
+    async with database.writing() as connection:
+        await connection.run_sync(notices.create)
+    yield database
+    await database.close()
+
+
+async def test_a_notice_is_heard_here_at_commit_and_elsewhere_at_the_next_poll(database: Database) -> None:
+    clock = FixedClock()
+    here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
+    heard_here: list[str] = []
+    heard_there: list[str] = []
+    here.subscribe("key", heard_here.append)
+    there.subscribe("key", heard_there.append)
+    unit = database.unit(write=True)
+    await here.publish(unit, "key", "abc")
+    assert heard_here == []
+    await unit.commit()
+    assert heard_here == ["abc"]
+    await there.poll()
+    await there.poll()
+    await here.poll()
+    assert (heard_here, heard_there) == (["abc"], ["abc"])
+
+
+async def test_what_is_undone_is_never_heard(database: Database) -> None:
+    clock = FixedClock()
+    here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
+    heard: list[str] = []
+    for end in (here, there):
+        end.subscribe("key", heard.append)
+    unit = database.unit(write=True)
+    await here.publish(unit, "key", "abc")
+    await unit.rollback(ValueError("no"))
+    await there.poll()
+    assert heard == []
+
+
+async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Database) -> None:
+    clock = FixedClock()
+    here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
+    heard: list[str] = []
+    there.subscribe("key", heard.append)
+    for subject in ("first", "second"):
+        unit = database.unit(write=True)
+        await here.publish(unit, "key", subject)
+        await unit.commit()
+        await there.poll()
+        clock.advance(7200)
+        await here.prune()
+    assert heard == ["first", "second"]

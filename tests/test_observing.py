@@ -1,0 +1,74 @@
+"""What an operator sees: the access log and traces."""
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from baobab.logs import JsonLines
+from baobab.server import Server
+from baobab.settings import load
+from tests.conftest import ADDRESS, KEY
+
+
+@contextlib.contextmanager
+def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """An OTLP/HTTP collector that keeps what it is sent."""
+    received: list[tuple[str, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", received
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def _ask(tmp_path: Path, path: str, **environment: str) -> None:
+    server = Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **environment}, data=tmp_path / "data"))
+    async with server.open():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=server), base_url=ADDRESS) as client:
+            await client.get(path, headers={"authorization": f"Bearer {KEY}", "x-request-id": "seen-by-operator"})
+
+
+async def test_one_setting_sends_a_span_for_each_call(tmp_path: Path) -> None:
+    with collector() as (url, received):
+        await _ask(tmp_path, "/apps", BAOBAB_OTEL_URL=url)
+    assert [path for path, _ in received] == ["/v1/traces"]
+    (_, spans), = received
+    assert b"apps_list" in spans
+    assert b"seen-by-operator" in spans
+    assert KEY.encode() not in spans
+
+
+@pytest.mark.parametrize(("share", "lines"), [("1", 1), ("0", 0)])
+async def test_the_access_log_is_json_lines_of_the_share_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, share: str, lines: int
+) -> None:
+    with caplog.at_level(logging.INFO, logger="baobab.access"):
+        await _ask(tmp_path, "/apps", BAOBAB_ACCESS_LOG=share)
+    records = [record for record in caplog.records if record.name == "baobab.access"]
+    assert len(records) == lines
+    for record in records:
+        line = json.loads(JsonLines().format(record))
+        assert (line["method"], line["path"], line["status"], line["tool"]) == ("GET", "/apps", 200, "apps_list")
+        assert line["request_id"] == "seen-by-operator"
+        assert KEY not in json.dumps(line)
