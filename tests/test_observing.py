@@ -28,7 +28,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: object) -> None:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
@@ -44,9 +44,9 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
 
 async def _ask(tmp_path: Path, path: str, **environment: str) -> None:
     server = Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **environment}, data=tmp_path / "data"))
-    async with server.open():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=server), base_url=ADDRESS) as client:
-            await client.get(path, headers={"authorization": f"Bearer {KEY}", "x-request-id": "seen-by-operator"})
+    transport = httpx.ASGITransport(app=server)
+    async with server.open(), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+        await client.get(path, headers={"authorization": f"Bearer {KEY}", "x-request-id": "seen-by-operator"})
 
 
 async def test_one_setting_sends_a_span_for_each_call(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ CHILD = Path(__file__).with_name("child_process.py")
 
 
 def child(*arguments: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(CHILD), *map(str, arguments)], stdout=subprocess.PIPE)  # noqa: S603
+    return subprocess.Popen([sys.executable, str(CHILD), *map(str, arguments)], stdout=subprocess.PIPE)
 
 
 @contextmanager
