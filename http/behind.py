@@ -32,7 +32,7 @@ def behind(
         return error_page(registry)
 
     app.router.routes.extend([*docs_routes(), metrics_route(metrics, metrics_token), *routes])
-    app.router.default = not_found  # type: ignore[assignment]
+    app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]
     return app
 
 

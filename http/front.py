@@ -148,9 +148,13 @@ class Front:
         )
 
 
-async def not_found(scope: Scope, _receive: Any, respond: Send) -> None:
+def not_found(docs: str) -> ASGI:
     """What stands behind everything: no route."""
-    await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, "/docs", [])
+
+    async def refuse(scope: Scope, _receive: Any, respond: Send) -> None:
+        await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, docs, [])
+
+    return refuse
 
 
 async def _options(request: Request, methods: Methods) -> int:

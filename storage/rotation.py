@@ -6,13 +6,13 @@ from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.database import Database
-from baobab.storage.secrets import Vault, decode_keys, encode_key, new_key, write_private
+from baobab.storage.secrets import Vault, encode_key, new_key, read_keys, write_private
 from baobab.storage.tables import Sealed, metadata
 
 
 def rotate(path: Path) -> None:
     """Put a new key in front of those in the file. The file is replaced whole, or not at all."""
-    held = decode_keys(path.read_text())
+    held = read_keys(path)
     fresh = path.with_suffix(".new")
     write_private(fresh, "".join(encode_key(key) + "\n" for key in (new_key(), *held)))
     fresh.replace(path)

@@ -97,7 +97,14 @@ def load_or_create(path: Path) -> list[bytes]:
             pass
         finally:
             fresh.unlink()
-    return decode_keys(path.read_text())
+    return read_keys(path)
+
+
+def read_keys(path: Path) -> list[bytes]:
+    try:
+        return decode_keys(path.read_text())
+    except ValueError as exc:
+        raise SecretUnreadable(f"{path} holds no keys; restore it from a backup") from exc
 
 
 def write_private(path: Path, text: str) -> None:

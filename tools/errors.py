@@ -213,13 +213,3 @@ class Unavailable(BaobabError):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"retry-after": "2"})
-
-
-class AppPaused(BaobabError):
-    code = "APP_PAUSED"
-    status = 503
-    summary = "The app is paused by its owner."
-    remediation = "Resume it with PATCH /v1/{app_id}/config/pause."
-
-    def __init__(self, reason: str | None) -> None:
-        super().__init__(details={"paused_reason": reason}, headers={"retry-after": "60"})

@@ -14,7 +14,7 @@ from baobab.storage.cache import Cache
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices
-from baobab.storage.secrets import Vault
+from baobab.storage.secrets import SecretUnreadable, Vault
 from baobab.tools.errors import InvalidToken, InvalidUserToken, UserTokenExpired
 from baobab.tools.platform_tables import signing_keys
 
@@ -102,7 +102,10 @@ class Signers:
             rows = (await connection.execute(query)).all()
         if not rows:
             return None
-        current = json.loads(self._vault.open(rows[0].private_jwk, _CONTEXT + rows[0].id))
+        try:
+            current = json.loads(self._vault.open(rows[0].private_jwk, _CONTEXT + rows[0].id))
+        except SecretUnreadable as exc:
+            raise SecretUnreadable(f"{exc}: restore DATA/secret.key, or set BAOBAB_SECRET_KEY as it was") from exc
         kind = ECKey if rows[0].algorithm == "ES256" else RSAKey
         public = KeySet([kind.import_key(row.public_jwk) for row in rows])
         return _Pair(rows[0].algorithm, kind.import_key(current), public)

@@ -6,6 +6,7 @@ Importing them takes a second of CPU. It happens in a thread after the start; a 
 import asyncio
 import contextlib
 import gc
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,12 +15,14 @@ from baobab.http.answer import reply_to, send_error
 from baobab.http.metrics import CallMetrics
 from baobab.settings import Settings
 from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import Unavailable
+from baobab.tools.errors import Internal, Unavailable
 from baobab.tools.registry import Registry
 
 _PATIENCE_SECONDS = 30
 
 Scope = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class Annex:
@@ -55,7 +58,14 @@ class Annex:
         await self._application(scope, receive, respond)
 
     async def _stand(self, stop: asyncio.Event) -> None:
-        self._application, manager = await asyncio.to_thread(self._load)
+        try:
+            self._application, manager = await asyncio.to_thread(self._load)
+        except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on
+            # The tools answer all the same; what this part serves says at once that it is broken.
+            _log.exception("FastAPI and the MCP server did not load")
+            self._application = self._broken
+            self._ready.set()
+            return
         async with manager.run():
             # What start-up made stays: out of the collector's rounds it cuts the slowest answers under load.
             gc.collect()
@@ -63,6 +73,9 @@ class Annex:
             self._ready.set()
             await stop.wait()
             self._ready.clear()
+
+    async def _broken(self, scope: Scope, _receive: Any, respond: Any) -> None:
+        await send_error(reply_to(scope, respond), Internal(), STRUCTURED, f"{self._settings.address}/docs", [])
 
     def _load(self) -> tuple[Any, Any]:
         from starlette.routing import Route

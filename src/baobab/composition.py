@@ -25,7 +25,7 @@ from baobab.tools.failures import Failures
 from baobab.tools.limits import RateLimits
 from baobab.tools.registry import Registry
 from baobab.tools.services import Options, Services, Stores
-from baobab.tools.signing import Signers
+from baobab.tools.signing import PLATFORM, Signers
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
@@ -65,6 +65,9 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
         notices = Notices(database, clock, ids)
         directory = Directory(database, clock, notices)
         signers = Signers(database, clock, ids, keys, notices)
+        # The first start makes the platform's pair. Later ones find out here whether they hold the key that sealed it:
+        # better now than at the first secret that somebody needs.
+        await signers.public_keys(PLATFORM)
         outgoing = Egress(allow=settings.egress_allow)
         stack.push_async_callback(outgoing.close)
         services = Services(

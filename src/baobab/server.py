@@ -12,7 +12,6 @@ from baobab.http.metrics import CallMetrics
 from baobab.logs import configure
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
-from baobab.tools.signing import PLATFORM
 from baobab.tracing import trace
 
 Scope = dict[str, Any]
@@ -40,7 +39,6 @@ class Server:
         settings = self._settings
         async with contextlib.AsyncExitStack() as stack:
             home = await stack.enter_async_context(house(settings, **self._parts))
-            await home.services.signers.public_keys(PLATFORM)
             self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
             metrics = CallMetrics()
             home.registry.observers.append(metrics)
