@@ -43,7 +43,8 @@ class Endpoint:
             self._check_names(body)
             arguments |= body
         # The path wins: nothing in a body or a query may switch apps.
-        arguments.update(zip(self._rest.path_parameters, map(decoded, request.captured), strict=True))
+        captured = request.captured if request.literal else map(decoded, request.captured)
+        arguments.update(zip(self._rest.path_parameters, captured, strict=True))
         door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path)
         result, call = await self._registry.run(self.tool, arguments, caller, door)
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)

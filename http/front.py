@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from baobab.http.answer import WHOLE, Headers, Send, reply_to, send, send_error
+from baobab.http.answer import Headers, Send, reply_to, send, send_error
 from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.origins import Origins
@@ -117,8 +117,6 @@ class Front:
                 message["headers"] = [*message["headers"], *(pair for pair in headers if pair[0] not in known)]
             await respond(message)
 
-        # A whole answer would pass by the headers added here.
-        scope.pop(WHOLE, None)
         await self._behind(scope, receive, send_on)
         return sent
 

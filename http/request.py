@@ -34,8 +34,8 @@ class ClientGone(Exception):
 
 class Request:
     __slots__ = (
-        "anon_key", "as_user", "authorization", "captured", "content_length", "headers", "host", "id", "ip", "method",
-        "organisation", "origin", "path", "plain", "preflight", "query", "reply", "tool", "user_agent",
+        "anon_key", "as_user", "authorization", "captured", "content_length", "headers", "host", "id", "ip", "literal",
+        "method", "organisation", "origin", "path", "plain", "preflight", "query", "reply", "tool", "user_agent",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
@@ -45,6 +45,8 @@ class Request:
         self.captured: Captured = ()
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["raw_path"].decode("latin-1")
+        self.literal = "%" not in self.path and self.path.isascii()
+        """Whether nothing in the path is encoded."""
         self.query: bytes = scope["query_string"]
         client = scope.get("client")
         self.ip: str = client[0] if client else "unknown"

@@ -285,7 +285,7 @@ class _VettingResolver:
         self._resolver = resolver
         self._policy = policy
 
-    async def resolve(self, host: str, port: int = 0, family: int = 0) -> "list[ResolveResult]":  # noqa: ARG002
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> "list[ResolveResult]":
         addresses = [ip_address(text) for text in await self._resolver(host, port)]
         if not all(self._policy.permits(address) for address in addresses):
             raise AddressRefused

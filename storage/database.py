@@ -109,6 +109,11 @@ class Unit:
         self._connection: AsyncConnection | None = None
         self._after: list[Callable[[], None]] | None = None
 
+    @property
+    def untouched(self) -> bool:
+        """Whether there is nothing to commit."""
+        return self._connection is None and self._after is None
+
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
         if self._connection is None:

@@ -1,7 +1,7 @@
 """The audit trail: one row for each call that is not a read, in that call's transaction; data writes are tallied."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert
@@ -14,14 +14,12 @@ from baobab.tools.platform_tables import audit_logs
 if TYPE_CHECKING:
     from baobab.tools.call import Call
 
-_MAX_TALLIES = 10_000
-
 
 @dataclass(slots=True)
 class _Tally:
     row: dict[str, Any]
     count: int
-    last_at: datetime
+    last_at: float
 
 
 class Trail:
@@ -38,22 +36,19 @@ class Trail:
 
     async def record(self, call: "Call", arguments: dict[str, Any]) -> None:
         """The row of a call that succeeded, in its own transaction."""
-        audit = call.tool.audit
-        if audit is None or call.audit.nothing_done:
-            return
-        if not audit.tallied:
+        if not call.audit.nothing_done:
             await call.execute(insert(audit_logs), self._row(call, arguments, None))
-            return
+
+    def tally(self, call: "Call", arguments: dict[str, Any]) -> None:
+        """Count a call that succeeded."""
         acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
         subject = (call.app.id if call.app else None, call.tool.name, call.caller.actor_id, acted_for)
         tally = self._tallies.get(subject)
         if tally is None:
-            if len(self._tallies) >= _MAX_TALLIES:
-                await self.flush()
-            self._tallies[subject] = _Tally(self._row(call, arguments, None), 1, self._clock.now())
+            self._tallies[subject] = _Tally(self._row(call, arguments, None), 1, self._clock.time())
         else:
             tally.count += 1
-            tally.last_at = self._clock.now()
+            tally.last_at = self._clock.time()
 
     async def record_failure(self, call: "Call", arguments: dict[str, Any], message: str) -> None:
         """The row of a call that its handler refused; its own transaction, for the call's has been undone."""
@@ -68,7 +63,7 @@ class Trail:
         for tally in tallies.values():
             # What the first call named is not what all of them were about.
             kept = {name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user")}
-            tally.row["event_data"] = {**kept, "count": tally.count, "last_at": tally.last_at.isoformat()}
+            tally.row["event_data"] = {**kept, "count": tally.count, "last_at": datetime.fromtimestamp(tally.last_at, UTC).isoformat()}
             tally.row["resource_id"] = None
             rows.append(tally.row)
         if rows:

@@ -128,8 +128,11 @@ class Registry:
         try:
             result = await tool.handler(call, **values)
             if tool.audit is not None:
-                await call.services.trail.record(call, values)
-            if not nested:
+                if tool.audit.tallied:
+                    call.services.trail.tally(call, values)
+                else:
+                    await call.services.trail.record(call, values)
+            if not nested and not call.unit.untouched:
                 await call.unit.commit()
         except BaseException as exc:
             if nested:
