@@ -49,6 +49,7 @@ test: $(VENV)/.developing
 ## make check: everything that must hold before a change is handed in
 check: $(VENV)/.developing
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m pytest

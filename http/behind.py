@@ -17,7 +17,13 @@ from baobab.tools.registry import Registry
 
 
 def behind(
-    registry: Registry, *, version: str, base_url: str, metrics: CallMetrics, metrics_token: str, routes: Sequence[BaseRoute] = ()
+    registry: Registry,
+    *,
+    version: str,
+    base_url: str,
+    metrics: CallMetrics,
+    metrics_token: str,
+    routes: Sequence[BaseRoute] = (),
 ) -> FastAPI:
     app = FastAPI(title="Baobab", version=version, openapi_url=None, docs_url=None, redoc_url=None)
     app.openapi = _once(lambda: openapi.document(registry, version, base_url))  # type: ignore[method-assign]

@@ -71,7 +71,9 @@ class Endpoint:
 
     def _check_names(self, body: dict[str, Any]) -> None:
         """A path or query parameter named in the body is refused, as every field is that the body does not take."""
-        if not body.keys().isdisjoint(self._rest.path_parameters) or not body.keys().isdisjoint(self._rest.query_parameters):
+        if not body.keys().isdisjoint(self._rest.path_parameters) or not body.keys().isdisjoint(
+            self._rest.query_parameters
+        ):
             known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
             raise UnknownField(
                 "The body names a parameter of the path or the query string.",

@@ -20,7 +20,10 @@ class CallMetrics:
             "baobab_call_seconds", "How long calls took.", ("tool", "door"), buckets=_BUCKETS, registry=self.registry
         )
         self._failures = Counter(
-            "baobab_call_failures", "Calls that were refused or failed.", ("tool", "door", "code"), registry=self.registry
+            "baobab_call_failures",
+            "Calls that were refused or failed.",
+            ("tool", "door", "code"),
+            registry=self.registry,
         )
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 

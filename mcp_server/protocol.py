@@ -63,7 +63,9 @@ def _caller(registry: Registry) -> Any:
             tool = registry.find(params.name)
             result, _ = await registry.run(tool, params.arguments or {}, scope[CALLER], scope[DOOR])
         except ToolNotFound as error:
-            raise MCPError(types.INVALID_PARAMS, error.message, {"code": error.code, "remediation": error.remedy}) from None
+            raise MCPError(
+                types.INVALID_PARAMS, error.message, {"code": error.code, "remediation": error.remedy}
+            ) from None
         except BaobabError as error:
             return _failed(error)
         except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer

@@ -60,7 +60,8 @@ class Database:
 
     async def ping(self) -> None:
         async with self.reading() as connection:
-            await connection.exec_driver_sql("SELECT 1")
+            # Unlike `SELECT 1`, this reads the file.
+            await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:

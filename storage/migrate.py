@@ -28,7 +28,7 @@ async def current(database: Database) -> str | None:
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply what is missing, all of it or nothing, and return the revisions applied. Safe when several start at once."""
+    """Apply what is missing, all or nothing, and return the revisions applied. Safe when several start at once."""
     before = await current(database)
     known = revisions()
     if before == known[-1]:

@@ -32,4 +32,4 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Sealed(Text):
-    """Text that only the vault can read. Rotation finds these columns by their type; the context is `table.column:id`."""
+    """Text that only the vault can read. Rotation finds these columns by type; the context is `table.column:id`."""

@@ -1,6 +1,8 @@
 """A whole Baobab in this process, on a folder of its own, reached through its front."""
 
+import asyncio
 import itertools
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +14,13 @@ import pytest
 from baobab.composition import House
 from baobab.server import Server
 from baobab.settings import load
+from baobab.storage.database import Database
+from baobab.storage.migrate import migrate
 
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
 _NAMES = itertools.count(1)
+TEMPLATE: list[Path] = []
 
 
 @dataclass
@@ -50,9 +55,32 @@ def settings() -> dict[str, str]:
     return {"BAOBAB_PLAN": "enterprise"}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the schema and nothing else: migrating costs more than most tests."""
+    folder = tmp_path_factory.mktemp("migrated")
+
+    async def make() -> None:
+        database = Database(folder / "baobab.db")
+        await database.open()
+        await migrate(database)
+        await database.close()
+
+    asyncio.run(make())
+    TEMPLATE.append(folder / "baobab.db")
+    return folder / "baobab.db"
+
+
+def begin(data: Path) -> Path:
+    """A data folder whose database needs no migration."""
+    data.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(TEMPLATE[0], data / "baobab.db")
+    return data
+
+
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
-    server = Server(load({**settings, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path / "data"))
+    server = Server(load({**settings, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=begin(tmp_path / "data")))
     async with server.open() as house:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

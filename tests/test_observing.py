@@ -53,7 +53,7 @@ async def test_one_setting_sends_a_span_for_each_call(tmp_path: Path) -> None:
     with collector() as (url, received):
         await _ask(tmp_path, "/apps", BAOBAB_OTEL_URL=url)
     assert [path for path, _ in received] == ["/v1/traces"]
-    (_, spans), = received
+    ((_, spans),) = received
     assert b"apps_list" in spans
     assert b"seen-by-operator" in spans
     assert KEY.encode() not in spans

@@ -188,5 +188,3 @@ def test_a_worker_process_reads_the_settings_that_its_parent_had(monkeypatch, tm
         monkeypatch.setenv(PREFIX + name.upper(), "")
     environment(settings)
     assert load(os.environ) == settings
-
-

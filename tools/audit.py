@@ -63,7 +63,11 @@ class Trail:
         for tally in tallies.values():
             # What the first call named is not what all of them were about.
             kept = {name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user")}
-            tally.row["event_data"] = {**kept, "count": tally.count, "last_at": datetime.fromtimestamp(tally.last_at, UTC).isoformat()}
+            tally.row["event_data"] = {
+                **kept,
+                "count": tally.count,
+                "last_at": datetime.fromtimestamp(tally.last_at, UTC).isoformat(),
+            }
             tally.row["resource_id"] = None
             rows.append(tally.row)
         if rows:
@@ -81,7 +85,7 @@ class Trail:
         return {
             "id": self._ids.uuid(),
             "organisation_id": organisation,
-            "app_id": call.app.id if call.app else None,
+            "app_id": call.app.id if call.app else note.app_id,
             "category": audit.category,
             "event_type": (audit.failed or f"{audit.event}_failed") if failure else audit.event,
             "action": audit.action,

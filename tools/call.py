@@ -10,7 +10,7 @@ from baobab.storage.database import Unit
 from baobab.tools.access import Role
 from baobab.tools.callers import Account, Caller
 from baobab.tools.directory import App
-from baobab.tools.errors import AppNotFound, Forbidden
+from baobab.tools.errors import AppNotFound, Forbidden, Unavailable
 from baobab.tools.limits import Allowance
 from baobab.tools.services import Services, Stores
 
@@ -37,6 +37,8 @@ class AuditNote:
 
     resource_id: str | None = None
     organisation_id: str | None = None
+    app_id: str | None = None
+    """The app that the call made or was about, where it does not name one."""
     actor: str | None = None
     """What the caller turned out to be, where that shows in the call (a sign-in); with `actor_id`."""
     actor_id: str | None = None
@@ -83,7 +85,11 @@ class Call:
     @property
     def stores(self) -> Stores:
         """The stores of the app's region."""
-        return self.services.regions[self.require_app().region]
+        region = self.require_app().region
+        stores = self.services.regions.get(region)
+        if stores is None:
+            raise Unavailable(f"The app lives in the region `{region}`, which this installation does not serve.")
+        return stores
 
     @property
     def now(self) -> datetime:

@@ -81,6 +81,10 @@ class Directory:
             raise AppNotFound
         return app
 
+    async def is_gone(self, app_id: str) -> bool:
+        """Whether there is no such app now, whatever is held in memory."""
+        return await self._first(select(apps.c.id).where(apps.c.id == app_id)) is None
+
     async def app_id_at(self, subdomain: str) -> str | None:
         return await self._subdomains.get(subdomain)
 

@@ -70,9 +70,7 @@ class Flat(Envelope):
 
     def schema(self) -> Schema:
         text = {"type": "string"}
-        return _object(
-            error=text, code=text, remediation=text, details={"type": "object"}, required=("error", "code")
-        )
+        return _object(error=text, code=text, remediation=text, details={"type": "object"}, required=("error", "code"))
 
 
 def _object(required: tuple[str, ...] | None = None, **properties: Schema) -> Schema:

@@ -42,7 +42,9 @@ class RateLimits:
         taken = self._taken(policy, subject, amount, window, now)
         left = amount - len(taken) - cost
         if left < 0:
-            raise RateLimited(math.ceil(taken[-left - 1] + window - now) if -left <= len(taken) else window, amount, window)
+            raise RateLimited(
+                math.ceil(taken[-left - 1] + window - now) if -left <= len(taken) else window, amount, window
+            )
         if cost == 1:
             taken.append(now)
         else:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from pydantic import ValidationError
+from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import StoreUnavailable
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Caller
-from baobab.tools.errors import BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.errors import AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.invalid import invalid
 from baobab.tools.services import Services
 from baobab.tools.tool import RegistrationError, Tool, Toolset
@@ -118,6 +119,11 @@ class Registry:
             except ValidationError as exc:
                 raise invalid(exc, tool.arguments) from exc
             return await self._work(call, values, nested)
+        except (IntegrityError, NoResultFound) as exc:
+            # The app may have been deleted while the call was on its way.
+            if call.app is not None and await call.services.directory.is_gone(call.app.id):
+                raise AppNotFound from exc
+            raise
         except DatabaseUnavailable as exc:
             raise Unavailable("The database does not answer.") from exc
         except StoreUnavailable as exc:
@@ -146,5 +152,3 @@ class Registry:
 
 def _shape(path: str) -> str:
     return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
-
-

@@ -176,7 +176,9 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a tool of this name already")
             arguments, returns = _signature(handler)
             title, summary, description = _docstring(handler)
-            app_parameter = next((p for p in ("app_id", "source_app_id") if p in arguments.model_fields), None)
+            # A call is made in the app that it must name; one that it may name is an argument like any other.
+            must = [field for field, info in arguments.model_fields.items() if info.is_required()]
+            app_parameter = next((field for field in ("app_id", "source_app_id") if field in must), None)
             if limit == "default":
                 chosen: Limit | None = APP_REQUESTS if app_parameter else CALLER_REQUESTS
             else:

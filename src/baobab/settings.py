@@ -5,26 +5,27 @@ import os
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from baobab.storage.secrets import decode_keys
 from baobab.tools.plans import PLANS
 
 PREFIX = "BAOBAB_"
-Words = tuple[str, ...]
+Words = Annotated[tuple[str, ...], NoDecode]
 
 
 class SettingsError(Exception):
     """One line that names the variable and says what it takes."""
 
 
-class Settings(BaseModel):
-    """Made by `load` alone: what it is given is the whole environment."""
+class Settings(BaseSettings):
+    """Made by `load`, which refuses unknown variables."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     data: Path = Field(Path("data"), description="Folder for the database, keys and objects; made when absent.")
     host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -136,11 +137,24 @@ class Settings(BaseModel):
         return self.data / "secret.key"
 
 
+class _Given(Settings):
+    """Settings of an environment that is given, and not of the process."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the hook's own signature
+        init_settings: PydanticBaseSettingsSource,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
 def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
     """Settings from the environment; what is given on the command line wins. SettingsError names the first fault."""
-    environment = os.environ if environment is None else environment
     known = {PREFIX + name.upper(): name for name in Settings.model_fields}
-    for variable in environment:
+    for variable in os.environ if environment is None else environment:
         if variable.upper().startswith(PREFIX) and variable not in known:
             # The prefix, which all of them share, would make everything look alike.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known.values(), n=1)
@@ -148,11 +162,11 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
             hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else others
             raise SettingsError(f"{variable} is not a setting{hint}")
     values: dict[str, Any] = {
-        name: environment[variable] for variable, name in known.items() if variable in environment
+        known[variable]: value for variable, value in (environment or {}).items() if variable in known
     }
     values |= {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**values)
+        return Settings(**values) if environment is None else _Given(**values)
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         name = str(fault["loc"][0]) if fault["loc"] else ""

@@ -60,7 +60,9 @@ async def _listening(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError("the server does not listen")
 
 
-async def microseconds(pid: int, port: int, make: Make, *, requests: int, connections: int = 16, status: int = 200) -> float:
+async def microseconds(
+    pid: int, port: int, make: Make, *, requests: int, connections: int = 16, status: int = 200
+) -> float:
     """CPU of the server for one request, in microseconds, over keep-alive connections."""
     await _send(port, make, requests // 10, connections, status)
     before = cpu_seconds(pid)

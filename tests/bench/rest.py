@@ -5,7 +5,6 @@ import json
 import tempfile
 import urllib.request
 
-
 from tests.bench.load import free_port, microseconds, request, served
 
 KEY = "bb_sk_" + "B" * 40
@@ -90,4 +89,4 @@ def report(costs: dict[str, Costs]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(report(asyncio.run(run()))))  # noqa: T201 - a report is to be read
+    print("\n".join(report(asyncio.run(run()))))

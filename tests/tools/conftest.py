@@ -20,6 +20,7 @@ from baobab.tools.platform_tables import accounts, apps
 from baobab.tools.registry import Registry
 from baobab.tools.services import Services
 from tests.clock import FixedClock
+from tests.conftest import begin
 
 PASSWORD = "correct Horse 7!"
 _ENCODED: list[str] = []
@@ -87,5 +88,5 @@ class House:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = FixedClock()
-    async with composition.house(load({}, data=tmp_path), clock=clock) as opened:
+    async with composition.house(load({}, data=begin(tmp_path)), clock=clock) as opened:
         yield House(opened.services, opened.registry, clock)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
 from typing_extensions import TypedDict
 
 from baobab.tools import keys
@@ -123,7 +124,11 @@ async def api_keys_create(
         account_id=call.account.account_id,
         app_id=target_app_id,
     )
-    await call.execute(insert(rows), row)
+    try:
+        await call.execute(insert(rows), row)
+    except IntegrityError as exc:
+        # The app was deleted after it was looked up.
+        raise AppNotFound from exc
     call.audit.resource_id, call.audit.organisation_id = row["id"], organisation
     call.audit.data |= {"prefix": row["prefix"], "scopes": stored}
     return {

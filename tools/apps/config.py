@@ -23,7 +23,8 @@ _ADMIN = AppOwner("admin")
 AccessMode = Literal["public", "authenticated"]
 Visibility = Literal["public", "private"]
 Origin = Annotated[
-    str, Text(250, pattern=r"^https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$"),
+    str,
+    Text(250, pattern=r"^https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$"),
     Field(description="A full web origin, without a path.", examples=["https://shop.example.com"]),
 ]
 ContentType = Annotated[str, Text(100, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/([A-Za-z0-9!#$&^_.+-]+|\*)$")]
@@ -338,9 +339,7 @@ async def config_cors(
     audit=Audit("app.config.paused", resource="app"),
     examples={"paused": True, "reason": "maintenance"},
 )
-async def config_pause(
-    call: Call, app_id: AppId, paused: bool, reason: Reason | None = None
-) -> PauseSet:
+async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
     """Pause an app's functions, data and files, or let them go on. Sign-in, KV and all settings keep working.
 
     reason: shown to callers while the app is paused.

@@ -25,7 +25,8 @@ from baobab.tools.types import AppId, Text, Uuid
 apps = Toolset("apps", "Apps: create, list, rename and delete them.", tend=finish)
 
 AppName = Annotated[
-    str, Text(63, min_length=1, pattern=r"^[a-z0-9][a-z0-9_-]*$"),
+    str,
+    Text(63, min_length=1, pattern=r"^[a-z0-9][a-z0-9_-]*$"),
     Field(description="Lower case letters, digits, `_` and `-`; unique in its organisation.", examples=["shop"]),
 ]
 Subdomain = Annotated[str, Text(63, min_length=3, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
@@ -156,6 +157,7 @@ async def apps_init(
         await call.services.notices.publish(call.unit, "app", app_id)
     call.audit.resource_id = row["id"]
     call.audit.organisation_id = organisation
+    call.audit.app_id = row["id"]
     call.audit.nothing_done = not created
     owned_apps = (await call.execute(select(func.count()).select_from(apps_table).where(owned))).scalar_one()
     return {
@@ -252,12 +254,16 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""
     app = call.require_app()
     digests = (
-        await call.execute(
-            select(api_keys.c.digest)
-            .where(api_keys.c.app_id == app_id)
-            .union_all(select(apps_table.c.function_key_digest).where(apps_table.c.id == app_id))
+        (
+            await call.execute(
+                select(api_keys.c.digest)
+                .where(api_keys.c.app_id == app_id)
+                .union_all(select(apps_table.c.function_key_digest).where(apps_table.c.id == app_id))
+            )
         )
-    ).scalars().all()
+        .scalars()
+        .all()
+    )
     await call.execute(delete(signing_keys).where(signing_keys.c.owner == app_id))
     await call.execute(delete(failures).where(failures.c.app_id == app_id))
     if not (await call.execute(delete(apps_table).where(apps_table.c.id == app_id))).rowcount:

@@ -128,9 +128,7 @@ async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_con
 
 
 @kv.tool("GET /_audit_recent", access=Authenticated(), effect="read", limit=KV_OPERATIONS)
-async def kv_audit_recent(
-    call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=200)] = 50
-) -> Refusals:
+async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=200)] = 50) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 
     limit: how many; the last 1000 of 7 days are kept.

@@ -96,9 +96,7 @@ async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     return {"ttl": left}
 
 
-@kv.tool(
-    "GET /{key:path}/exists", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=_KEY
-)
+@kv.tool("GET /{key:path}/exists", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=_KEY)
 async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     """Tell whether a key is there."""
     return {"exists": await call.stores.kv.exists(app_id, key)}

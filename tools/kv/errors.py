@@ -46,7 +46,7 @@ class KeySegmentEmpty(KeyInvalid):
 class ConfirmRequired(BadRequest):
     code = "confirm_required"
     summary = "Flushing deletes every key and cannot be undone."
-    remediation = "Send {\"confirm\": true} when that is what you want."
+    remediation = 'Send {"confirm": true} when that is what you want.'
 
 
 class NotAnInteger(BadRequest):

@@ -31,6 +31,7 @@ rules_table = Table(
     Column("position", Integer, nullable=False),
 )
 
+
 @dataclass(frozen=True)
 class Rule:
     """A pattern and the levels that reading and writing its keys need.

@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
 from sqlalchemy import Column, String, Table, insert
 from sqlalchemy import Text as LongText
 from typing_extensions import TypedDict
@@ -79,8 +78,7 @@ async def suggestions_create(
     affected_tool: ToolName | None = None,
     proposed_solution: Solution | None = None,
     source: Source = "agent",
-    # Not `app_id`: the registry takes a parameter of that name for the app that a call is made in, which must be there.
-    about: Annotated[AppId | None, Field(alias="app_id")] = None,
+    app_id: AppId | None = None,
     agent_context: JsonObject | None = None,
 ) -> SuggestionTaken:
     """Suggest an improvement, or report a fault, to those who run this installation.
@@ -90,12 +88,12 @@ async def suggestions_create(
     affected_tool: the name of the tool that it is about.
     proposed_solution: what would help.
     source: whether an agent thought of it, or a person asked for it.
-    about: the app of yours that it is about.
+    app_id: the app of yours that it is about.
     agent_context: anything that helps to understand it; no secrets.
     """
     caller = call.account
-    if about is not None:
-        call.app = await call.services.directory.app(about)
+    if app_id is not None:
+        call.app = await call.services.directory.app(app_id)
         call.role = await owner_role(call)
     row: Suggestion = {
         "id": call.services.ids.uuid(),
@@ -108,7 +106,7 @@ async def suggestions_create(
         "status": "new",
         "api_key_id": caller.key_id,
         "user_id": caller.account_id,
-        "app_id": about,
+        "app_id": app_id,
         "created_at": call.now,
     }
     await call.execute(insert(table), {**row, "agent_context": agent_context})

@@ -1,4 +1,4 @@
-"""A FastAPI application as one is usually written: 169 routes, three dependencies, models in and out, the same store."""
+"""A FastAPI application as usually written: 169 routes, three dependencies, models in and out; the same store."""
 
 import contextlib
 import sys
