@@ -15,6 +15,7 @@ from baobab.storage.secrets import decode_keys
 from baobab.tools.plans import PLANS
 
 PREFIX = "BAOBAB_"
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 Words = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -125,7 +126,9 @@ class Settings(BaseSettings):
     @property
     def address(self) -> str:
         """Where clients find the server, without a slash at the end."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        # Listening everywhere includes this machine, and that is a name one can go to.
+        name = "127.0.0.1" if self.host in _EVERYWHERE else self.host
+        host = f"[{name}]" if ":" in name else name
         return self.base_url or f"http://{host}:{self.port}"
 
     @property

@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def tour(server: ServerProcess) -> tuple[str, str]:
     """The tour's shell commands in one script, and what it printed."""
     start, *steps = blocks(README, "sh")
-    assert start == "make install\nmake serve\n"
+    assert start == "make serve\n"
     script = in_place_of("\n".join(steps), "BAOBAB=http://127.0.0.1:8000", f"BAOBAB={server.address}")
     script = in_place_of(script, "KEY=bb_sk_PUT_YOUR_KEY_HERE", f"KEY={server.key}")
     done = subprocess.run(
