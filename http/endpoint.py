@@ -35,9 +35,7 @@ class Endpoint:
         caller = self._credentials.known(request.authorization) if request.plain else None
         if caller is None:
             caller = await self._caller(request)
-        if self._query is None:
-            self._query = query.readers(self.tool)
-        arguments: dict[str, Any] = query.read(request.query, self._query) if request.query else {}
+        arguments = self._read_query(request.query) if request.query else {}
         if self._takes_body:
             body = await read_object(receive, request, self._rest.max_body)
             self._check_names(body)
@@ -58,6 +56,11 @@ class Endpoint:
             body_bytes = result.encode() if self._text else self.tool.encode(result)
             await send(request.reply, status, body_bytes, headers, self._media)
         return status
+
+    def _read_query(self, text: bytes) -> dict[str, Any]:
+        if self._query is None:
+            self._query = query.readers(self.tool)
+        return query.read(text, self._query)
 
     async def _caller(self, request: Request) -> Caller:
         if not self.tool.access.credential:

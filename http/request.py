@@ -17,14 +17,7 @@ Scope = dict[str, Any]
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"
 _COUNTER = itertools.count(1)
-_KEPT = {
-    b"host": "host",
-    b"authorization": "authorization",
-    b"origin": "origin",
-    b"apikey": "anon_key",
-    b"x-organization-id": "organisation",
-    b"x-platform-as-user": "as_user",
-}
+_MORE_IDENTITY = frozenset((b"apikey", b"x-organization-id", b"x-platform-as-user"))
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 
@@ -33,53 +26,64 @@ class ClientGone(Exception):
 
 
 class Request:
-    __slots__ = (
-        "anon_key", "as_user", "authorization", "captured", "content_length", "headers", "host", "id", "ip", "literal",
-        "method", "organisation", "origin", "path", "plain", "preflight", "query", "reply", "tool", "user_agent",
-    )  # fmt: skip
+    """What the front needs to know of a request; `tool` and `captured` once its path has led somewhere."""
+
+    tool: Tool | None = None
+    captured: Captured = ()
+    """What the parameters of the path took, in its order, still encoded."""
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
+        # A name given twice is the last one's; Host, where that would matter, is refused before.
+        given = self._given = dict(scope["headers"])
         self.reply = reply
-        self.tool: Tool | None = None
-        """The tool that the path led to, once that is known, and what its parameters captured."""
-        self.captured: Captured = ()
         self.method: str = scope.get("method", "GET")
         self.path: str = scope["raw_path"].decode("latin-1")
-        self.literal = "%" not in self.path and self.path.isascii()
-        """Whether nothing in the path is encoded."""
         self.query: bytes = scope["query_string"]
         client = scope.get("client")
         self.ip: str = client[0] if client else "unknown"
-        self.host = b""
-        self.user_agent = ""
-        self.content_length = -1
-        self.authorization: bytes | None = None
-        self.anon_key: bytes | None = None
-        self.organisation: bytes | None = None
-        self.as_user: bytes | None = None
-        self.origin: bytes | None = None
-        self.preflight = False
-        given: bytes | None = None
-        for name, value in scope["headers"]:
-            attribute = _KEPT.get(name)
-            if attribute is not None:
-                setattr(self, attribute, value)
-            elif name == b"user-agent":
-                self.user_agent = value.decode("latin-1")
-            elif name == b"content-length":
-                self.content_length = int(value)
-            elif name == b"x-request-id":
-                given = value
-            elif name == b"access-control-request-method":
-                self.preflight = True
-        self.plain = self.anon_key is None and self.organisation is None and self.as_user is None
+        self.host: bytes = given.get(b"host", b"")
+        self.authorization: bytes | None = given.get(b"authorization")
+        self.origin: bytes | None = given.get(b"origin")
+        self.plain = given.keys().isdisjoint(_MORE_IDENTITY)
         """Whether `authorization` alone says who calls."""
-        if given is not None and _GIVEN_ID.fullmatch(given):
-            self.id = given.decode()
-        else:
-            self.id = f"{_PROCESS}{next(_COUNTER):x}"
+        self.id = self._given_id() if b"x-request-id" in given else f"{_PROCESS}{next(_COUNTER):x}"
         self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
         """Headers of the answer, as far as they are known."""
+
+    @property
+    def anon_key(self) -> bytes | None:
+        return self._given.get(b"apikey")
+
+    @property
+    def organisation(self) -> bytes | None:
+        return self._given.get(b"x-organization-id")
+
+    @property
+    def as_user(self) -> bytes | None:
+        return self._given.get(b"x-platform-as-user")
+
+    @property
+    def user_agent(self) -> str:
+        agent: bytes = self._given.get(b"user-agent", b"")
+        return agent.decode("latin-1")
+
+    @property
+    def content_length(self) -> int:
+        """As the client says; -1 when it does not."""
+        return int(self._given.get(b"content-length", -1))
+
+    @property
+    def preflight(self) -> bool:
+        return b"access-control-request-method" in self._given
+
+    @property
+    def literal(self) -> bool:
+        """Whether nothing in the path is encoded."""
+        return "%" not in self.path and self.path.isascii()
+
+    def _given_id(self) -> str:
+        given: bytes = self._given[b"x-request-id"]
+        return given.decode() if _GIVEN_ID.fullmatch(given) else f"{_PROCESS}{next(_COUNTER):x}"
 
     def captured_as(self, name: str | None) -> str | None:
         """What a parameter of the path captured, still encoded."""

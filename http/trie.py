@@ -45,7 +45,21 @@ class Trie:
     def find(self, path: str) -> tuple[Methods, Captured] | None:
         """The tools of a path by method, and what its parameters captured; None when nothing is there."""
         segments = path[1:].split("/")
-        return _walk(self._root, segments, 0, ())
+        node = self._root
+        captured: list[str] = []
+        # The straight way, which nearly every path goes; where it could fork, `_walk` knows the way back.
+        for index, segment in enumerate(segments):
+            below = node.fixed.get(segment)
+            if below is not None:
+                if node.parameter is not None or node.tail is not None:
+                    return _walk(node, segments, index, tuple(captured))
+                node = below
+            elif node.tail is None and node.parameter is not None and segment:
+                node = node.parameter
+                captured.append(segment)
+            else:
+                return _walk(node, segments, index, tuple(captured))
+        return (node.methods, tuple(captured)) if node.methods else None
 
     def _add(self, tool: Tool, method: str, path: str) -> None:
         node = self._root
@@ -74,29 +88,19 @@ def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
 
 
 def _walk(node: _Node, segments: list[str], index: int, captured: Captured) -> tuple[Methods, Captured] | None:
-    while index < len(segments):
-        segment = segments[index]
-        fixed = node.fixed.get(segment)
-        if fixed is not None:
-            if node.parameter is None and node.tail is None:
-                node = fixed
-                index += 1
-                continue
-            found = _walk(fixed, segments, index + 1, captured)
-            if found is not None:
-                return found
-        parameter = node.parameter
-        if parameter is not None and segment:
-            if node.tail is None:
-                node = parameter
-                captured = (*captured, segment)
-                index += 1
-                continue
-            found = _walk(parameter, segments, index + 1, (*captured, segment))
-            if found is not None:
-                return found
-        return _behind(node.tail, segments[index:], captured) if node.tail is not None else None
-    return (node.methods, captured) if node.methods else None
+    if index == len(segments):
+        return (node.methods, captured) if node.methods else None
+    segment = segments[index]
+    fixed = node.fixed.get(segment)
+    if fixed is not None:
+        found = _walk(fixed, segments, index + 1, captured)
+        if found is not None:
+            return found
+    if node.parameter is not None and segment:
+        found = _walk(node.parameter, segments, index + 1, (*captured, segment))
+        if found is not None:
+            return found
+    return _behind(node.tail, segments[index:], captured) if node.tail is not None else None
 
 
 def _behind(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, Captured]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
 
 if TYPE_CHECKING:
@@ -125,18 +125,14 @@ EVERYBODY = Everybody()
 
 async def owner_role(call: "Call") -> Role:
     """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to."""
-    app = call.require_app()
-    match call.caller:
-        case AppKey(app_id=app_id):
-            if app_id == app.id:
-                return "owner"
-        case Account() as account:
-            pinned = account.key_id is None or account.organisation_id == app.organisation_id
-            role = await call.services.directory.role(app.organisation_id, account.account_id)
-            if pinned and role is not None:
+    app, caller = call.require_app(), call.caller
+    if isinstance(caller, Account):
+        if caller.key_id is None or caller.organisation_id == app.organisation_id:
+            role = await call.services.directory.role(app.organisation_id, caller.account_id)
+            if role is not None:
                 return role
-        case EndUser() | ScopedKey() | _:
-            pass
+    elif isinstance(caller, AppKey) and caller.app_id == app.id:
+        return "owner"
     raise Forbidden("This credential does not belong to that app.")
 
 

@@ -16,21 +16,20 @@ if TYPE_CHECKING:
 
 async def runs_app(call: "Call") -> bool:
     """Whether the caller runs the app; an error for a credential that has no business with it."""
-    match call.caller:
-        case Anonymous():
-            return False
-        case EndUser(app_id=app_id):
-            if app_id != call.require_app().id:
-                raise InvalidUserToken("The token was issued by another app.")
-            return False
-        case Account() | AppKey():
-            try:
-                call.role = await owner_role(call)
-            except Forbidden as exc:
-                raise ForeignCredential from exc
-            return True
-        case _:
-            raise ForeignCredential("This key does not open the key-value store.")
+    caller = call.caller
+    if isinstance(caller, Account | AppKey):
+        try:
+            call.role = await owner_role(call)
+        except Forbidden as exc:
+            raise ForeignCredential from exc
+        return True
+    if isinstance(caller, EndUser):
+        if caller.app_id != call.require_app().id:
+            raise InvalidUserToken("The token was issued by another app.")
+        return False
+    if isinstance(caller, Anonymous):
+        return False
+    raise ForeignCredential("This key does not open the key-value store.")
 
 
 async def rule_book(call: "Call") -> RuleBook:
