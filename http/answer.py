@@ -1,7 +1,7 @@
 """Answers: bytes and headers of results and errors."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pydantic_core import to_json
@@ -18,8 +18,6 @@ Reply = Callable[[int, Headers, bytes], Awaitable[None]]
 WHOLE = "baobab.whole"
 """Where a server that can send a whole answer in one write leaves its Reply, in the request's scope."""
 
-_JSON = b"application/json"
-
 
 def reply_to(scope: dict[str, Any], respond: Send) -> Reply:
     # Taken out: it refers to what refers to the scope, and only the garbage collector would end that circle.
@@ -32,15 +30,6 @@ async def _in_two_messages(respond: Send, status: int, headers: Headers, body: b
     await respond({"type": "http.response.body", "body": body})
 
 
-async def send(reply: Reply, status: int, body: bytes, headers: Headers, media_type: bytes = _JSON) -> None:
-    if status == 204:
-        body = b""
-    else:
-        headers.append((b"content-type", media_type))
-        headers.append((b"content-length", b"%d" % len(body)))
-    await reply(status, headers, body)
-
-
 async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs: str, headers: Headers) -> None:
     body = to_json(envelope.render(error, docs))
     headers += [(name.encode(), value.encode("latin-1")) for name, value in error.headers.items()]
@@ -48,16 +37,21 @@ async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, RateLimited):
         headers += _exhausted(error)
-    await send(reply, error.status, body, headers)
+    headers += ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
+    await reply(error.status, headers, body)
 
 
 def allowance_headers(allowance: Allowance) -> Headers:
     """What is left, as draft-ietf-httpapi-ratelimit-headers writes it."""
-    policy = allowance.policy.encode()
-    return [
-        (b"ratelimit-policy", b'"%b";q=%d;w=%d' % (policy, allowance.limit, allowance.window)),
-        (b"ratelimit", b'"%b";r=%d;t=%d' % (policy, allowance.remaining, allowance.reset)),
-    ]
+    name, policy = _policy(allowance.policy, allowance.limit, allowance.window)
+    return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowance.remaining, allowance.reset))]
+
+
+@lru_cache(maxsize=256)
+def _policy(name: str, limit: int, window: int) -> tuple[bytes, tuple[bytes, bytes]]:
+    """A policy's name as it is written, and the header that tells what it is: the same for every call."""
+    quoted = f'"{name}"'.encode()
+    return quoted, (b"ratelimit-policy", b"%b;q=%d;w=%d" % (quoted, limit, window))
 
 
 def _exhausted(error: RateLimited) -> Headers:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.http import query
-from baobab.http.answer import allowance_headers, send
+from baobab.http.answer import allowance_headers
 from baobab.http.request import Request, read_object
 from baobab.http.trie import decoded
 from baobab.tools.call import Door
@@ -16,7 +16,18 @@ from baobab.tools.tool import Tool
 
 
 class Endpoint:
-    __slots__ = ("_constant", "_credentials", "_media", "_query", "_registry", "_rest", "_takes_body", "_text", "tool")
+    __slots__ = (
+        "_constant",
+        "_credentials",
+        "_elsewhere",
+        "_media",
+        "_query",
+        "_registry",
+        "_rest",
+        "_takes_body",
+        "_text",
+        "tool",
+    )
 
     def __init__(self, registry: Registry, tool: Tool) -> None:
         assert tool.rest is not None
@@ -25,6 +36,7 @@ class Endpoint:
         self._credentials = registry.services.credentials
         self._rest = tool.rest
         self._query: Mapping[str, query.Reader] | None = None
+        self._elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._media = tool.rest.media_type.encode()
@@ -38,7 +50,8 @@ class Endpoint:
         arguments = self._read_query(request.query) if request.query else {}
         if self._takes_body:
             body = await read_object(receive, request, self._rest.max_body)
-            self._check_names(body)
+            if not self._elsewhere.isdisjoint(body):
+                raise self._misplaced()
             arguments |= body
         # The path wins: nothing in a body or a query may switch apps.
         captured = request.captured if request.literal else map(decoded, request.captured)
@@ -50,11 +63,11 @@ class Endpoint:
         if call.allowance is not None:
             headers += allowance_headers(call.allowance)
         headers += self._constant
-        if status == 204:
-            await send(request.reply, status, b"", headers)
-        else:
-            body_bytes = result.encode() if self._text else self.tool.encode(result)
-            await send(request.reply, status, body_bytes, headers, self._media)
+        content = b""
+        if status != 204:
+            content = result.encode() if self._text else self.tool.encode(result)
+            headers += ((b"content-type", self._media), (b"content-length", b"%d" % len(content)))
+        await request.reply(status, headers, content)
         return status
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
@@ -72,13 +85,10 @@ class Endpoint:
             as_user=request.as_user,
         )
 
-    def _check_names(self, body: dict[str, Any]) -> None:
+    def _misplaced(self) -> UnknownField:
         """A path or query parameter named in the body is refused, as every field is that the body does not take."""
-        if not body.keys().isdisjoint(self._rest.path_parameters) or not body.keys().isdisjoint(
-            self._rest.query_parameters
-        ):
-            known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
-            raise UnknownField(
-                "The body names a parameter of the path or the query string.",
-                remediation=f"Leave it out; the fields of the body are {known}.",
-            )
+        known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
+        return UnknownField(
+            "The body names a parameter of the path or the query string.",
+            remediation=f"Leave it out; the fields of the body are {known}.",
+        )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from baobab.http.answer import Headers, Send, reply_to, send, send_error
+from baobab.http.answer import Headers, Send, reply_to, send_error
 from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.origins import Origins
@@ -47,15 +47,9 @@ class Front:
         self._sample = access_log
 
     async def __call__(self, scope: Scope, receive: Any, respond: Send) -> None:
-        if scope["type"] == "http":
-            await self._request(scope, receive, respond)
-        elif scope["type"] == "websocket" and self._hosts.find(Request(scope, reply_to(scope, respond)).host) is None:
-            await receive()
-            await respond({"type": "websocket.close", "code": 1008})
-        else:
-            await self._behind(scope, receive, respond)
-
-    async def _request(self, scope: Scope, receive: Any, respond: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, respond)
+            return
         started = time.perf_counter()
         request = Request(scope, reply_to(scope, respond))
         try:
@@ -72,6 +66,13 @@ class Front:
             status = await self._refuse(request, Internal())
         if status >= 500 or (self._sample and random.random() < self._sample):  # noqa: S311 - a sample, not a secret
             _log_access(request, status, started)
+
+    async def _other(self, scope: Scope, receive: Any, respond: Send) -> None:
+        if scope["type"] == "websocket" and self._hosts.find(Request(scope, reply_to(scope, respond)).host) is None:
+            await receive()
+            await respond({"type": "websocket.close", "code": 1008})
+        else:
+            await self._behind(scope, receive, respond)
 
     async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Send what the request asks for; the status that was sent."""
@@ -156,7 +157,7 @@ def not_found(docs: str) -> ASGI:
 
 
 async def _options(request: Request, methods: Methods) -> int:
-    await send(request.reply, 204, b"", [(b"allow", _allow(methods).encode()), *request.headers])
+    await request.reply(204, [(b"allow", _allow(methods).encode()), *request.headers], b"")
     return 204
 
 

@@ -72,14 +72,13 @@ class Directory:
 
     async def app(self, app_id: object) -> App:
         """The app, or AppNotFound; anything that is not the text of an id is no app."""
-        if not isinstance(app_id, str):
-            raise AppNotFound
-        app = self._apps.held(app_id)
-        if app is None and _APP_ID.fullmatch(app_id):
-            app = await self._apps.get(app_id)
-        if app is None:
-            raise AppNotFound
-        return app
+        if isinstance(app_id, str):
+            app = self._apps.held(app_id)
+            if app is None and _APP_ID.fullmatch(app_id):
+                app = await self._apps.get(app_id)
+            if app is not None:
+                return app
+        raise AppNotFound
 
     async def is_gone(self, app_id: str) -> bool:
         """Whether there is no such app now, whatever is held in memory."""

@@ -23,15 +23,15 @@ class Server:
     def __init__(self, settings: Settings, **parts: Any) -> None:
         self._settings = settings
         self._parts = parts
-        self._front: Front | None = None
+        self.front: Front | None = None
         self.first_key: str | None = None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
-            assert self._front is not None
-            await self._front(scope, receive, send)
+            assert self.front is not None
+            await self.front(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def open(self) -> Any:
@@ -46,7 +46,7 @@ class Server:
                 home.registry.observers.append(stack.enter_context(trace(settings.otel_url)))
             annex = Annex(home.registry, settings, metrics)
             await stack.enter_async_context(annex.open())
-            self._front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)
+            self.front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)
             yield home
 
     async def _lifespan(self, receive: Any, send: Any) -> None:

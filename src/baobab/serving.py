@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import uvicorn
+import uvloop
 from uvicorn.supervisors import Multiprocess
 
 from baobab import __version__, server
@@ -46,14 +47,16 @@ def _listener(settings: Settings) -> socket.socket:
 
 def _serve_alone(settings: Settings, listener: socket.socket) -> None:
     application = server.Server(settings)
-    config = uvicorn.Config(app=application, lifespan="off", **_arguments(settings))
 
     async def serve() -> None:
         # Opened here and not in uvicorn's lifespan, so that whoever started us is told what keeps it from opening.
         async with application.open():
+            # The front itself: nothing stands between it and the requests.
+            front: Any = application.front
+            config = uvicorn.Config(app=front, lifespan="off", **_arguments(settings))
             await _OneProcess(config, settings, application).serve([listener])
 
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
 
 

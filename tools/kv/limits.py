@@ -18,8 +18,9 @@ class KvOperations:
         amount = app.plan.kv_ops_per_second
         if amount is None:
             return None
-        ops = arguments.get("ops")
-        cost = min(max(1, len(ops)), amount) if isinstance(ops, list) else 1
+        cost = 1
+        if "ops" in arguments and isinstance(arguments["ops"], list):
+            cost = min(max(1, len(arguments["ops"])), amount)
         return call.services.limits.spend(POLICY, app.id, amount, 1, cost)
 
 
