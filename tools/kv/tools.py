@@ -1,4 +1,4 @@
-"""Every key-value tool, in the order in which catalogues show them."""
+"""Every key-value tool: importing their files registers them."""
 
 from baobab.tools.kv import administration, batches, entries, exposing
 from baobab.tools.kv.toolset import kv
