@@ -1,5 +1,6 @@
 """The audit trail: one row for each call that is not a read, in that call's transaction; data writes are tallied."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import insert
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database
+from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.callers import Account, EndUser
 from baobab.tools.platform_tables import audit_logs
 
@@ -59,8 +60,22 @@ class Trail:
 
     async def flush(self) -> None:
         tallies, self._tallies = self._tallies, {}
+        try:
+            await self._write(tallies.values())
+        except DatabaseUnavailable:
+            # What was counted stays counted, with what has come since, until the database answers again.
+            for subject, tally in self._tallies.items():
+                if subject in tallies:
+                    tallies[subject].count += tally.count
+                    tallies[subject].last_at = tally.last_at
+                else:
+                    tallies[subject] = tally
+            self._tallies = tallies
+            raise
+
+    async def _write(self, tallies: Iterable[_Tally]) -> None:
         rows = []
-        for tally in tallies.values():
+        for tally in tallies:
             # What the first call named is not what all of them were about.
             kept = {name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user")}
             tally.row["event_data"] = {

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from sqlalchemy import bindparam, update
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database
+from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.notices import Notices
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
 from baobab.tools.directory import Directory, FunctionKey
@@ -43,9 +43,10 @@ class Credentials:
         self._time = clock.time
         self._callers: dict[bytes, tuple[float, Caller]] = {}
         self._used: dict[str, float] = {}
+        self._changes = 0
         # A verified token stays in force no longer than what it rests on; a change to that clears the lot.
         for topic in ("key", "app", "members", "account"):
-            notices.subscribe(topic, lambda _: self._callers.clear())
+            notices.subscribe(topic, self._changed)
 
     def known(self, authorization: bytes | None) -> Caller | None:
         """The caller of a credential that was verified a moment ago; None when it must be looked at."""
@@ -73,6 +74,10 @@ class Credentials:
             caller = _as_user(caller, as_user)
         return caller
 
+    def _changed(self, _subject: str) -> None:
+        self._changes += 1
+        self._callers.clear()
+
     async def flush(self, database: Database) -> None:
         """Write down when keys were last used, at most once for each remembered use."""
         used, self._used = self._used, {}
@@ -80,17 +85,24 @@ class Credentials:
             return
         rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in used.items()]
         statement = update(api_keys).where(api_keys.c.id == bindparam("key")).values(last_used_at=bindparam("at"))
-        async with database.writing() as connection:
-            await connection.execute(statement, rows)
+        try:
+            async with database.writing() as connection:
+                await connection.execute(statement, rows)
+        except DatabaseUnavailable:
+            self._used = used | self._used
+            raise
 
     async def _verify(self, authorization: bytes) -> Caller:
         token = _bearer(authorization)
-        deadline = self._time() + _REMEMBERED_SECONDS
+        deadline, changes = self._time() + _REMEMBERED_SECONDS, self._changes
         if token.count(".") == 2:
             caller, expiry = await self._token(token)
             deadline = min(deadline, expiry)
         else:
             caller = await self._key(token)
+        if changes != self._changes:
+            # Something was revoked while this was looked up, perhaps this very key: it must not be remembered.
+            return caller
         while len(self._callers) >= _REMEMBERED:
             del self._callers[next(iter(self._callers))]
         self._callers[hashlib.sha256(authorization).digest()] = (deadline, caller)

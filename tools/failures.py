@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, insert, select
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database
+from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant, metadata
 
 failures = Table(
@@ -75,6 +75,13 @@ class Failures:
             return
         rows = list(self._pending)
         self._pending.clear()
+        try:
+            await self._write(rows)
+        except DatabaseUnavailable:
+            self._pending.extendleft(reversed(rows[: _PENDING - len(self._pending)]))
+            raise
+
+    async def _write(self, rows: list[dict[str, Any]]) -> None:
         async with self._database.writing() as connection:
             await connection.execute(insert(failures), rows)
             await connection.execute(delete(failures).where(failures.c.at < self._clock.now() - KEPT_FOR))
