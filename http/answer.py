@@ -33,7 +33,7 @@ async def _in_two_messages(respond: Send, status: int, headers: Headers, body: b
 async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs: str, headers: Headers) -> None:
     body = to_json(envelope.render(error, docs))
     headers += [(name.encode(), value.encode("latin-1")) for name, value in error.headers.items()]
-    if error.status == 401:
+    if error.status == 401 and "www-authenticate" not in error.headers:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, RateLimited):
         headers += _exhausted(error)

@@ -1,49 +1,13 @@
 """The API reference at /docs: three static files that draw the server's own /openapi.json, offline."""
 
-from hashlib import sha256
-from pathlib import Path
-
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-PAGES = Path(__file__).parent / "pages"
-
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+from baobab.http.static_page import CSS, HTML, SCRIPT, page
 
 
 def docs_routes() -> list[Route]:
     return [
-        _page("/docs", "docs.html", "text/html; charset=utf-8"),
-        _page("/docs/docs.css", "docs.css", "text/css; charset=utf-8"),
-        _page("/docs/docs.js", "docs.js", "text/javascript; charset=utf-8"),
+        page("/docs", "docs.html", HTML),
+        page("/docs/docs.css", "docs.css", CSS),
+        page("/docs/docs.js", "docs.js", SCRIPT),
     ]
-
-
-def _page(path: str, file: str, content_type: str) -> Route:
-    content = (PAGES / file).read_bytes()
-    etag = f'"{sha256(content).hexdigest()[:32]}"'
-    headers = {
-        "ETag": etag,
-        # The names carry no version: asking about a cached copy each time never mixes files of two releases.
-        "Cache-Control": "no-cache",
-        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-    }
-
-    async def answer(request: Request) -> Response:
-        if _names(request.headers.get("if-none-match", ""), etag):
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers={**headers, "Content-Type": content_type})
-
-    return Route(path, answer, methods=["GET"], name=file, include_in_schema=False)
-
-
-def _names(if_none_match: str, etag: str) -> bool:
-    """Compare weakly, as RFC 9110 asks of If-None-Match: proxies that compress turn our tag into a weak one."""
-    tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag in tags or tags == ["*"]

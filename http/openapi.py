@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from baobab.tools.approval import CallFailed, TooLargeToPropose, TooManyPending
 from baobab.tools.envelopes import Envelope
 from baobab.tools.errors import (
     AppNotFound,
+    ApprovalRejected,
+    ApprovalRequired,
     BadRequest,
     BaobabError,
     BodyTooLarge,
@@ -17,6 +20,7 @@ from baobab.tools.errors import (
     InvalidToken,
     InvalidType,
     InvalidUserToken,
+    KeyLimited,
     MalformedBody,
     MissingField,
     OriginRefused,
@@ -39,7 +43,17 @@ _DESCRIPTION = (
 )
 _MEANINGS = {200: "Done.", 201: "Made.", 202: "Accepted.", 204: "Done; no body.", 503: "Not ready."}
 # What reading a credential and its headers can refuse, whatever the operation then says of the caller.
-_CREDENTIALS = (InvalidApiKey, InvalidToken, InvalidUserToken, UserTokenExpired, Forbidden, ImpersonationForbidden)
+_CREDENTIALS = (
+    InvalidApiKey,
+    InvalidToken,
+    InvalidUserToken,
+    UserTokenExpired,
+    Forbidden,
+    ImpersonationForbidden,
+    KeyLimited,
+)
+# What a key that is held to approval can be told of a call that changes something.
+_APPROVAL = (ApprovalRequired, ApprovalRejected, TooManyPending, TooLargeToPropose, CallFailed)
 _REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": "string"}}
 
 
@@ -89,6 +103,8 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
     kinds: dict[type[BaobabError], None] = dict.fromkeys(own)
     if tool.access.credential:
         kinds |= dict.fromkeys(_CREDENTIALS)
+        if tool.effect != "read":
+            kinds |= dict.fromkeys(_APPROVAL)
     if tool.input_schema["properties"]:
         kinds |= dict.fromkeys((MissingField, InvalidType))
     if tool.app_parameter:

@@ -11,6 +11,22 @@ _METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _ALLOWED = b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey"
 _EXPOSED = b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After"
 _PREFLIGHT_SECONDS = b"600"
+# What an MCP client in a browser needs before it has a key: nothing here looks at who the reader is.
+_PUBLIC = frozenset(
+    [
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+        "/oauth/register",
+        "/oauth/token",
+    ]
+)
+_TO_EVERYBODY = [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", _EXPOSED)]
+_PREFLIGHT_TO_EVERYBODY = [
+    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization, MCP-Protocol-Version"),
+    (b"access-control-max-age", _PREFLIGHT_SECONDS),
+]
 
 
 class Origins:
@@ -23,6 +39,8 @@ class Origins:
         origin = request.origin
         if origin is None:
             return []
+        if request.path in _PUBLIC:
+            return _TO_EVERYBODY + (_PREFLIGHT_TO_EVERYBODY if request.preflight else [])
         if not await self._allowed(origin.decode("latin-1").lower(), app_id):
             raise OriginRefused
         allowed = [

@@ -50,6 +50,10 @@ class Request:
         self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
         """Headers of the answer, as far as they are known."""
 
+    def header(self, name: bytes) -> bytes | None:
+        """Any other header, by its name in lower case."""
+        return self._given.get(name)
+
     @property
     def anon_key(self) -> bytes | None:
         return self._given.get(b"apikey")

@@ -1,54 +1,180 @@
-"""The door: finds the caller of a request and hands it to the protocol server."""
+"""The door: finds out who calls and what they asked to see, and lets the lane or the protocol server answer."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from pydantic_core import to_json
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json
 
 from baobab.http.answer import reply_to, send_error
-from baobab.http.request import Request
-from baobab.mcp_server.protocol import CALLER, DOOR
+from baobab.http.request import ClientGone, Request
+from baobab.mcp_server.calls import Calls
+from baobab.mcp_server.catalogue import Catalogue
+from baobab.mcp_server.changes import Changes
+from baobab.mcp_server.extension import Extension
+from baobab.mcp_server.lane import Lane
+from baobab.mcp_server.protocol import Protocol
+from baobab.mcp_server.refusals import Explained, refuse
+from baobab.mcp_server.view import Views
+from baobab.mcp_server.visitor import Visitor
 from baobab.tools.call import Door
 from baobab.tools.callers import Anonymous
 from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import BaobabError, Unauthenticated
+from baobab.tools.errors import BaobabError, BodyTooLarge, MethodNotAllowed, NotFound, Unauthenticated
 from baobab.tools.registry import Registry
 
 Scope = dict[str, Any]
 
+MAX_BODY = 4 * 2**20
+_MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
+
+
+class UnknownSession(NotFound):
+    code = "SESSION_UNKNOWN"
+    summary = "There is no such session; this server keeps none."
+    remediation = "Leave Mcp-Session-Id out. Any request may come at any time, to any worker."
+
 
 class McpDoor:
-    """An ASGI endpoint for /mcp."""
+    """An ASGI endpoint for /mcp. Every request stands alone: no worker knows more of a client than another.
 
-    def __init__(self, registry: Registry, manager: StreamableHTTPSessionManager) -> None:
-        self._registry = registry
-        self._manager = manager
-        self._base_url = registry.services.options.base_url
+    sessions: keep sessions for the protocols before 2026. Only for the conformance run, whose fixtures ask the client
+    back in the middle of a call; no tool of ours does.
+    """
+
+    def __init__(
+        self, registry: Registry, version: str, extensions: Sequence[Extension] = (), *, sessions: bool = False
+    ) -> None:
+        services = registry.services
+        foreign = [tool for extension in extensions for tool in extension.tools]
+        catalogue = Catalogue(registry, foreign)
+        self._changes = Changes(registry)
+        server = Protocol(registry, catalogue, self._changes, extensions).server(version)
+        self._lane = Lane(
+            registry,
+            catalogue,
+            Calls(registry, catalogue),
+            server.server_info_stamp,
+            frozenset(tool.name for tool in foreign),
+        )
+        self._sessions = sessions
+        self.manager = StreamableHTTPSessionManager(
+            server,
+            stateless=not sessions,
+            # The front has checked Host and Origin already, by the same lists as for every other door.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=MAX_BODY,
+        )
+        self._credentials = services.credentials
+        self._views = Views(toolset.name for toolset in registry.toolsets)
+        self._base_url = services.options.base_url
+        self._metadata = f"{self._base_url}/.well-known/oauth-protected-resource/mcp"
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
-        reply = reply_to(scope, respond)
-        request = Request(scope, reply)
+        # uvicorn's parser leaves the blanks behind a value, which are no part of it (RFC 9110, 5.5).
+        scope["headers"] = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
+        request = Request(scope, reply_to(scope, respond))
         try:
-            caller = await self._registry.services.credentials.caller(
-                request.authorization, organisation=request.organisation
-            )
-            if isinstance(caller, Anonymous):
-                raise Unauthenticated("MCP needs a credential.")
+            who = await self._visitor(request)
         except BaobabError as error:
-            await send_error(reply, error, STRUCTURED, f"{self._base_url}/docs", [])
+            if error.status == 401:
+                error.headers["www-authenticate"] = self._challenge(request)
+            await send_error(request.reply, error, STRUCTURED, f"{self._base_url}/docs", [])
             return
-        if request.method == "GET":
-            await _refuse_stream(respond)
+        who.enter(scope)
+        if request.method == "POST":
+            await self._message(request, who, scope, receive, respond)
+        elif self._sessions:
+            await self.manager.handle_request(scope, receive, respond)
+        elif request.header(b"mcp-session-id") is not None:
+            await refuse(respond, 404, UnknownSession())
+        elif request.method == "GET":
+            await self._changes.stream(who, scope, receive, respond)
+        elif request.method == "DELETE":
+            # A client that says good-bye is right to; there is nothing to end.
+            await request.reply(204, [], b"")
+        else:
+            await refuse(respond, 405, MethodNotAllowed(), [(b"allow", b"DELETE, GET, POST")])
+
+    async def _visitor(self, request: Request) -> Visitor:
+        caller = self._credentials.known(request.authorization) if request.plain else None
+        if caller is None:
+            caller = await self._credentials.caller(
+                request.authorization, organisation=request.organisation, as_user=request.as_user
+            )
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated("MCP needs a credential.")
+        door = Door("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
+        return Visitor(caller, self._views.of(request.query), door)
+
+    def _challenge(self, request: Request) -> str:
+        """Where a client that has no credential, or a void one, finds out how to get one (RFC 9728, RFC 6750)."""
+        void = ', error="invalid_token"' if request.authorization is not None else ""
+        return f'Bearer resource_metadata="{self._metadata}", scope="mcp"{void}'
+
+    async def _message(self, request: Request, who: Visitor, scope: Scope, receive: Any, respond: Any) -> None:
+        modern = request.header(b"mcp-protocol-version") in _MODERN
+        if not modern and not self._sessions and request.header(b"mcp-session-id") is not None:
+            await refuse(respond, 404, UnknownSession())
             return
-        scope[CALLER] = caller
-        scope[DOOR] = Door("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
-        await self._manager.handle_request(scope, receive, respond)
+        try:
+            raw = await _body(request, receive)
+        except BodyTooLarge as error:
+            await refuse(respond, 413, error, [(b"connection", b"close")])
+            return
+        except ClientGone:
+            return
+        if modern and _plain(request):
+            answer = await self._lane.answer(_parsed(raw), scope["headers"], who)
+            if answer is not None:
+                await request.reply(
+                    200,
+                    [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))],
+                    answer,
+                )
+                return
+        await self.manager.handle_request(scope, _again(raw, receive), Explained(respond))
 
 
-async def _refuse_stream(respond: Any) -> None:
-    """Stateless: there is no session whose stream could be opened. The protocol's answer is 405."""
-    error = {"code": -32000, "message": "This endpoint is stateless: use POST."}
-    body = to_json({"jsonrpc": "2.0", "id": None, "error": error})
-    headers = [(b"content-type", b"application/json"), (b"allow", b"POST, DELETE")]
-    await respond({"type": "http.response.start", "status": 405, "headers": headers})
-    await respond({"type": "http.response.body", "body": body})
+async def _body(request: Request, receive: Any) -> bytes:
+    """The whole body; BodyTooLarge as soon as it is known to be."""
+    parts, size, more = [], max(0, request.content_length), True
+    if size <= MAX_BODY:
+        size = 0
+        while more and size <= MAX_BODY:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            more = message.get("more_body", False)
+    if size > MAX_BODY:
+        raise BodyTooLarge(f"The body is larger than {MAX_BODY} bytes.", details={"max_bytes": MAX_BODY})
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _again(raw: bytes, receive: Any) -> Any:
+    """A `receive` that gives the body once more, and then what follows it."""
+    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+
+    async def again() -> Any:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+def _plain(request: Request) -> bool:
+    """Whether the headers ask for nothing but JSON for JSON."""
+    media = request.header(b"content-type") or b""
+    accepted = request.header(b"accept") or b""
+    takes_both = b"application/json" in accepted and b"text/event-stream" in accepted
+    return takes_both and media.startswith(b"application/json")
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return from_json(raw, allow_inf_nan=False)
+    except ValueError:
+        return None

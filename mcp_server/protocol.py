@@ -1,114 +1,192 @@
-"""The protocol server: list and call, for the caller that the door has found."""
+"""The protocol server: the SDK's low-level Server, with our catalogue, calls and extensions behind its methods."""
 
-import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 from pydantic_core import from_json
 
-from baobab.tools.errors import BaobabError, Internal, ToolNotFound
+from baobab.mcp_server.calls import Calls
+from baobab.mcp_server.catalogue import Catalogue
+from baobab.mcp_server.changes import Changes
+from baobab.mcp_server.extension import Extension
+from baobab.mcp_server.remedies import with_remedy
+from baobab.mcp_server.results import told
+from baobab.mcp_server.visitor import visitor
+from baobab.tools import proposers
+from baobab.tools.errors import BaobabError, NotFound
+from baobab.tools.pagination import CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.registry import Registry
-from baobab.tools.tool import Tool
+from baobab.tools.tool import RegistrationError
 
-CALLER = "baobab.caller"
-DOOR = "baobab.door"
-"""Where the door leaves, in the request's scope, what it found out."""
+NAME = "baobab"
+FRESH_MS = 60_000
+"""How long a list may be used without asking again."""
 
-_MAX_BODY = 4 * 2**20
+_INSTRUCTIONS = """\
+Tools of a Baobab installation. The list shows the most used ones; search_tools finds the others and call_tool calls \
+them. Most tools take an app_id: apps_list shows yours. Refusals say what to do: follow their remediation. \
+APPROVAL_REQUIRED means that a person must decide; then make the very same call again."""
+_PAGE = 200
 
-_log = logging.getLogger(__name__)
-
-
-def session_manager(registry: Registry, version: str) -> StreamableHTTPSessionManager:
-    server: Server[Any] = Server(
-        "baobab",
-        version=version,
-        instructions="Tools of a Baobab installation. Read /llms.txt for how they fit together.",
-        # Without this every call would list all tools again, only to look for headers in one.
-        get_tool_input_schema=_no_header_parameters,
-        on_list_tools=_lister(registry),
-        on_call_tool=_caller(registry),
-    )
-    return StreamableHTTPSessionManager(
-        server,
-        stateless=True,
-        # The front has checked Host and Origin already, by the same lists as for every other door.
-        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        max_request_body_size=_MAX_BODY,
-    )
+T = TypeVar("T")
 
 
-def _no_header_parameters(_name: str) -> Mapping[str, Any] | None:
-    return None
+class Protocol:
+    """What stands behind the methods of the protocol."""
 
+    def __init__(
+        self, registry: Registry, catalogue: Catalogue, changes: Changes, extensions: Sequence[Extension]
+    ) -> None:
+        self._registry = registry
+        self._catalogue = catalogue
+        self._changes = changes
+        self._extensions = extensions
+        self._calls = Calls(registry, catalogue)
 
-def _lister(registry: Registry) -> Any:
-    async def list_tools(ctx: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        tools = registry.visible_to(ctx.request.scope[CALLER])
-        # What a caller sees depends on its credential: nobody else may be given this list from a cache.
-        return types.ListToolsResult(tools=[_described(tool) for tool in tools], ttl_ms=60_000, cache_scope="private")
+    def server(self, version: str) -> Server[Any]:
+        server: Server[Any] = Server(
+            NAME,
+            version=version,
+            title="Baobab",
+            instructions=_INSTRUCTIONS,
+            # Without this every call would list all tools again, only to look for headers in one.
+            get_tool_input_schema=self._header_parameters,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_completion=self._complete,
+            on_subscriptions_listen=self._changes.listen,
+        )
+        for extension in self._extensions:
+            for method, (params, answer) in extension.methods.items():
+                if server.get_request_handler(method) is not None:
+                    raise RegistrationError(f"{method}: this method has an answer already")
+                server.add_request_handler(method, params, answer)
+        keys = [self._registry.services.vault.derive("mcp request state")]
+        security = RequestStateSecurity(keys=keys, ttl=24 * 3600, bind_principal=_principal)
+        server.middleware.extend((_remedied, RequestStateBoundary(security, default_audience=NAME)))
+        return server
 
-    return list_tools
+    def _header_parameters(self, name: str) -> Mapping[str, Any] | None:
+        """The schema of a tool whose arguments travel in headers too: none of the registry's do."""
+        return next((tool.input_schema for e in self._extensions for tool in e.tools if tool.name == name), None)
 
-
-def _caller(registry: Registry) -> Any:
-    async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        scope = ctx.request.scope
+    async def _list_tools(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         try:
-            tool = registry.find(params.name)
-            result, _ = await registry.run(tool, params.arguments or {}, scope[CALLER], scope[DOOR])
-        except ToolNotFound as error:
-            raise MCPError(
-                types.INVALID_PARAMS, error.message, {"code": error.code, "remediation": error.remedy}
-            ) from None
+            page = self._catalogue.offer(visitor(ctx)).page(params.cursor if params else None)
+        except CursorInvalid as error:
+            raise _invalid(error) from None
+        # What a caller sees depends on its credential: nobody else may be given this list from a cache.
+        return types.ListToolsResult(
+            tools=[types.Tool.model_validate(tool) for tool in from_json(page.tools)],
+            next_cursor=page.next_cursor,
+            ttl_ms=FRESH_MS,
+            cache_scope="private",
+        )
+
+    async def _call_tool(
+        self, ctx: Any, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        for extension in self._extensions:
+            answered = await extension.call_tool(ctx, params)
+            if answered is not None:
+                return answered
+        return await self._calls(ctx, params)
+
+    async def _list_prompts(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        prompts, following = await self._listed(ctx, params, "prompts", lambda e: e.prompts(ctx))
+        return types.ListPromptsResult(prompts=prompts, next_cursor=following, ttl_ms=FRESH_MS, cache_scope="private")
+
+    async def _get_prompt(
+        self, ctx: Any, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        return await self._first(
+            lambda e: e.get_prompt(ctx, params), NotFound(f"There is no prompt `{params.name[:100]}`.")
+        )
+
+    async def _list_resources(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        resources, following = await self._listed(ctx, params, "resources", lambda e: e.resources(ctx))
+        return types.ListResourcesResult(
+            resources=resources, next_cursor=following, ttl_ms=FRESH_MS, cache_scope="private"
+        )
+
+    async def _list_templates(
+        self, ctx: Any, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        templates, following = await self._listed(ctx, params, "templates", lambda e: e.resource_templates(ctx))
+        return types.ListResourceTemplatesResult(
+            resource_templates=templates, next_cursor=following, ttl_ms=FRESH_MS, cache_scope="private"
+        )
+
+    async def _read_resource(
+        self, ctx: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        missing = NotFound("There is no such resource.")
+        # The protocol wants the address beside the error, in a place of its own.
+        return await self._first(lambda e: e.read_resource(ctx, params), missing, uri=str(params.uri)[:300])
+
+    async def _complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
+        for extension in self._extensions:
+            answered = await extension.complete(ctx, params)
+            if answered is not None:
+                return answered
+        return types.CompleteResult(completion=types.Completion(values=[]))
+
+    async def _first(self, ask: Callable[[Extension], Awaitable[T | None]], missing: BaobabError, **asked: str) -> T:
+        """The answer of the extension whose business it is. asked: what the data of an error says beside it."""
+        try:
+            for extension in self._extensions:
+                answered = await ask(extension)
+                if answered is not None:
+                    return answered
         except BaobabError as error:
-            return _failed(error)
-        except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
-            _log.exception("unexpected error", extra={"request_id": scope[DOOR].request_id, "tool": params.name})
-            return _failed(Internal())
-        return _succeeded(tool, result)
+            raise _invalid(error, asked) from None
+        raise _invalid(missing, asked)
 
-    return call_tool
-
-
-def _described(tool: Tool) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema if _is_object(tool) else None,
-        annotations=types.ToolAnnotations(
-            read_only_hint=tool.effect == "read",
-            destructive_hint=tool.effect == "destructive",
-            open_world_hint=tool.effect == "external",
-        ),
-    )
-
-
-def _succeeded(tool: Tool, result: Any) -> types.CallToolResult:
-    if result is None:
-        return types.CallToolResult(content=[types.TextContent(text="Done.")])
-    if isinstance(result, str):
-        return types.CallToolResult(content=[types.TextContent(text=result)])
-    raw = tool.encode(result)
-    structured = from_json(raw) if _is_object(tool) else None
-    return types.CallToolResult(content=[types.TextContent(text=raw.decode())], structured_content=structured)
+    async def _listed(
+        self,
+        ctx: Any,
+        params: types.PaginatedRequestParams | None,
+        what: str,
+        ask: Callable[[Extension], Awaitable[Sequence[T]]],
+    ) -> tuple[list[T], str | None]:
+        """One page of what all extensions list, and the cursor of the next."""
+        vault, cursor = self._registry.services.vault, params.cursor if params else None
+        of = f"mcp:{what}:{proposers.name(visitor(ctx).caller)}"
+        try:
+            at = 0 if cursor is None else int(decode_cursor(vault, of, cursor)[0])
+            listed = [item for extension in self._extensions for item in await ask(extension)]
+        except BaobabError as error:
+            raise _invalid(error) from None
+        following = at + _PAGE
+        more = encode_cursor(vault, of, str(following)) if following < len(listed) else None
+        return listed[at:following], more
 
 
-def _failed(error: BaobabError) -> types.CallToolResult:
-    told = {"code": error.code, "message": error.message, "remediation": error.remedy, "details": error.details}
-    return types.CallToolResult(
-        content=[types.TextContent(text=f"{error.code}: {error.message} {error.remedy}")],
-        structured_content={"error": told},
-        is_error=True,
-    )
+def _principal(ctx: Any) -> str:
+    return proposers.name(visitor(ctx).caller)
 
 
-def _is_object(tool: Tool) -> bool:
-    return tool.output_schema is not None and tool.output_schema.get("type") == "object"
+def _invalid(error: BaobabError, asked: Mapping[str, str] | None = None) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, error.message, {**(asked or {}), **told(error)})
+
+
+async def _remedied(ctx: Any, call_next: CallNext) -> HandlerResult:
+    """Give the SDK's own errors the remedy that every error of ours has."""
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        raise with_remedy(error) from None
+    except ValidationError:
+        # The parser's text repeats what was sent; the protocol has a code for it.
+        raise with_remedy(MCPError(types.INVALID_PARAMS, "The parameters are not those of this method.")) from None

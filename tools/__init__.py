@@ -9,12 +9,14 @@ def toolsets() -> Iterator[Toolset]:
     """Every domain, in the order in which catalogues show them."""
     from baobab.tools.accounts.tools import accounts
     from baobab.tools.api_keys.tools import api_keys
+    from baobab.tools.approvals.tools import approvals
     from baobab.tools.apps.config import config
     from baobab.tools.apps.tools import apps
     from baobab.tools.audit_logs.tools import audit_logs
     from baobab.tools.kv.tools import kv
+    from baobab.tools.oauth.tools import oauth
     from baobab.tools.organisations.tools import organisations
     from baobab.tools.suggestions.tools import suggestions
     from baobab.tools.system.tools import system
 
-    yield from (system, accounts, organisations, api_keys, apps, config, kv, audit_logs, suggestions)
+    yield from (system, accounts, organisations, api_keys, oauth, approvals, apps, config, kv, audit_logs, suggestions)

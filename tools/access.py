@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, ScopedKey
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
 
 if TYPE_CHECKING:
@@ -89,6 +89,25 @@ class AnyAccount:
             )
         call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
         require_role(call.role, self.role)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyCredential:
+    """An account or any key; not the users of an app."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A platform account, or any API key."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, (Account, AppKey, ScopedKey))
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        if isinstance(call.caller, Anonymous):
+            raise Unauthenticated
+        if not self.admits(call.caller):
+            raise Forbidden("This operation is for accounts and keys, not for the users of an app.")
 
 
 @dataclass(frozen=True, slots=True)

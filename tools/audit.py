@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
@@ -58,6 +59,12 @@ class Trail:
         async with self._database.writing() as connection:
             await connection.execute(insert(audit_logs), self._row(call, arguments, message))
 
+    async def record_proposal(self, connection: AsyncConnection, call: "Call", approval_id: str) -> None:
+        """The row of a call that now waits for a person."""
+        row = self._row(call, {}, None)
+        row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
+        await connection.execute(insert(audit_logs), row)
+
     async def flush(self) -> None:
         tallies, self._tallies = self._tallies, {}
         try:
@@ -97,6 +104,7 @@ class Trail:
         )
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
+        approved = {"approval_id": call.approved.id} if call.approved else {}
         return {
             "id": self._ids.uuid(),
             "organisation_id": organisation,
@@ -108,7 +116,7 @@ class Trail:
             "resource_id": note.resource_id,
             "actor_type": note.actor or caller.actor,
             "actor_id": note.actor_id or caller.actor_id,
-            "event_data": {"tool": call.tool.name, "door": call.door.name, **acted_for, **note.data},
+            "event_data": {"tool": call.tool.name, "door": call.door.name, **acted_for, **approved, **note.data},
             "ip_address": call.door.ip,
             "user_agent": call.door.user_agent[:300],
             "success": failure is None,

@@ -1,5 +1,6 @@
 """A call: one use of a tool, with its caller, its door, its unit of work and the services it may use."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,18 @@ from baobab.storage.database import Unit
 from baobab.tools.access import Role
 from baobab.tools.callers import Account, Caller
 from baobab.tools.directory import App
+from baobab.tools.effects import exceeds
 from baobab.tools.errors import AppNotFound, Forbidden, Unavailable
 from baobab.tools.limits import Allowance
 from baobab.tools.services import Services, Stores
 
 if TYPE_CHECKING:
+    from baobab.tools.executor import Approved
     from baobab.tools.registry import Registry
     from baobab.tools.tool import Tool
+
+Report = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told how much is done, of how much (None where nobody knows), and in words."""
 
 
 @dataclass(slots=True)
@@ -29,6 +35,8 @@ class Door:
     user_agent: str = ""
     base_url: str = ""
     path: str = ""
+    report: "Report | None" = None
+    """Passes progress on to whoever waits for the call, where the door has a way."""
 
 
 @dataclass(slots=True)
@@ -48,7 +56,19 @@ class AuditNote:
 
 
 class Call:
-    __slots__ = ("_audit", "allowance", "app", "caller", "door", "registry", "role", "services", "tool", "unit")
+    __slots__ = (
+        "_audit",
+        "allowance",
+        "app",
+        "approved",
+        "caller",
+        "door",
+        "registry",
+        "role",
+        "services",
+        "tool",
+        "unit",
+    )
 
     def __init__(
         self, registry: "Registry", services: Services, tool: "Tool", caller: Caller, door: Door, unit: Unit
@@ -62,6 +82,7 @@ class Call:
         self.app: App | None = None
         self.role: Role | None = None
         self.allowance: Allowance | None = None
+        self.approved: Approved | None = None
         self._audit: AuditNote | None = None
 
     @property
@@ -89,7 +110,7 @@ class Call:
         stores = self.services.regions.get(region)
         if stores is None:
             raise Unavailable(f"The app lives in the region `{region}`, which this installation does not serve.")
-        return stores
+        return stores if self.approved is None else self.approved.guarded(region, stores)
 
     @property
     def now(self) -> datetime:
@@ -99,6 +120,15 @@ class Call:
         """A statement in this call's transaction, which begins with the first one."""
         return await self.unit.execute(statement, rows)
 
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell whoever waits how far the call is."""
+        if self.door.report is not None:
+            await self.door.report(done, total, message)
+
     async def invoke(self, name: str, **arguments: Any) -> Any:
-        """Call another tool as the same caller, in the same unit of work."""
-        return await self.registry.call(name, arguments, self.caller, self.door, unit=self.unit)
+        """Call another tool as the same caller, in the same unit of work; never one of a graver effect."""
+        tool = self.registry.find(name)
+        if exceeds(tool.effect, self.tool.effect):
+            raise RuntimeError(f"{self.tool.name}: {name} has a graver effect than its caller says it has")
+        run = self.registry.run(tool, arguments, self.caller, self.door, unit=self.unit, approved=self.approved)
+        return (await run)[0]

@@ -1,11 +1,35 @@
 """Who is calling. A door turns a credential into one of these; access objects ask them; audit rows name them."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from baobab.tools.effects import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a key is held to, beside what its account may: chosen when the key was made."""
+
+    toolsets: frozenset[str] | None = None
+    """The families it opens; None is all."""
+    read_only: bool = False
+    approval: Policy = "none"
+
+    @classmethod
+    def of(cls, row: Any) -> "Limits | None":
+        """What the row of a key says; None where it says nothing."""
+        found = cls(None if row.toolsets is None else frozenset(row.toolsets), row.read_only, row.approval)
+        return None if found == cls() else found
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The base. `actor` and `actor_id` are what audit rows say of who it was."""
+
+    @property
+    def limits(self) -> Limits | None:
+        """None for a credential that is held to nothing more."""
+        return None
 
     @property
     def actor(self) -> str:
@@ -30,6 +54,7 @@ class Account(Caller):
     account_id: str
     organisation_id: str
     key_id: str | None = None
+    limits: Limits | None = None
 
     @property
     def actor(self) -> str:
@@ -47,6 +72,7 @@ class AppKey(Caller):
     app_id: str
     key_id: str
     account_id: str | None = None
+    limits: Limits | None = None
 
     @property
     def actor(self) -> str:
@@ -65,6 +91,7 @@ class ScopedKey(Caller):
     organisation_id: str
     key_id: str
     scopes: frozenset[str]
+    limits: Limits | None = None
 
     @property
     def actor(self) -> str:
@@ -83,6 +110,7 @@ class EndUser(Caller):
     user_id: str
     role: str = "user"
     key_id: str | None = None
+    limits: Limits | None = None
 
     @property
     def actor(self) -> str:

@@ -116,10 +116,10 @@ class Credentials:
             return AppKey(key.app_id, key_id=f"function:{key.app_id}")
         self._used[key.id] = self._time()
         if key.app_id is not None:
-            return AppKey(key.app_id, key.id, key.account_id)
+            return AppKey(key.app_id, key.id, key.account_id, key.limits)
         if "*" in key.scopes:
-            return Account(key.account_id, key.organisation_id, key.id)
-        return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes)
+            return Account(key.account_id, key.organisation_id, key.id, key.limits)
+        return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits)
 
     async def _token(self, token: str) -> tuple[Caller, float]:
         named = _unverified_issuer(token)
@@ -197,4 +197,5 @@ def _as_user(caller: Caller, as_user: bytes) -> Caller:
     user_id = as_user.decode("latin-1").lower()
     if not _UUID.match(user_id):
         raise BadRequest("X-Platform-As-User must be a user's id (uuid).")
-    return EndUser(caller.app_id, user_id, key_id=caller.key_id)
+    # Acting for a user takes nothing off what the key is held to.
+    return EndUser(caller.app_id, user_id, key_id=caller.key_id, limits=caller.limits)

@@ -11,12 +11,13 @@ from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.tools.access import Role
+from baobab.tools.callers import Limits
 from baobab.tools.errors import AppNotFound
 from baobab.tools.plans import PLANS, Plan
 from baobab.tools.platform_tables import api_keys, apps, members, organisations
 from baobab.tools.types import APP_ID
 
-_APP_ID = re.compile(APP_ID)
+APP_ID_PATTERN = re.compile(APP_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Key:
     account_id: str
     app_id: str | None
     scopes: frozenset[str]
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Directory:
         """The app, or AppNotFound; anything that is not the text of an id is no app."""
         if isinstance(app_id, str):
             app = self._apps.held(app_id)
-            if app is None and _APP_ID.fullmatch(app_id):
+            if app is None and APP_ID_PATTERN.fullmatch(app_id):
                 app = await self._apps.get(app_id)
             if app is not None:
                 return app
@@ -141,10 +143,13 @@ class Directory:
             api_keys.c.account_id,
             api_keys.c.app_id,
             api_keys.c.scopes,
+            api_keys.c.toolsets,
+            api_keys.c.read_only,
+            api_keys.c.approval,
         )
         row = await self._first(select(*columns).where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None)))
         if row:
-            return Key(row.id, row.organisation_id, row.account_id, row.app_id, frozenset(row.scopes))
+            return Key(row.id, row.organisation_id, row.account_id, row.app_id, frozenset(row.scopes), Limits.of(row))
         row = await self._first(select(apps.c.id).where(apps.c.function_key_digest == digest))
         return row and FunctionKey(row.id)
 

@@ -131,6 +131,29 @@ class OriginRefused(Forbidden):
     remediation = "Add the origin with PATCH /v1/{app_id}/config/cors."
 
 
+class KeyLimited(Forbidden):
+    code = "AUTH_KEY_LIMITED"
+    summary = "This key was made with limits that this call passes."
+    remediation = "Use a tool within the key's limits, or ask whoever made the key for another one."
+
+
+class ApprovalRequired(BaobabError):
+    """The call waits as a pending approval; `details` name it and where a person decides."""
+
+    code = "APPROVAL_REQUIRED"
+    status = 428
+    summary = "This call waits for a person's approval; nothing has been done yet."
+    remediation = (
+        "Ask a person to decide at details.decide_at. After that make the very same call again: it answers the result."
+    )
+
+
+class ApprovalRejected(Forbidden):
+    code = "APPROVAL_REJECTED"
+    summary = "A person has refused this call; nothing was done."
+    remediation = "Do not try again as it is; ask the person what they want instead."
+
+
 class NotFound(BaobabError):
     code = "RESOURCE_NOT_FOUND"
     status = 404

@@ -10,9 +10,11 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import StoreUnavailable
+from baobab.tools import approval, key_limits
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Caller
 from baobab.tools.errors import AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.executor import Approved
 from baobab.tools.invalid import invalid
 from baobab.tools.services import Services
 from baobab.tools.tool import RegistrationError, Tool, Toolset
@@ -65,8 +67,11 @@ class Registry:
         return tool
 
     def visible_to(self, caller: Caller) -> list[Tool]:
-        """The tools that a caller of this kind could use, by name."""
-        return sorted((t for t in self.tools.values() if t.access.admits(caller)), key=lambda t: t.name)
+        """The tools that models of this caller are offered, by name."""
+        return sorted(
+            (t for t in self.tools.values() if t.mcp and t.access.admits(caller) and not key_limits.passed(caller, t)),
+            key=lambda t: t.name,
+        )
 
     def prepare(self) -> None:
         """Make what tools make lazily; meant for a thread beside a server that answers already."""
@@ -80,15 +85,26 @@ class Registry:
         return (await self.run(self.find(name), arguments, caller, door, unit=unit))[0]
 
     async def run(
-        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door, *, unit: Unit | None = None
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        door: Door,
+        *,
+        unit: Unit | None = None,
+        approved: Approved | None = None,
     ) -> tuple[Any, Call]:
-        """As `call`, with the record of the call: doors tell callers what is left of their allowance."""
+        """As `call`, with the record of the call: doors tell callers what is left of their allowance.
+
+        approved: the approval that this call is the execution of.
+        """
         services = self.services
         nested = unit is not None
         if unit is not None and tool.effect != "read" and not unit.writes:
             raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
         work = unit or services.database.unit(write=tool.effect != "read")
         call = Call(self, services, tool, caller, door, work)
+        call.approved = approved
         started = time.perf_counter()
         outcome = "ok"
         try:
@@ -106,18 +122,28 @@ class Registry:
                     observe(tool, door, outcome, seconds)
         return result, call
 
+    async def preview(
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door, unit: Unit
+    ) -> str | None:
+        """What a call would do now, in plain words and changing nothing; None where the tool cannot tell.
+
+        Raises what the call would be refused with. unit: that of the read which asks.
+        """
+        call = Call(self, self.services, tool, caller, door, unit)
+        key_limits.hold(caller, tool)
+        values = await self._admitted(call, arguments, nested=True)
+        if tool.preview is None:
+            return None
+        told: str = await tool.preview(call, **values)
+        return told
+
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
-        tool = call.tool
         try:
-            if tool.app_parameter is not None:
-                call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
-            await tool.access.authorise(call, arguments)
-            if tool.limit is not None and not nested:
-                call.allowance = tool.limit.spend(call, arguments)
-            try:
-                values = tool.validate(arguments)
-            except ValidationError as exc:
-                raise invalid(exc, tool.arguments) from exc
+            values = await self._admitted(call, arguments, nested)
+            if not nested and call.approved is None and approval.required(call.caller, call.tool.effect):
+                # Proposals have a transaction of their own: no turn may be held that they would wait for.
+                await call.unit.commit()
+                return await call.services.approvals.propose(call, arguments)
             return await self._work(call, values, nested)
         except (IntegrityError, NoResultFound) as exc:
             # The app may have been deleted while the call was on its way.
@@ -129,6 +155,21 @@ class Registry:
         except StoreUnavailable as exc:
             raise Unavailable("The key-value store does not answer.") from exc
 
+    async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
+        """The validated arguments of a call that may be made."""
+        tool = call.tool
+        if tool.app_parameter is not None:
+            call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
+        await tool.access.authorise(call, arguments)
+        if call.caller.limits is not None and not nested:
+            key_limits.hold(call.caller, tool)
+        if tool.limit is not None and not nested and call.approved is None:
+            call.allowance = tool.limit.spend(call, arguments)
+        try:
+            return tool.validate(arguments)
+        except ValidationError as exc:
+            raise invalid(exc, tool.arguments) from exc
+
     async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
         tool = call.tool
         try:
@@ -138,6 +179,8 @@ class Registry:
                     call.services.trail.tally(call, values)
                 else:
                     await call.services.trail.record(call, values)
+            if call.approved is not None and not nested:
+                await call.services.approvals.executor.finish(call, result)
             if not nested and not call.unit.untouched:
                 await call.unit.commit()
         except BaseException as exc:

@@ -69,3 +69,38 @@ def _object(schema: Schema) -> Schema:
         schema.setdefault("properties", {})
     schema.pop("description", None)
     return schema
+
+
+def lean_input(schema: Schema) -> Schema:
+    """Arguments as a list of tools shows them: what a model needs to fill them in, and no more."""
+    return {**schema, "properties": {name: _lean_argument(inner) for name, inner in schema["properties"].items()}}
+
+
+def lean_output(schema: Any) -> Any:
+    """A result's schema as a list of tools shows it: its shape. What it promises of values is checked here anyway."""
+    if isinstance(schema, list):
+        return [lean_output(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {word: value for word, value in schema.items() if word not in _NOT_SHAPE}
+    lean = {word: value if word in ("enum", "const") else lean_output(value) for word, value in kept.items()}
+    if "properties" in schema:
+        lean["properties"] = {name: lean_output(inner) for name, inner in schema["properties"].items()}
+    choices = lean.get("anyOf", [])
+    if len(choices) == 2 and {"type": "null"} in choices:
+        other = next(choice for choice in choices if choice != {"type": "null"})
+        if isinstance(other.get("type"), str) and "enum" not in other:
+            rest = {word: value for word, value in lean.items() if word != "anyOf"}
+            return {**rest, **other, "type": [other["type"], "null"]}
+    return lean
+
+
+_NOT_SHAPE = frozenset(
+    ("description", "examples", "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum")
+    + ("maximum", "additionalProperties")
+)
+
+
+def _lean_argument(schema: Schema) -> Schema:
+    unsaid = {"examples", "maxLength"} if "pattern" in schema else {"examples"}
+    return {word: value for word, value in schema.items() if word not in unsaid}

@@ -11,6 +11,7 @@ from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
 
 if TYPE_CHECKING:
+    from baobab.tools.approval import Approvals
     from baobab.tools.audit import Trail
     from baobab.tools.credentials import Credentials
     from baobab.tools.directory import Directory
@@ -62,6 +63,7 @@ class Services:
     credentials: "Credentials"
     trail: "Trail"
     failures: "Failures"
+    approvals: "Approvals"
     outgoing: Outgoing
     _own: dict[Any, Any] = field(default_factory=dict)
 

@@ -1,6 +1,8 @@
 """A tool: one capability, read from one function into one frozen record."""
 
+import hashlib
 import inspect
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
 from baobab.tools.access import Access
+from baobab.tools.effects import Effect
 from baobab.tools.envelopes import STRUCTURED, Envelope
 from baobab.tools.errors import BaobabError
 from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
@@ -21,7 +24,6 @@ from baobab.tools.types import OMITTED
 if TYPE_CHECKING:
     from baobab.tools.registry import Registry
 
-Effect = Literal["read", "write", "external", "destructive"]
 Handler = Callable[..., Awaitable[Any]]
 
 NAME = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
@@ -89,6 +91,17 @@ class Tool:
     returns: Any
     app_parameter: str | None
     examples: Mapping[str, Any]
+    start: bool
+    grants: bool
+    long_running: bool
+    preview: Handler | None
+    mcp: bool
+
+    @cached_property
+    def version(self) -> str:
+        """Changes when what a call means may have changed: an approval is good for one version."""
+        meaning = [self.name, self.effect, self.description, self.input_schema]
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -117,6 +130,10 @@ class Tool:
         validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
         return validated.__dict__
 
+    def decode(self, text: str) -> Any:
+        """A result from its JSON text."""
+        return self.codec.validate_json(text)
+
     def encode(self, result: Any) -> bytes:
         """The JSON text of a result."""
         return result if isinstance(result, Encoded) else self.codec.dump_json(result, by_alias=True)
@@ -129,7 +146,8 @@ class Toolset:
     keeps_failures: names the parameter that says what a refused call was about; the doors' refusals of this
     family are then kept for the app's developer (tools/failures.py).
     purge: removes what the family keeps outside the platform's rows for an app that is gone. May run twice.
-    tend: what the family must do every half minute.
+    tend: what the family must do every `tend_seconds`.
+    mcp: False where models are not offered the family: what takes a person's password, or speaks to browsers.
     """
 
     name: str
@@ -140,6 +158,8 @@ class Toolset:
     keeps_failures: str | None = None
     purge: Callable[[Stores, str], Awaitable[None]] | None = None
     tend: Callable[["Registry"], Awaitable[None]] | None = None
+    tend_seconds: float = 30.0
+    mcp: bool = True
     tools: dict[str, Tool] = field(default_factory=dict)
 
     def tool(
@@ -158,6 +178,11 @@ class Toolset:
         max_body: int = 2**20,
         headers: Mapping[str, str] | None = None,
         examples: Mapping[str, Any] | None = None,
+        start: bool = False,
+        grants: bool = False,
+        long_running: bool | None = None,
+        preview: Handler | None = None,
+        mcp: bool | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register the decorated function as a tool of this family.
 
@@ -166,6 +191,11 @@ class Toolset:
         query: parameters taken from the query string although the method has a body.
         limit: `default` is the bucket of the app, or of the caller where no app is named; None is no limit.
         max_body: bytes; what is larger is refused before it is read.
+        start: among the few tools that a model is shown first; the others it finds by search.
+        grants: hands out a credential or a right, so that keys with limits of their own may not call it.
+        long_running: may wait for something outside; left out, that is so for what leaves the platform.
+        preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
+        mcp: whether models are offered the tool; left out, as the family says.
         """
 
         def register(handler: Handler) -> Handler:
@@ -203,6 +233,11 @@ class Toolset:
                 returns=returns,
                 app_parameter=app_parameter,
                 examples=examples or {},
+                start=start,
+                grants=grants,
+                long_running=effect == "external" if long_running is None else long_running,
+                preview=preview,
+                mcp=self.mcp if mcp is None else mcp,
             )
             return handler
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from baobab import __version__
@@ -28,11 +28,23 @@ _log = logging.getLogger(__name__)
 class Annex:
     """An ASGI application that is there once it has been loaded."""
 
-    def __init__(self, registry: Registry, settings: Settings, metrics: CallMetrics) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        metrics: CallMetrics,
+        extensions: Sequence[Any] = (),
+        *,
+        sessions: bool = False,
+    ) -> None:
+        """extensions: what the MCP door serves beside our own (mcp_server/extension.py); sessions: see McpDoor."""
         self._registry = registry
         self._settings = settings
         self._metrics = metrics
+        self._extensions = extensions
+        self._sessions = sessions
         self._application: Any = None
+        self._door: Any = None
         self._ready = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -55,18 +67,20 @@ class Annex:
                 error = Unavailable("This part of the server is still starting.")
                 await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
                 return
-        await self._application(scope, receive, respond)
+        # An agent's every call comes this way: it does not pass through FastAPI.
+        serve = self._door if scope["path"] == "/mcp" else self._application
+        await serve(scope, receive, respond)
 
     async def _stand(self, stop: asyncio.Event) -> None:
         try:
-            self._application, manager = await asyncio.to_thread(self._load)
+            self._application, self._door = await asyncio.to_thread(self._load)
         except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on
             # The tools answer all the same; what this part serves says at once that it is broken.
             _log.exception("FastAPI and the MCP server did not load")
-            self._application = self._broken
+            self._application = self._door = self._broken
             self._ready.set()
             return
-        async with manager.run():
+        async with self._door.manager.run():
             # What start-up made stays: out of the collector's rounds it cuts the slowest answers under load.
             gc.collect()
             gc.freeze()
@@ -78,20 +92,18 @@ class Annex:
         await send_error(reply_to(scope, respond), Internal(), STRUCTURED, f"{self._settings.address}/docs", [])
 
     def _load(self) -> tuple[Any, Any]:
-        from starlette.routing import Route
-
         from baobab.http.behind import behind
         from baobab.mcp_server.door import McpDoor
-        from baobab.mcp_server.protocol import session_manager
+        from baobab.mcp_server.oauth.routes import oauth_routes
 
         self._registry.prepare()
-        manager = session_manager(self._registry, __version__)
+        door = McpDoor(self._registry, __version__, self._extensions, sessions=self._sessions)
         application = behind(
             self._registry,
             version=__version__,
             base_url=self._settings.address,
             metrics=self._metrics,
             metrics_token=self._settings.metrics_token,
-            routes=[Route("/mcp", endpoint=McpDoor(self._registry, manager))],
+            routes=oauth_routes(self._registry, self._settings.address),
         )
-        return application, manager
+        return application, door

@@ -18,6 +18,7 @@ from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
+from baobab.tools.approval import Approvals
 from baobab.tools.audit import Trail
 from baobab.tools.credentials import Credentials
 from baobab.tools.directory import Directory
@@ -70,6 +71,9 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
         await signers.public_keys(PLATFORM)
         outgoing = Egress(allow=settings.egress_allow)
         stack.push_async_callback(outgoing.close)
+        trail = Trail(database, clock, ids)
+        approvals = Approvals(database, clock, ids, keys, trail, settings.address)
+        stack.push_async_callback(approvals.close)
         services = Services(
             options=options(settings),
             clock=clock,
@@ -82,8 +86,9 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
             directory=directory,
             signers=signers,
             credentials=Credentials(directory, signers, clock, notices),
-            trail=Trail(database, clock, ids),
+            trail=trail,
             failures=Failures(database, clock),
+            approvals=approvals,
             outgoing=outgoing,
         )
         registry = Registry(tools.toolsets()).bind(services)
@@ -109,10 +114,12 @@ def options(settings: Settings) -> Options:
 @contextlib.asynccontextmanager
 async def _housekeeping(registry: Registry) -> AsyncIterator[None]:
     """What must happen every so often while the house stands, and once more when it closes."""
-    tasks = [
-        asyncio.create_task(_every(_FLUSH_SECONDS, registry, _flush), name="flush"),
-        asyncio.create_task(_every(_SWEEP_SECONDS, registry, _sweep), name="sweep"),
+    rounds: list[tuple[str, float, Callable[[Registry], Awaitable[None]]]] = [
+        ("flush", _FLUSH_SECONDS, _flush),
+        ("sweep", _SWEEP_SECONDS, _sweep),
     ]
+    rounds += [(f"tend {t.name}", t.tend_seconds, t.tend) for t in registry.toolsets if t.tend is not None]
+    tasks = [asyncio.create_task(_every(seconds, registry, work), name=name) for name, seconds, work in rounds]
     try:
         yield
     finally:
@@ -142,6 +149,3 @@ async def _sweep(registry: Registry) -> None:
     await registry.services.notices.prune()
     for stores in registry.services.regions.values():
         await stores.kv.sweep()
-    for toolset in registry.toolsets:
-        if toolset.tend is not None:
-            await toolset.tend(registry)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,8 +21,13 @@ Scope = dict[str, Any]
 class Server:
     """Opens the house when the lifespan starts and closes it when it ends; in between the front answers."""
 
-    def __init__(self, settings: Settings, **parts: Any) -> None:
+    def __init__(
+        self, settings: Settings, *, extensions: Sequence[Any] = (), sessions: bool = False, **parts: Any
+    ) -> None:
+        """extensions, sessions: what the MCP door is given beside our own; parts: what the composition is."""
         self._settings = settings
+        self._extensions = extensions
+        self._sessions = sessions
         self._parts = parts
         self.front: Front | None = None
         self.first_key: str | None = None
@@ -44,7 +50,7 @@ class Server:
             home.registry.observers.append(metrics)
             if settings.otel_url:
                 home.registry.observers.append(stack.enter_context(trace(settings.otel_url)))
-            annex = Annex(home.registry, settings, metrics)
+            annex = Annex(home.registry, settings, metrics, self._extensions, sessions=self._sessions)
             await stack.enter_async_context(annex.open())
             self.front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)
             yield home

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from baobab.storage.kv.errors import KvError
 
@@ -73,6 +73,15 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Finishes the writes already accepted. Every later call raises StoreUnavailable."""
+        ...
+
+    def once(self, token: str) -> Self:
+        """The same store, for one attempt at a call that may be made again after a crash.
+
+        The first write of each view of a token is made once, so is the second, and so on: a later attempt that makes
+        the same writes in the same order changes nothing and is answered what the first was. Kept for a week, with
+        the write itself; a refused write keeps nothing.
+        """
         ...
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:

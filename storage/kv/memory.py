@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self, cast
 
 from baobab.storage.kv import counter, expiry, json_equality
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Get, Op, OpResult, Quota, Set, Tier, Usage
@@ -19,6 +21,29 @@ class _Entry:
     window: int | None
 
 
+_WRITES = frozenset(("put", "delete", "incr", "setnx", "cas", "expire", "batch", "flush"))
+
+
+class _Once:
+    def __init__(self, engine: MemoryEngine, results: dict[str, Any], token: str) -> None:
+        self._engine = engine
+        self._results = results
+        self._tokens = (f"{token}:{number}" for number in itertools.count())
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+        return self._guarded(method) if name in _WRITES else method
+
+    def _guarded(self, method: Any) -> Any:
+        async def write(*arguments: Any) -> Any:
+            token = next(self._tokens)
+            if token not in self._results:
+                self._results[token] = await method(*arguments)
+            return self._results[token]
+
+        return write
+
+
 class MemoryEngine:
     """A key has one entry, whose tier is a mark on it. No method awaits, so each is atomic on its event loop."""
 
@@ -26,12 +51,16 @@ class MemoryEngine:
         self._clock = clock
         self._spaces: dict[str, dict[str, _Entry]] = {}
         self._is_open = False
+        self._results: dict[str, Any] = {}
 
     async def open(self) -> None:
         self._is_open = True
 
     async def close(self) -> None:
         self._is_open = False
+
+    def once(self, token: str) -> Self:
+        return cast(Self, _Once(self, self._results, token))
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         entry = self._live(space).get(key)

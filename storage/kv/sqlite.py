@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self, TypeVar
 
 import apsw
 
@@ -14,9 +16,13 @@ from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
 from baobab.storage.kv.files import Files
+from baobab.storage.kv.once import once
 from baobab.storage.kv.reader import Reader
 from baobab.storage.kv.tier_file import TierFile
+from baobab.storage.kv.transaction import Transaction
 from baobab.storage.kv.writer import Writer
+
+T = TypeVar("T")
 
 # A read blocks the event loop while it waits, which in WAL mode happens only while another process recovers a log.
 _LONGEST_READ_WAIT = 0.25
@@ -46,6 +52,7 @@ class SqliteEngine:
         self._busy_timeout = busy_timeout
         self._queue_limit = queue_limit
         self._opened: _Opened | None = None
+        self._tokens: Iterator[str] | None = None
 
     async def open(self) -> None:
         try:
@@ -63,6 +70,11 @@ class SqliteEngine:
         opened.reader.close()
         opened.durable.close()
         opened.ephemeral.close()
+
+    def once(self, token: str) -> Self:
+        view = copy.copy(self)
+        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        return view
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         row = self._reader.row(space, key)
@@ -83,18 +95,16 @@ class SqliteEngine:
         return self._reader.row(space, key) is not None
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
-        await self._writer.submit(lambda transaction: operations.put(transaction, space, key, value, ttl, tier, quota))
+        await self._write(lambda transaction: operations.put(transaction, space, key, value, ttl, tier, quota))
 
     async def delete(self, space: str, key: str) -> int:
-        return await self._writer.submit(lambda transaction: transaction.remove(space, key))
+        return await self._write(lambda transaction: transaction.remove(space, key))
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
-        return await self._writer.submit(lambda transaction: operations.incr(transaction, space, key, by, ttl, quota))
+        return await self._write(lambda transaction: operations.incr(transaction, space, key, by, ttl, quota))
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
-        return await self._writer.submit(
-            lambda transaction: operations.setnx(transaction, space, key, value, ttl, tier, quota)
-        )
+        return await self._write(lambda transaction: operations.setnx(transaction, space, key, value, ttl, tier, quota))
 
     async def cas(
         self,
@@ -105,15 +115,15 @@ class SqliteEngine:
         ttl: int | None,
         quota: Quota,
     ) -> bool:
-        return await self._writer.submit(
+        return await self._write(
             lambda transaction: operations.cas(transaction, space, key, expected, next, ttl, quota)
         )
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
-        return await self._writer.submit(lambda transaction: operations.expire(transaction, space, key, ttl))
+        return await self._write(lambda transaction: operations.expire(transaction, space, key, ttl))
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
-        return await self._writer.submit(lambda transaction: operations.batch(transaction, space, ops, quota))
+        return await self._write(lambda transaction: operations.batch(transaction, space, ops, quota))
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
         lowest, above = page.bounds(prefix, cursor)
@@ -123,7 +133,7 @@ class SqliteEngine:
         return self._reader.usage(space)
 
     async def flush(self, space: str) -> int:
-        return await self._writer.submit(lambda transaction: transaction.remove_all(space))
+        return await self._write(lambda transaction: transaction.remove_all(space))
 
     async def sweep(self, limit: int = 1000) -> int:
         return await self._writer.submit(lambda transaction: transaction.remove_expired(limit))
@@ -131,6 +141,9 @@ class SqliteEngine:
     async def check(self) -> None:
         self._reader.usage("")
         await self._writer.submit(lambda _: None)
+
+    def _write(self, write: Callable[[Transaction], T]) -> asyncio.Future[T]:
+        return self._writer.submit(write if self._tokens is None else once(next(self._tokens), write))
 
     @property
     def _reader(self) -> Reader:

@@ -389,7 +389,7 @@ async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry,
 
 
 async def test_a_read_cannot_invoke_a_tool_that_changes_something(registry):
-    with pytest.raises(RuntimeError, match="a read may not invoke"):
+    with pytest.raises(RuntimeError, match="graver effect"):
         await registry.call("shelf_look", {"word": "a"}, ANONYMOUS, DOOR)
     assert await kept(registry) == []
 

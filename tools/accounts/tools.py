@@ -113,6 +113,7 @@ class Updated(TypedDict):
     limit=PerAddress(5, _WINDOW),
     audit=Audit("signup", category="auth", action="create", resource="account"),
     examples={"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"},
+    mcp=False,
 )
 async def platform_signup(call: Call, email: Email, password: Password, name: Name) -> SignedUp:
     """Make a platform account with its personal organisation; sign in afterwards for tokens.
@@ -148,6 +149,7 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Na
     limit=PerAddress(10, _WINDOW),
     audit=Audit("login", category="auth", action="create", resource="session"),
     examples={"email": "ada@example.com", "password": "correct Horse 7!"},
+    mcp=False,
 )
 async def platform_login(call: Call, email: Email, password: AnyPassword) -> SignedIn:
     """Sign in: an access token for one hour and a refresh token for seven days.
@@ -180,6 +182,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     limit=PerAddress(20, _WINDOW),
     audit=Audit("refresh_token_used", failed="refresh_token_failed", category="auth", resource="session"),
     examples={"refresh_token": "bb_rt_..."},
+    mcp=False,
 )
 async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed:
     """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one use.
@@ -199,6 +202,7 @@ async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed
     access=AnyAccount(keys=False),
     effect="write",
     audit=Audit("logout", category="auth", action="delete", resource="session"),
+    mcp=False,
 )
 async def platform_logout(call: Call) -> SignedOut:
     """Sign out everywhere: no refresh token of the account works any more.
@@ -210,7 +214,7 @@ async def platform_logout(call: Call) -> SignedOut:
     return {"message": "Logged out successfully"}
 
 
-@accounts.tool("GET /me", access=AnyAccount(), effect="read")
+@accounts.tool("GET /me", access=AnyAccount(), effect="read", start=True)
 async def platform_me(call: Call) -> Me:
     """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
     caller = call.account
@@ -231,6 +235,7 @@ async def platform_me(call: Call) -> Me:
     raises=(WeakPassword, WrongPassword),
     audit=Audit("account.update", category="auth", action="update", resource="account"),
     examples={"name": "Ada Lovelace"},
+    grants=True,
 )
 async def platform_update(
     call: Call,

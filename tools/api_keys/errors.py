@@ -1,6 +1,6 @@
 """What can go wrong with an API key."""
 
-from baobab.tools.errors import BadRequest, Conflict, NotFound
+from baobab.tools.errors import BadRequest, NotFound
 
 
 class KeyNotFound(NotFound):
@@ -17,6 +17,6 @@ class KeyScopesUnclear(BadRequest):
     )
 
 
-class TooManyKeys(Conflict):
-    summary = "The organisation has as many live keys as it may have."
-    remediation = "Revoke keys that are no longer used (DELETE /api-keys/{key_id}); details.limit is the number."
+class UnknownToolset(BadRequest):
+    summary = "There is no such family of tools."
+    remediation = "Use names of details.known."

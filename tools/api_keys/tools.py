@@ -1,27 +1,32 @@
 """/api-keys: the keys that programs and agents carry."""
 
+import json
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from sqlalchemy import func, insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from typing_extensions import TypedDict
 
 from baobab.tools import keys
 from baobab.tools.access import AnyAccount, Role, rank, require_role
 from baobab.tools.api_keys import scopes as scoping
-from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, TooManyKeys
+from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, UnknownToolset
 from baobab.tools.call import Call
+from baobab.tools.callers import Limits
+from baobab.tools.effects import Policy
 from baobab.tools.errors import AppNotFound, Forbidden, MissingField, NotFound
+from baobab.tools.key_limits import narrowed
 from baobab.tools.membership import role_now
 from baobab.tools.platform_tables import api_keys as rows
 from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, Text, Uuid
+from baobab.tools.types import OMITTED, AppId, Text, Uuid
 
 api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
 
-MOST = 200
 _MOST_SCOPES = 10
 
 Name = Annotated[str, Text(100, min_length=1)]
@@ -29,6 +34,7 @@ KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the credential's own when left out.")]
 ScopeSought = Annotated[str, Text(60, min_length=1)]
 AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SCOPES)]
+Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
 LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_MOST_SCOPES)]
 
 
@@ -40,6 +46,9 @@ class CreatedKey(TypedDict):
     prefix: Annotated[str, Field(description="The first 12 characters, by which lists show it.")]
     name: str
     scopes: list[str]
+    toolsets: Annotated[list[str] | None, Field(description="The families of tools it opens; null is all.")]
+    read_only: bool
+    approval: Annotated[Policy, Field(description="From which effect on its calls wait for a person.")]
     created_at: datetime
 
 
@@ -50,9 +59,15 @@ class ListedKey(TypedDict):
     prefix: str
     name: str
     scopes: list[str]
+    toolsets: list[str] | None
+    read_only: bool
+    approval: Policy
     account_id: Annotated[str, Field(description="Who made it.")]
     created_at: datetime
     last_used_at: datetime | None
+
+
+_LISTED = tuple(rows.c[name] for name in ListedKey.__annotations__)
 
 
 class Keys(TypedDict):
@@ -72,7 +87,7 @@ class Revoked(TypedDict):
     access=AnyAccount(),
     effect="write",
     status=201,
-    raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, TooManyKeys),
+    raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, keys.TooManyKeys, UnknownToolset),
     audit=Audit("api_key.create", action="create", resource="api_key"),
     examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
 )
@@ -85,6 +100,9 @@ async def api_keys_create(
     scope: scoping.Reach | None = None,
     organization_id: OrganizationId | None = None,
     scopes: LegacyScopes | None = None,
+    toolsets: Families | None = None,
+    read_only: bool = False,
+    approval: Policy = "none",
 ) -> CreatedKey:
     """Make an API key. Its text is in the answer and nowhere else; send it as `Authorization: Bearer <key>`.
 
@@ -97,7 +115,12 @@ async def api_keys_create(
     organization_id: the organisation the key is pinned to; for an app key it is the app's.
     scopes: the older form, instead of all but the name: `*` for an account key, `ai:gateway` for a key that opens the
       AI gateway only, `substrate` for a substrate key.
+    toolsets: the families of tools that the key opens, such as `kv`; all when left out.
+    read_only: whether the key only reads.
+    approval: from which effect on a call of the key waits for a person: `destructive`, `external` (what leaves the
+      platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with less limits.
     """
+    limits = _limits(call, toolsets, read_only, approval)
     stored = scoping.wanted(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:
         organisation = await _app_organisation(call, target_app_id, organization_id)
@@ -111,9 +134,7 @@ async def api_keys_create(
             NotFound("There is no such organisation.") if target_app_id is None else Forbidden("That app is not yours.")
         )
     require_role(role, needed)
-    live = select(func.count()).where(rows.c.organisation_id == organisation, rows.c.revoked_at.is_(None))
-    if ((await call.execute(live)).scalar() or 0) >= MOST:
-        raise TooManyKeys(f"The organisation has {MOST} live keys.", details={"limit": MOST})
+    await keys.require_room(call, organisation)
     key = keys.plaintext(call.services.ids, scoping.kind(stored))
     row = keys.key_row(
         call.services,
@@ -123,6 +144,7 @@ async def api_keys_create(
         organisation_id=organisation,
         account_id=call.account.account_id,
         app_id=target_app_id,
+        limits=limits,
     )
     try:
         await call.execute(insert(rows), row)
@@ -137,6 +159,9 @@ async def api_keys_create(
         "prefix": row["prefix"],
         "name": name,
         "scopes": stored,
+        "toolsets": row["toolsets"],
+        "read_only": row["read_only"],
+        "approval": row["approval"],
         "created_at": row["created_at"],
     }
 
@@ -155,7 +180,7 @@ async def api_keys_list(
     if role is None:
         raise NotFound("There is no such organisation.")
     query = (
-        select(*(rows.c[name] for name in ListedKey.__annotations__))
+        select(*_LISTED)
         .where(rows.c.organisation_id == organisation, rows.c.revoked_at.is_(None))
         .order_by(rows.c.created_at.desc(), rows.c.id)
     )
@@ -166,23 +191,109 @@ async def api_keys_list(
 
 
 @api_keys.tool(
+    "PATCH /api-keys/{key_id}",
+    access=AnyAccount(),
+    effect="write",
+    raises=(KeyNotFound, MissingField, UnknownToolset),
+    audit=Audit("api_key.update", resource="api_key"),
+    grants=True,
+)
+async def api_keys_update(
+    call: Call,
+    key_id: KeyId,
+    name: Name | None = None,
+    toolsets: Families | None = OMITTED,
+    read_only: bool | None = None,
+    approval: Policy | None = None,
+) -> ListedKey:
+    """Rename a key or change its limits; what is left out stays. In force within 2 s.
+
+    toolsets: the families of tools that the key opens; null opens all.
+    """
+    row = await _live(call, key_id)
+    changes: dict[str, Any] = {"name": name, "read_only": read_only, "approval": approval}
+    changes = {field: value for field, value in changes.items() if value is not None}
+    if toolsets is not OMITTED:
+        _require_known(call, toolsets)
+        changes["toolsets"] = toolsets
+    if not changes:
+        raise MissingField(
+            "Nothing to change is named.", remediation="Send `name`, `toolsets`, `read_only`, `approval`."
+        )
+    held_to = {"toolsets": row.toolsets, "approval": row.approval, **changes}
+    families = _families(held_to["toolsets"], held_to["approval"])
+    changes["toolsets"] = None if families is None else sorted(families)
+    if approval is not None:
+        await call.services.approvals.freed(call, key_id, approval)
+    await call.execute(update(rows).where(rows.c.id == key_id).values(**changes))
+    await call.services.notices.publish(call.unit, "key", row.digest)
+    await call.services.notices.publish(call.unit, "tools", f"key:{key_id}")
+    call.audit.data |= {"prefix": row.prefix, **changes}
+    changed: Any = (await call.execute(select(*_LISTED).where(rows.c.id == key_id))).mappings().one()
+    return dict(changed)  # type: ignore[return-value]
+
+
+async def _revoking(call: Call, key_id: KeyId) -> str:
+    row = await _own(call, key_id)
+    if row.revoked_at is not None:
+        return "The key has been revoked already: nothing would change."
+    used = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
+    return f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}."
+
+
+@api_keys.tool(
     "DELETE /api-keys/{key_id}",
     access=AnyAccount(),
     effect="destructive",
     raises=(KeyNotFound,),
     audit=Audit("api_key.revoke", action="delete", resource="api_key"),
+    preview=_revoking,
 )
 async def api_keys_revoke(call: Call, key_id: KeyId) -> Revoked:
     """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s."""
+    row = await _own(call, key_id)
+    call.audit.data["prefix"] = row.prefix
+    call.audit.nothing_done = not await keys.revoke(call, rows.c.id == key_id)
+    return {"revoked": True}
+
+
+async def _own(call: Call, key_id: str) -> Any:
+    """The row of a key that the caller may change, live or not."""
     row = (await call.execute(select(rows).where(rows.c.id == key_id))).first()
     call.audit.resource_id = key_id
     role = row and await _role_in(call, row.organisation_id)
     if row is None or role is None or not (_sees_all(role) or row.account_id == call.account.account_id):
         raise KeyNotFound
     call.audit.organisation_id = row.organisation_id
-    call.audit.data["prefix"] = row.prefix
-    call.audit.nothing_done = not await keys.revoke(call, rows.c.id == key_id)
-    return {"revoked": True}
+    return row
+
+
+async def _live(call: Call, key_id: str) -> Any:
+    row = await _own(call, key_id)
+    if row.revoked_at is not None:
+        raise KeyNotFound("This key has been revoked.")
+    return row
+
+
+def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
+    _require_known(call, toolsets)
+    asked = Limits(None if toolsets is None else frozenset(toolsets), read_only, approval)
+    held_to = narrowed(asked, call.caller.limits)
+    return replace(held_to, toolsets=_families(held_to.toolsets, held_to.approval))
+
+
+def _require_known(call: Call, toolsets: list[str] | None) -> None:
+    known = {toolset.name for toolset in call.registry.toolsets}
+    unknown = sorted(set(toolsets or ()) - known)
+    if unknown:
+        raise UnknownToolset(f"No family of tools is called `{unknown[0]}`.", details={"known": sorted(known)})
+
+
+def _families(toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
+    """The families that a key opens. One that must ask may always look at what it asked."""
+    if toolsets is None:
+        return None
+    return frozenset({*toolsets, "approvals"} if approval != "none" else toolsets)
 
 
 async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:

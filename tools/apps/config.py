@@ -138,7 +138,7 @@ class PauseSet(TypedDict):
     paused_reason: str | None
 
 
-@config.tool("GET /config", access=AppOwner(), effect="read")
+@config.tool("GET /config", access=AppOwner(), effect="read", start=True)
 async def config_get(call: Call, app_id: AppId) -> Config:
     """Read every setting of an app."""
     row = await app_now(call)

@@ -108,6 +108,7 @@ class Deleted(TypedDict):
     raises=(RegionUnknown, SubdomainTaken),
     audit=Audit("app.create", action="create", resource="app"),
     examples={"name": "shop"},
+    start=True,
 )
 async def apps_init(
     call: Call,
@@ -185,7 +186,7 @@ async def apps_init(
     }
 
 
-@apps.tool("GET /apps", access=AnyAccount(), effect="read")
+@apps.tool("GET /apps", access=AnyAccount(), effect="read", start=True)
 async def apps_list(
     call: Call, org_id: Uuid | None = None, limit: PageSize = 100, cursor: Cursor | None = None
 ) -> AppList:
@@ -208,7 +209,7 @@ async def apps_list(
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
 
 
-@apps.tool("GET /apps/{app_id}/status", access=AppOwner(), effect="read")
+@apps.tool("GET /apps/{app_id}/status", access=AppOwner(), effect="read", start=True)
 async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     """Tell whether an app is ready to be used."""
     row = await app_now(call)
@@ -244,11 +245,22 @@ async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     return _app_row(await app_now(call))
 
 
+async def _deleting(call: Call, app_id: AppId) -> str:
+    app, usage = call.require_app(), await call.stores.kv.usage(app_id)
+    live = (api_keys.c.app_id == app_id, api_keys.c.revoked_at.is_(None))
+    keys = (await call.execute(select(func.count()).where(*live))).scalar_one()
+    return (
+        f"It would delete the app {app.name} with {usage.keys} keys ({usage.bytes} bytes) in its key-value store, "
+        f"and put {keys} API keys out of force."
+    )
+
+
 @apps.tool(
     "DELETE /apps/{app_id}",
     access=AppOwner("admin", keys=False),
     effect="destructive",
     audit=Audit("app.delete", action="delete", resource="app"),
+    preview=_deleting,
 )
 async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""

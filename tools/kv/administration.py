@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
@@ -61,7 +61,7 @@ class FunctionKey(TypedDict):
     function_key: str
 
 
-@kv.tool("GET /_scan", access=Operator(), effect="read", limit=KV_OPERATIONS, raises=(CursorInvalid,))
+@kv.tool("GET /_scan", access=Operator(), effect="read", limit=KV_OPERATIONS, raises=(CursorInvalid,), start=True)
 async def kv_scan(
     call: Call,
     app_id: AppId,
@@ -80,7 +80,7 @@ async def kv_scan(
     return {"keys": keys, "cursor": last and encode_cursor(vault, scanned, last)}
 
 
-@kv.tool("GET /_stats", access=Operator(), effect="read", limit=KV_OPERATIONS)
+@kv.tool("GET /_stats", access=Operator(), effect="read", limit=KV_OPERATIONS, start=True)
 async def kv_stats(call: Call, app_id: AppId) -> Stats:
     """Tell what the store holds and what its caps are; null is no cap.
 
@@ -102,6 +102,17 @@ async def kv_stats(call: Call, app_id: AppId) -> Stats:
     }
 
 
+async def _flushing(call: Call, app_id: AppId, confirm: bool, include_config: bool) -> str:
+    if not confirm:
+        raise ConfirmRequired
+    usage = await call.stores.kv.usage(app_id)
+    told = f"It would delete {usage.keys} keys ({usage.bytes} bytes) of the app {call.require_app().name}"
+    if not include_config:
+        return f"{told}, and leave its expose rules."
+    counted = select(func.count()).where(rules_table.c.app_id == app_id)
+    return f"{told}, and its {(await call.execute(counted)).scalar_one()} expose rules."
+
+
 @kv.tool(
     "POST /_flush",
     access=Operator(),
@@ -110,6 +121,7 @@ async def kv_stats(call: Call, app_id: AppId) -> Stats:
     raises=(ConfirmRequired,),
     audit=Audit("kv.flush", action="delete", resource="kv"),
     examples={"confirm": True},
+    preview=_flushing,
 )
 async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_config: bool = False) -> Flushed:
     """Delete every key of the app. This cannot be undone.
@@ -155,6 +167,7 @@ async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field
     effect="destructive",
     limit=KV_OPERATIONS,
     audit=Audit("kv.function_key.rotate", resource="function_key"),
+    grants=True,
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
     """Replace the app's function key. The old one is void at once; the new one is shown this once."""

@@ -55,7 +55,8 @@ class _Refused(Exception):
 @kv.tool(
     "POST /_batch",
     access=Exposed("write", key=None),
-    effect="write",
+    # The gravest of its operations: a key that must ask before it deletes must ask here too.
+    effect="destructive",
     limit=KV_OPERATIONS,
     audit=WRITTEN,
     max_body=_MAX_BODY,

@@ -75,7 +75,14 @@ class Applied(TypedDict):
     applied: bool
 
 
-@kv.tool("GET /{key:path}", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
+@kv.tool(
+    "GET /{key:path}",
+    access=Exposed("read"),
+    effect="read",
+    limit=KV_OPERATIONS,
+    raises=(*_KEY, KeyNotFound),
+    start=True,
+)
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.
 
@@ -112,6 +119,7 @@ async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     audit=WRITTEN,
     max_body=_MAX_BODY,
     examples={"value": {"items": [1, 2]}, "ttl": 3600},
+    start=True,
 )
 async def kv_put(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -125,6 +133,13 @@ async def kv_put(
     await stored(call.stores.kv.put(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
 
 
+async def _deleting(call: Call, app_id: AppId, key: Key) -> str:
+    value = await call.stores.kv.get(app_id, key)
+    if value is None:
+        return "The key is not there: nothing would be deleted."
+    return f"It would delete the key, whose value has {len(value)} bytes."
+
+
 @kv.tool(
     "DELETE /{key:path}",
     access=Exposed("write"),
@@ -132,6 +147,8 @@ async def kv_put(
     limit=KV_OPERATIONS,
     raises=_KEY,
     audit=WRITTEN,
+    start=True,
+    preview=_deleting,
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key; `deleted` is 0 when it was not there."""
@@ -146,6 +163,7 @@ async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
     examples={"by": 1},
+    start=True,
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
@@ -206,6 +224,7 @@ async def kv_setnx(
     audit=WRITTEN,
     max_body=_MAX_BODY,
     examples={"expected": {"stock": 3}, "next": {"stock": 2}},
+    start=True,
 )
 async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:  # noqa: A002
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
@@ -220,7 +239,8 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
 @kv.tool(
     "POST /{key:path}/expire",
     access=Exposed("write"),
-    effect="write",
+    # A lifetime of 0 deletes.
+    effect="destructive",
     limit=KV_OPERATIONS,
     raises=_KEY,
     audit=WRITTEN,

@@ -1,5 +1,6 @@
 """Expose rules: read and changed by those who run the app."""
 
+import json
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, with_config
@@ -62,6 +63,8 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     raises=(ExposeConflict,),
     audit=_CHANGED,
     examples={"read": "owner", "write": "owner"},
+    # What it opens to the public, the key could do there without asking.
+    grants=True,
 )
 async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, write: Level) -> None:
     """Expose the keys that match a pattern to end users.
@@ -90,6 +93,22 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
     call.audit.data |= {"read": read, "write": write}
 
 
+async def _replacing(call: Call, app_id: AppId, rules: list[NewRule]) -> str:
+    before = {(r["pattern"], r["read"], r["write"]) for r in (await kv_expose_list(call, app_id))["rules"]}
+    after = {(rule["pattern"], _level(rule["read"]), _level(rule["write"])) for rule in rules}
+    gone, new = sorted(before - after), sorted(after - before)
+    if not gone and not new:
+        return "The rules would stay as they are, but for their order."
+    return "\n".join([*(f"gone: {_told(*rule)}" for rule in gone), *(f"new: {_told(*rule)}" for rule in new)])
+
+
+async def _unexposing(call: Call, app_id: AppId, pattern: Pattern) -> str:
+    rules = [rule for rule in (await kv_expose_list(call, app_id))["rules"] if rule["pattern"] == pattern]
+    if not rules:
+        return "There is no rule of this pattern: nothing would change."
+    return f"gone: {_told(pattern, rules[0]['read'], rules[0]['write'])}"
+
+
 @kv.tool(
     "PUT /_expose",
     access=Operator(),
@@ -99,6 +118,9 @@ async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, wr
     audit=_CHANGED,
     max_body=_REPLACE_BODY,
     examples={"rules": [{"pattern": "public:**", "read": "public", "write": "deny"}]},
+    # What it opens to the public, the key could do there without asking.
+    grants=True,
+    preview=_replacing,
 )
 async def kv_expose_replace(
     call: Call, app_id: AppId, rules: Annotated[list[NewRule], Field(max_length=MAX_RULES)]
@@ -121,7 +143,14 @@ async def kv_expose_replace(
     call.audit.data["rules"] = len(rows)
 
 
-@kv.tool("DELETE /_expose/{pattern:path}", access=Operator(), effect="destructive", limit=KV_OPERATIONS, audit=_CHANGED)
+@kv.tool(
+    "DELETE /_expose/{pattern:path}",
+    access=Operator(),
+    effect="destructive",
+    limit=KV_OPERATIONS,
+    audit=_CHANGED,
+    preview=_unexposing,
+)
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
     """Delete the rule of a pattern; `deleted` is 0 when there was none."""
     rule = (rules_table.c.app_id == app_id, rules_table.c.pattern == pattern)
@@ -133,6 +162,11 @@ async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDelete
 
 async def changed(call: Call) -> None:
     await call.services.notices.publish(call.unit, NOTICE, call.require_app().id)
+
+
+def _told(pattern: str, read: Level, write: Level) -> str:
+    # As JSON, so that a pattern cannot pass for a line of ours.
+    return f"{json.dumps(pattern)} (read {read}, write {write})"
 
 
 def _level(level: Level | bool) -> Level:

@@ -1,5 +1,6 @@
 """/v1/organizations and /v1/invitations."""
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -191,12 +192,21 @@ async def organisations_update(call: Call, organization_id: OrganizationId, name
     return _organization({**row, "name": name})
 
 
+async def _deleting(call: Call, organization_id: OrganizationId) -> str:
+    row = await organisation(call, organization_id, "owner")
+    here = members.c.organisation_id == organization_id
+    who = (await call.execute(select(func.count()).where(here))).scalar_one()
+    live = await _live_keys(call, api_keys.c.organisation_id == organization_id)
+    return f"It would delete the organisation {json.dumps(row['name'])} with {who} members and {live} live API keys."
+
+
 @organisations.tool(
     "DELETE /organizations/{organization_id}",
     access=Member("owner"),
     effect="destructive",
     raises=(PersonalOrganisation, OrganisationHasApps),
     audit=Audit("organization.delete", action="delete", resource="organization"),
+    preview=_deleting,
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
     """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
@@ -243,6 +253,7 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
     effect="write",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.update", action="update", resource="account"),
+    grants=True,
 )
 async def organisations_set_role(
     call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role
@@ -270,12 +281,22 @@ async def organisations_set_role(
     return {"account_id": account_id, "role": role, "keys_revoked": revoked}
 
 
+async def _removing(call: Call, organization_id: OrganizationId, account_id: AccountId) -> str:
+    row = await organisation(call, organization_id)
+    role = await _role_of(call, organization_id, account_id)
+    email = (await call.execute(select(accounts.c.email).where(accounts.c.id == account_id))).scalar_one()
+    live = await _live_keys(call, *_keys_of(organization_id, account_id))
+    place = json.dumps(row["name"])
+    return f"It would remove {email} ({role}) from the organisation {place} and revoke {live} of their API keys."
+
+
 @organisations.tool(
     "DELETE /organizations/{organization_id}/members/{account_id}",
     access=Member(),
     effect="destructive",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.delete", action="delete", resource="account"),
+    preview=_removing,
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
     """Remove a member, or leave with your own account id. The account's keys in this organisation are revoked.
@@ -311,6 +332,7 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
         "email": "grace@example.com",
         "role": "member",
     },
+    grants=True,
 )
 async def organisations_invite(
     call: Call, organization_id: OrganizationId, email: Email, role: Role = "member"
@@ -392,6 +414,11 @@ async def _role_of(call: Call, organization_id: str, account_id: str) -> Role:
     if role is None:
         raise MemberNotFound
     return role
+
+
+async def _live_keys(call: Call, *which: Any) -> int:
+    counted = select(func.count()).select_from(api_keys).where(*which, api_keys.c.revoked_at.is_(None))
+    return (await call.execute(counted)).scalar_one()
 
 
 def _keys_of(organization_id: str, account_id: str) -> tuple[Any, Any]:

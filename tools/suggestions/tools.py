@@ -69,6 +69,7 @@ class SuggestionTaken(TypedDict):
     raises=(AppNotFound, Forbidden),
     audit=Audit("suggestion.create", action="create", resource="suggestion"),
     examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
+    start=True,
 )
 async def suggestions_create(
     call: Call,

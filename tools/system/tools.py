@@ -58,7 +58,7 @@ async def system_regions(call: Call) -> Regions:
     return {"regions": list(call.services.regions)}
 
 
-@system.tool("GET /llms.txt", access=EVERYBODY, effect="read", media_type="text/plain; charset=utf-8")
+@system.tool("GET /llms.txt", access=EVERYBODY, effect="read", media_type="text/plain; charset=utf-8", start=True)
 async def system_llms_txt(call: Call) -> str:
     """Read how to use this server, written for language models."""
     return guidance(call.registry, call.services.options.base_url)

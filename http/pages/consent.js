@@ -1,0 +1,122 @@
+// The consent page: shows what a client asks for, signs a person in, and sends the decision.
+// What a client says of itself reaches the page as text nodes only; the token lives in this module's memory only.
+
+const RIGHTS = {
+	"mcp": [
+		"use this server's tools as you: read and change the organisation's apps, their data, settings, members and keys",
+		"read and change the organisation's substrate",
+	],
+	"ai:gateway": ["use AI models at the organisation's expense"],
+};
+const root = new URL("../", document.baseURI);
+const request = new URLSearchParams(location.search).get("request") ?? "";
+const byId = (id) => document.getElementById(id);
+let token = "";
+
+function show(id, shown = true) {
+	byId(id).hidden = !shown;
+}
+
+function say(text) {
+	byId("status").textContent = text;
+}
+
+function complain(text) {
+	byId("problem").textContent = text;
+	show("problem", text !== "");
+}
+
+/** The answer's body; throws an Error whose message a person can read. */
+async function ask(method, path, body) {
+	const headers = token ? { Authorization: `Bearer ${token}` } : {};
+	if (body) headers["Content-Type"] = "application/json";
+	const options = { method, headers, credentials: "omit", cache: "no-store", body: body && JSON.stringify(body) };
+	const response = await fetch(new URL(path, root), options);
+	const answer = await response.json();
+	if (response.ok) return answer;
+	throw new Error(`${answer.error?.message ?? "The server refused."} ${answer.error?.remediation ?? ""}`);
+}
+
+/** Runs what a button asks for once at a time, and shows what went wrong. */
+async function attempt(form, work) {
+	const buttons = [...form.querySelectorAll("button")];
+	for (const button of buttons) button.disabled = true;
+	complain("");
+	try {
+		await work();
+	} catch (error) {
+		complain(error instanceof TypeError ? "The server does not answer." : error.message);
+	} finally {
+		for (const button of buttons) button.disabled = false;
+	}
+}
+
+function describe(asked) {
+	byId("client").textContent = asked.client_name;
+	byId("host").textContent = asked.redirect_host;
+	byId("client-id").textContent = asked.client_id;
+	const local = asked.redirect_host.endsWith(":")
+		|| /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/.test(asked.redirect_host);
+	byId("host-note").textContent = local ? "(a program on the computer you are sitting at)" : "";
+	for (const right of asked.scopes.flatMap((scope) => RIGHTS[scope] ?? [scope])) {
+		const item = document.createElement("li");
+		item.textContent = right;
+		byId("rights").append(item);
+	}
+	byId("warning").textContent = asked.client_document
+		? `It describes itself at ${new URL(asked.client_id).host}, and this server knows nothing more of it. `
+			+ "Allow it only if you trust that site and have just started this yourself."
+		: "Any program can register here under any name. Allow it only if you have just started this yourself "
+			+ "and the key goes where you expect.";
+	byId("set-password").textContent = `curl -X PATCH ${new URL("platform/me", root)} `
+		+ `-H "Authorization: Bearer YOUR_FIRST_KEY" -d '{"password": "A new password 1!"}'`;
+	show("asked");
+	show("sign-in");
+	say("");
+}
+
+async function signIn() {
+	const credentials = { email: byId("email").value, password: byId("password").value };
+	token = (await ask("POST", "platform/login", credentials)).token;
+	byId("password").value = "";
+	const me = await ask("GET", "platform/me");
+	byId("account").textContent = `${me.user.name} (${me.user.email})`;
+	for (const organization of me.organizations) {
+		byId("organization").append(new Option(`${organization.name} (${organization.role})`, organization.id));
+	}
+	show("sign-in", false);
+	show("decide");
+}
+
+async function decide(decision) {
+	const { redirect_to } = await ask("POST", "oauth/decision", {
+		request,
+		decision,
+		organization_id: byId("organization").value,
+		read_only: byId("read-only").checked,
+		approval: byId("decide").elements.approval.value,
+	});
+	token = "";
+	show("asked", false);
+	show("decide", false);
+	say(decision === "approve" ? "Access is given. You may close this page." : "Refused. You may close this page.");
+	location.assign(redirect_to);
+}
+
+byId("sign-in").addEventListener("submit", (event) => {
+	event.preventDefault();
+	attempt(event.target, signIn);
+});
+byId("decide").addEventListener("submit", (event) => {
+	event.preventDefault();
+	attempt(event.target, () => decide("approve"));
+});
+byId("deny").addEventListener("click", () => attempt(byId("decide"), () => decide("deny")));
+byId("read-only").addEventListener("change", ({ target }) => { byId("approvals").disabled = target.checked; });
+
+try {
+	describe(await ask("GET", `oauth/request?request=${encodeURIComponent(request)}`));
+} catch (error) {
+	say("");
+	complain(error instanceof TypeError ? "The server does not answer." : error.message);
+}

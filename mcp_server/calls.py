@@ -1,0 +1,116 @@
+"""Calls: `tools/call`, from its parameters to its result, for the visitor that makes it."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from baobab.mcp_server import meta_tools, results
+from baobab.mcp_server.catalogue import Catalogue, Offer, describe
+from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.tools.errors import ApprovalRequired, BadRequest, BaobabError, Internal, ToolNotFound
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Tool
+
+_APPROVAL = "approval"
+_PATIENCE_SECONDS = 20.0
+_LOOK_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class ApprovalStateSpent(BadRequest):
+    code = "APPROVAL_STATE_SPENT"
+    summary = "This requestState belongs to a call whose result has been fetched, or to none."
+    remediation = "Make the call again without requestState; it is a new call then."
+
+
+class Calls:
+    def __init__(self, registry: Registry, catalogue: Catalogue) -> None:
+        self._registry = registry
+        self._catalogue = catalogue
+
+    async def __call__(
+        self, ctx: Any, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """What the tool answered, or how it refused. MCPError for a tool that the visitor is not offered."""
+        who = visitor(ctx)
+        offer = self._catalogue.offer(who)
+        try:
+            if params.request_state is not None:
+                await self._resumed(who, params.request_state, params.input_responses)
+            if params.name == meta_tools.SEARCH and offer.searches:
+                return self._searched(who, offer, params.arguments or {}, ctx.protocol_version)
+            tool, arguments = self.chosen(who, offer, params.name, params.arguments or {})
+            door = replace(who.door, report=ctx.session.report_progress)
+            result, _ = await self._registry.run(tool, arguments, who.caller, door)
+        except (ToolNotFound, ApprovalStateSpent) as error:
+            raise MCPError(types.INVALID_PARAMS, error.message, results.told(error)) from None
+        except ApprovalRequired as error:
+            if params.request_state is None and _opens_addresses(ctx):
+                return _asked(error)
+            return results.failed(error)
+        except BaobabError as error:
+            return results.failed(error)
+        except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
+            _log.exception("unexpected error", extra={"request_id": who.door.request_id, "tool": params.name})
+            return results.failed(Internal())
+        return results.succeeded(tool, result, who, ctx.protocol_version)
+
+    def chosen(self, who: Visitor, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
+        """The tool that is meant and its arguments. ToolNotFound for one that the visitor is not offered."""
+        if name == meta_tools.CALL and offer.searches:
+            name, arguments = meta_tools.called(arguments)
+        tool = offer.tools.get(name)
+        if tool is None:
+            raise ToolNotFound(details={"name": name[:128]})
+        return tool, meta_tools.fixed(arguments, who, tool.app_parameter)
+
+    def _searched(
+        self, who: Visitor, offer: Offer, arguments: dict[str, Any], protocol_version: str
+    ) -> types.CallToolResult:
+        query, limit = meta_tools.sought(arguments)
+        best = [describe(tool, fixed=who.app_id is not None, text=True) for tool in offer.index.best(query, limit)]
+        return results.found(best, protocol_version)
+
+    async def _resumed(self, who: Visitor, approval_id: str, responses: Any) -> None:
+        """Wait a while for the decision on a call that is made again after its person was shown where to decide.
+
+        The state is sealed and bound to caller, tool and arguments (the SDK's boundary has opened it). The answers
+        that came with it decide nothing: they came through the credential that proposed the call.
+        """
+        approvals = self._registry.services.approvals
+        actions = [getattr(answer, "action", None) for answer in (responses or {}).values()]
+        declined = "decline" in actions or "cancel" in actions
+        for _ in range(1 if declined else int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
+            status = await approvals.status(approval_id, who.caller)
+            if status is None:
+                raise ApprovalStateSpent
+            if status not in ("pending", "approved"):
+                return
+            if not declined:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _opens_addresses(ctx: Any) -> bool:
+    """Whether the client can show its person an address (2026 protocol: it says so with each request)."""
+    if ctx.protocol_version < "2026":
+        return False
+    capabilities = ctx.session.client_capabilities
+    elicitation = capabilities and capabilities.elicitation
+    return bool(elicitation and elicitation.url is not None)
+
+
+def _asked(error: ApprovalRequired) -> types.InputRequiredResult:
+    """Ask the client to show its person where to decide; the call goes on when the client makes it again."""
+    request = types.ElicitRequest(
+        params=types.ElicitRequestURLParams(
+            message=f"A call waits for your approval.\n{error.details['summary']}", url=error.details["decide_at"]
+        )
+    )
+    return types.InputRequiredResult(
+        input_requests={_APPROVAL: request}, request_state=str(error.details["approval_id"])
+    )

@@ -1,0 +1,149 @@
+"""The catalogue: which tools a visitor is shown and may call, described as the protocol describes tools."""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import mcp_types as types
+from pydantic_core import from_json, to_json
+
+from baobab.mcp_server import meta_tools
+from baobab.mcp_server.search import Index
+from baobab.mcp_server.visitor import Visitor
+from baobab.storage.secrets import Vault
+from baobab.tools.callers import Account, Caller, ScopedKey
+from baobab.tools.pagination import decode_cursor, encode_cursor
+from baobab.tools.registry import Registry
+from baobab.tools.schema import lean_input, lean_output
+from baobab.tools.tool import Tool
+
+MOST_AT_START = 25
+PAGE = 100
+_REMEMBERED = 200
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of a list, encoded: the text of its tools, and the cursor of the next page."""
+
+    tools: bytes
+    next_cursor: str | None
+
+
+class Offer:
+    """What visitors of one kind are offered through one view."""
+
+    def __init__(self, tools: Sequence[Tool], visitor: Visitor, extra: Sequence[types.Tool], vault: Vault) -> None:
+        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self._fixed = visitor.app_id is not None
+        self._view = visitor.view
+        self._extra = extra
+        self._vault = vault
+        self._pages: dict[str | None, Page] = {}
+
+    @cached_property
+    def index(self) -> Index:
+        return Index(list(self.tools.values()))
+
+    @cached_property
+    def searches(self) -> bool:
+        """Whether only some are shown and the others are found by search."""
+        return self._view.starts and len(self.tools) + len(self._extra) > MOST_AT_START
+
+    @cached_property
+    def listed(self) -> list[dict[str, Any]]:
+        """The tools of the list, described, in the order of their names."""
+        shown = [tool for tool in self.tools.values() if tool.start or not self.searches]
+        described = meta_tools.DESCRIBED if self.searches else []
+        described = described + [describe(tool, fixed=self._fixed, text=self._view.text) for tool in shown]
+        described += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
+        return sorted(described, key=lambda tool: str(tool["name"]))
+
+    def page(self, cursor: str | None) -> Page:
+        """One page of the list; CursorInvalid for a cursor that another list gave."""
+        page = self._pages.get(cursor)
+        if page is None:
+            at = 0 if cursor is None else int(decode_cursor(self._vault, self._name, cursor)[0])
+            shown, following = self.listed[at : at + PAGE], at + PAGE
+            more = encode_cursor(self._vault, self._name, str(following)) if following < len(self.listed) else None
+            # Only cursors that we gave come this far, so there are no more pages than the list has.
+            page = self._pages[cursor] = Page(to_json(shown), more)
+        return page
+
+    @cached_property
+    def _name(self) -> str:
+        """What a cursor is bound to: the very list that gave it."""
+        return "mcp:tools:" + ",".join(tool["name"] for tool in self.listed)
+
+
+class Catalogue:
+    def __init__(self, registry: Registry, extra: Sequence[types.Tool] = ()) -> None:
+        self._registry = registry
+        self._extra = extra
+        self._offers: OrderedDict[Hashable, Offer] = OrderedDict()
+
+    def offer(self, visitor: Visitor) -> Offer:
+        kind = (_kind(visitor.caller), visitor.view, visitor.app_id is not None)
+        offer = self._offers.get(kind)
+        if offer is None:
+            tools = [tool for tool in self._registry.visible_to(visitor.caller) if _within(tool, visitor)]
+            offer = self._offers[kind] = Offer(tools, visitor, self._extra, self._registry.services.vault)
+            if len(self._offers) > _REMEMBERED:
+                self._offers.popitem(last=False)
+        return offer
+
+
+def describe(tool: Tool, *, fixed: bool, text: bool) -> dict[str, Any]:
+    """A tool as lists show it. `fixed`: without the argument that says which app."""
+    schema = lean_input(tool.input_schema)
+    if fixed and tool.app_parameter == "app_id":
+        schema = _without(schema, "app_id")
+    described: dict[str, Any] = {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": schema,
+        "annotations": _annotations(tool),
+    }
+    if is_object(tool) and not text:
+        described["outputSchema"] = lean_output(tool.output_schema)
+    return described
+
+
+def is_object(tool: Tool) -> bool:
+    """Whether its results can be structured content, which is always an object."""
+    return tool.output_schema is not None and tool.output_schema.get("type") == "object"
+
+
+def _annotations(tool: Tool) -> dict[str, bool]:
+    if tool.effect == "read":
+        return {"readOnlyHint": True, "openWorldHint": False}
+    return {
+        "readOnlyHint": False,
+        "destructiveHint": tool.effect == "destructive",
+        "idempotentHint": tool.rest is not None and tool.rest.method in ("PUT", "DELETE"),
+        "openWorldHint": tool.effect == "external",
+    }
+
+
+def _without(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    properties = {known: inner for known, inner in schema["properties"].items() if known != name}
+    required = [known for known in schema.get("required", ()) if known != name]
+    rest = {word: value for word, value in schema.items() if word not in ("properties", "required")}
+    return {**rest, "properties": properties, **({"required": required} if required else {})}
+
+
+def _within(tool: Tool, visitor: Visitor) -> bool:
+    view = visitor.view
+    if view.read_only and tool.effect != "read":
+        return False
+    return view.toolsets is None or tool.toolset.name in view.toolsets
+
+
+def _kind(caller: Caller) -> Hashable:
+    """What the list of a caller depends on; `Access.admits` asks for nothing else."""
+    by_key = caller.key_id is not None if isinstance(caller, Account) else None
+    scopes = caller.scopes if isinstance(caller, ScopedKey) else None
+    return type(caller), by_key, scopes, caller.limits

@@ -1,0 +1,104 @@
+"""The lane: the two requests that agents make all day, `tools/call` and `tools/list` of the 2026 protocol, answered
+without the SDK's machinery around them: by the same catalogue, the same rules and the same words.
+
+It takes only what is plainly right and short. Whatever is not (another method, a header that disagrees, an unknown
+tool, a call that may take long or may need approval) is left to the protocol server.
+"""
+
+from typing import Any
+
+from mcp.shared.inbound import InboundModernRoute, classify_inbound_request, find_duplicated_routing_header
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, SERVER_INFO_META_KEY
+from pydantic_core import to_json
+
+from baobab.http.answer import Headers
+from baobab.mcp_server import meta_tools, results
+from baobab.mcp_server.calls import Calls
+from baobab.mcp_server.catalogue import Catalogue, Offer
+from baobab.mcp_server.protocol import FRESH_MS
+from baobab.mcp_server.visitor import Visitor
+from baobab.tools.errors import BaobabError, ToolNotFound
+from baobab.tools.registry import Registry
+
+_VERSION = "2026-07-28"
+_STRUCTURED = b'"content":' + to_json([{"type": "text", "text": results.STRUCTURED}]) + b',"structuredContent":'
+
+
+class Lane:
+    def __init__(
+        self,
+        registry: Registry,
+        catalogue: Catalogue,
+        calls: Calls,
+        server_info: dict[str, Any],
+        foreign: frozenset[str],
+    ) -> None:
+        """foreign: names of tools that are not the registry's."""
+        self._registry = registry
+        self._catalogue = catalogue
+        self._calls = calls
+        self._foreign = foreign | {meta_tools.SEARCH}
+        self._end = b',"resultType":"complete","_meta":' + to_json({SERVER_INFO_META_KEY: server_info}) + b"}}"
+
+    async def answer(self, message: Any, headers: Headers, who: Visitor) -> bytes | None:
+        """The answer to a message; None where it is not for the lane."""
+        if not isinstance(message, dict):
+            return None
+        method, params, request_id = message.get("method"), message.get("params"), message.get("id")
+        if method not in ("tools/call", "tools/list") or message.get("jsonrpc") != "2.0":
+            return None
+        if type(request_id) not in (int, str) or not isinstance(params, dict) or not _enveloped(message, headers):
+            return None
+        offer = self._catalogue.offer(who)
+        if method == "tools/list":
+            if params.keys() - {"_meta"}:
+                return None
+            return self._listed(request_id, offer)
+        return await self._called(request_id, params, offer, who)
+
+    def _listed(self, request_id: Any, offer: Offer) -> bytes:
+        page = offer.page(None)
+        more = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)
+        fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS
+        return b"".join((_begin(request_id), b'"tools":', page.tools, more, fresh, self._end))
+
+    async def _called(self, request_id: Any, params: dict[str, Any], offer: Offer, who: Visitor) -> bytes | None:
+        name, arguments = params.get("name"), params.get("arguments", {})
+        simple = not params.keys() - {"_meta", "name", "arguments"} and name not in self._foreign
+        if not simple or not isinstance(name, str) or not isinstance(arguments, dict):
+            return None
+        limits = who.caller.limits
+        try:
+            tool, arguments = self._calls.chosen(who, offer, name, arguments)
+            if tool.long_running or (limits is not None and limits.approval != "none"):
+                return None
+            result, _ = await self._registry.run(tool, arguments, who.caller, who.door)
+        except ToolNotFound:
+            return None
+        except BaobabError as error:
+            failed = results.failed(error).model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"})
+            return b"".join((_begin(request_id), failed.encode()[1:-1], self._end))
+        text = results.as_text(tool, result, who, _VERSION)
+        if text is not None:
+            content = (b'"content":', to_json([{"type": "text", "text": text}]))
+        else:
+            content = (_STRUCTURED, tool.encode(result))
+        return b"".join((_begin(request_id), *content, b',"isError":false', self._end))
+
+
+def _begin(request_id: Any) -> bytes:
+    return b'{"jsonrpc":"2.0","id":' + to_json(request_id) + b',"result":{'
+
+
+def _enveloped(message: dict[str, Any], pairs: Headers) -> bool:
+    """Whether headers and envelope are whole and agree, as the protocol asks of each request."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+    if len(headers) != len(pairs) and find_duplicated_routing_header([(n.decode("latin-1"), "") for n, _ in pairs]):
+        return False
+    if not isinstance(classify_inbound_request(message, headers=headers), InboundModernRoute):
+        return False
+    meta = message["params"]["_meta"]
+    info = meta.get(CLIENT_INFO_META_KEY)
+    # Their inner shape is the protocol server's to judge; only what is certainly right goes on here.
+    right = info is None or (isinstance(info, dict) and {"name", "version"} <= info.keys())
+    return right and isinstance(meta[CLIENT_CAPABILITIES_META_KEY], dict)

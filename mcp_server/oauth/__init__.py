@@ -1,0 +1,1 @@
+"""The OAuth endpoints: the SDK speaks the protocol, the registry decides."""

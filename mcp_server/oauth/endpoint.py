@@ -1,0 +1,81 @@
+"""An OAuth endpoint: one of the SDK's handlers, with a provider for each request, and refusals in OAuth's shape."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcp.server.auth.handlers.authorize import AuthorizationHandler
+from mcp.server.auth.handlers.register import RegistrationHandler
+from mcp.server.auth.handlers.token import TokenHandler
+from mcp.server.auth.middleware.client_auth import ClientAuthenticator
+from mcp.server.auth.settings import ClientRegistrationOptions
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from baobab.http.answer import reply_to
+from baobab.http.request import Request as FrontRequest
+from baobab.mcp_server.oauth.provider import CONSENT, Provider
+from baobab.tools.call import Door
+from baobab.tools.errors import BaobabError, RateLimited
+from baobab.tools.oauth import redirects, requests
+from baobab.tools.oauth.access import DOOR
+from baobab.tools.registry import Registry
+
+Answer = Callable[[Provider, Request], Awaitable[Response]]
+
+_UNCACHED = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+_REGISTRATION = ClientRegistrationOptions(enabled=True, valid_scopes=list(requests.SCOPES))
+
+
+class OAuthEndpoint:
+    """An ASGI endpoint."""
+
+    def __init__(self, registry: Registry, answer: Answer) -> None:
+        self._registry = registry
+        self._answer = answer
+        self._base_url = registry.services.options.base_url
+
+    async def __call__(self, scope: Any, receive: Any, respond: Any) -> None:
+        came = FrontRequest(scope, reply_to(scope, respond))
+        door = Door(DOOR, came.id, came.ip, came.user_agent, self._base_url, came.path)
+        try:
+            response = await self._answer(Provider(self._registry, door), Request(scope, receive))
+        except BaobabError as error:
+            response = _refusal(error)
+        except HTTPException as error:
+            # What Starlette says of a form that it cannot read.
+            response = _failed(error.status_code, "invalid_request", "The form cannot be read.")
+        await response(scope, receive, respond)
+
+
+async def authorize(provider: Provider, request: Request) -> Response:
+    response: Response = await AuthorizationHandler(provider).handle(request)
+    location = response.headers.get("location")
+    issuer = provider.issuer
+    if location is not None and not location.startswith(f"{issuer}{CONSENT}?"):
+        # The SDK tells no issuer in its refusals, and our metadata promise one in every answer (RFC 9207).
+        response.headers["location"] = redirects.answer(location, iss=issuer)
+    return response
+
+
+async def token(provider: Provider, request: Request) -> Response:
+    # RFC 8707, 2.2, which the SDK leaves to its user.
+    resource = (await request.form()).get("resource")
+    if resource not in (None, provider.resource):
+        return _failed(400, "invalid_target", "This server gives no access to that resource.")
+    answered: Response = await TokenHandler(provider, ClientAuthenticator(provider)).handle(request)
+    return answered
+
+
+async def register(provider: Provider, request: Request) -> Response:
+    return await RegistrationHandler(provider, _REGISTRATION).handle(request)
+
+
+def _refusal(error: BaobabError) -> Response:
+    kind = "temporarily_unavailable" if isinstance(error, RateLimited) or error.status >= 500 else "invalid_request"
+    return _failed(error.status, kind, f"{error.message} {error.remedy}", error.headers)
+
+
+def _failed(status: int, error: str, description: str, headers: dict[str, str] | None = None) -> Response:
+    content = {"error": error, "error_description": description}
+    return JSONResponse(content, status, {**_UNCACHED, **(headers or {})})

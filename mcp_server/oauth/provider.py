@@ -1,0 +1,143 @@
+"""The provider that the SDK's OAuth handlers ask: their questions as calls of the registry."""
+
+from typing import Any
+
+from mcp.server.auth.provider import AccessToken as SdkAccessToken
+from mcp.server.auth.provider import (
+    AuthorizationCode,
+    AuthorizationParams,
+    AuthorizeError,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    RegistrationError,
+    TokenError,
+)
+from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull, OAuthToken
+from pydantic import AnyUrl
+
+from baobab.tools.call import Door
+from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.errors import BadRequest, Conflict
+from baobab.tools.oauth import redirects, requests
+from baobab.tools.oauth.clients import Client
+from baobab.tools.oauth.errors import OAuthError, RedirectRefused
+from baobab.tools.registry import Registry
+
+CONSENT = "/oauth/consent"
+
+
+class PublicClient(OAuthClientInformationFull):
+    """A client as the SDK's handlers know it: without a secret, and on loopback with whatever port it has today."""
+
+    @classmethod
+    def of(cls, client: Client) -> "PublicClient":
+        return cls(
+            client_id=client["client_id"],
+            client_name=client["name"],
+            redirect_uris=[AnyUrl(uri) for uri in client["redirect_uris"]],
+            token_endpoint_auth_method="none",  # noqa: S106 - that there is none
+            grant_types=["authorization_code"],
+            scope=" ".join(requests.SCOPES),
+        )
+
+    def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
+        registered = self.redirect_uris or []
+        if redirect_uri is not None and any(redirects.same(str(one), str(redirect_uri)) for one in registered):
+            return redirect_uri
+        if redirect_uri is None and len(registered) == 1:
+            return registered[0]
+        raise InvalidRedirectUriError("redirect_uri is not one of the client's")
+
+
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, SdkAccessToken]):
+    """One for each request, because a call says by which door and from which address it came."""
+
+    def __init__(self, registry: Registry, door: Door) -> None:
+        self._registry = registry
+        self._door = door
+        self.issuer = registry.services.options.base_url
+        self.resource = requests.resource_of(registry.services)
+
+    async def get_client(self, client_id: str) -> PublicClient | None:
+        try:
+            return PublicClient.of(await self._call("oauth_client", client_id=client_id))
+        except BadRequest:
+            return None
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        uris = [str(uri) for uri in client_info.redirect_uris or []]
+        try:
+            kept = await self._call("oauth_register", redirect_uris=uris, client_name=client_info.client_name)
+        except RedirectRefused as error:
+            raise RegistrationError("invalid_redirect_uri", error.message) from error
+        except BadRequest as error:
+            raise RegistrationError("invalid_client_metadata", error.message) from error
+        # The handler answers this object: what was not kept must not be confirmed (RFC 7591, 3.2.1).
+        issued_at = client_info.client_id_issued_at
+        for name, value in PublicClient.of(kept):
+            setattr(client_info, name, value)
+        client_info.client_id_issued_at = issued_at
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        try:
+            sealed = requests.seal(
+                self._registry.services,
+                client_id=client.client_id,
+                client_name=client.client_name or client.client_id,
+                redirect_uri=str(params.redirect_uri),
+                redirect_given=params.redirect_uri_provided_explicitly,
+                state=params.state,
+                code_challenge=params.code_challenge,
+                scopes=params.scopes,
+                resource=params.resource,
+            )
+        except OAuthError as error:
+            raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]
+        return redirects.answer(f"{self.issuer}{CONSENT}", request=sealed)
+
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        try:
+            found = await self._call("oauth_code", client_id=client.client_id, code=authorization_code)
+        except BadRequest:
+            return None
+        return AuthorizationCode(
+            code=authorization_code,
+            scopes=found["scopes"],
+            expires_at=found["expires_at"].timestamp(),
+            client_id=client.client_id,
+            code_challenge=found["code_challenge"],
+            redirect_uri=AnyUrl(found["redirect_uri"]),
+            redirect_uri_provided_explicitly=found["redirect_given"],
+            resource=found["resource"],
+        )
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        code = authorization_code.code
+        try:
+            made = await self._call("oauth_exchange", client_id=client.client_id, code=code)
+        except (BadRequest, Conflict) as error:
+            raise TokenError("invalid_grant", error.message) from error
+        if made["access_token"] is None:
+            raise TokenError("invalid_grant", "The code was used before; the key that it made is revoked.")
+        return OAuthToken(access_token=made["access_token"], scope=made["scope"])
+
+    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> None:
+        """There are none: a key stays in force until it is revoked."""
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        raise TokenError("unsupported_grant_type")
+
+    async def load_access_token(self, token: str) -> None:
+        """Keys are looked up by `Credentials`, not here."""
+
+    async def revoke_token(self, token: SdkAccessToken | RefreshToken) -> None:
+        """Never asked: there is no revocation endpoint."""
+
+    async def _call(self, tool: str, **arguments: Any) -> Any:
+        return await self._registry.call(tool, arguments, ANONYMOUS, self._door)

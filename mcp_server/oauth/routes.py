@@ -1,0 +1,69 @@
+"""The routes of OAuth: metadata, the endpoints, and the page on which a person decides.
+
+There is no revocation endpoint: the SDK's asks every client for a secret. A key is revoked at /api-keys.
+"""
+
+from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
+from mcp.server.transport_security import RequestBodyLimitMiddleware
+from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
+from starlette.routing import Route
+
+from baobab.http.consent_page import consent_routes
+from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, token
+from baobab.tools.oauth.requests import SCOPES
+from baobab.tools.registry import Registry
+
+_MAX_BODY = 64 * 1024
+_SERVER = "/.well-known/oauth-authorization-server"
+_RESOURCE = "/.well-known/oauth-protected-resource"
+
+
+def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
+    """base_url: the address of this installation, which is the issuer; without a slash at its end."""
+    server = MetadataHandler(_server_metadata(base_url)).handle
+    resource = ProtectedResourceMetadataHandler(_resource_metadata(base_url)).handle
+
+    def endpoint(path: str, answer: Answer, *methods: str) -> Route:
+        limited = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer), _MAX_BODY)
+        return Route(path, limited, methods=list(methods))
+
+    return [
+        Route(_SERVER, server),
+        Route(_RESOURCE, resource),
+        # Where RFC 9728 (3.1) puts what describes the resource `/mcp`.
+        Route(f"{_RESOURCE}/mcp", resource),
+        endpoint("/oauth/authorize", authorize, "GET"),
+        endpoint("/oauth/token", token, "POST"),
+        endpoint("/oauth/register", register, "POST"),
+        *consent_routes(),
+    ]
+
+
+def _server_metadata(base_url: str) -> OAuthMetadata:
+    return OAuthMetadata.model_validate(
+        {
+            "issuer": base_url,
+            "authorization_endpoint": f"{base_url}/oauth/authorize",
+            "token_endpoint": f"{base_url}/oauth/token",
+            "registration_endpoint": f"{base_url}/oauth/register",
+            "scopes_supported": list(SCOPES),
+            "response_types_supported": ["code"],
+            "grant_types_supported": ["authorization_code"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "code_challenge_methods_supported": ["S256"],
+            "client_id_metadata_document_supported": True,
+            "authorization_response_iss_parameter_supported": True,
+            "service_documentation": f"{base_url}/docs",
+        }
+    )
+
+
+def _resource_metadata(base_url: str) -> ProtectedResourceMetadata:
+    return ProtectedResourceMetadata.model_validate(
+        {
+            "resource": f"{base_url}/mcp",
+            "authorization_servers": [base_url],
+            "scopes_supported": list(SCOPES),
+            "resource_name": "Baobab",
+        }
+    )

@@ -1,0 +1,84 @@
+"""Refusals of this door: JSON-RPC errors with an HTTP status, each with a code and a remedy."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import mcp_types as types
+from pydantic_core import from_json, to_json
+
+from baobab.http.answer import Headers
+from baobab.mcp_server.remedies import remedied
+from baobab.tools.errors import BaobabError
+
+_UNEXPLAINED = {
+    405: (
+        "This path does not take this method.",
+        "METHOD_NOT_ALLOWED",
+        "Send messages by POST.",
+    ),
+    406: (
+        "The answer would not be acceptable.",
+        "NOT_ACCEPTABLE",
+        "Send `Accept: application/json, text/event-stream`.",
+    ),
+    415: (
+        "The body is not declared as JSON.",
+        "UNSUPPORTED_MEDIA_TYPE",
+        "Send `Content-Type: application/json`.",
+    ),
+}
+
+Message = MutableMapping[str, Any]
+
+
+async def refuse(respond: Any, status: int, error: BaobabError, headers: Headers | None = None) -> None:
+    """Answer an error before there is a message to answer to."""
+    data = {"code": error.code, "remediation": error.remedy} | ({"details": error.details} if error.details else {})
+    said = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
+    await _send(respond, status, {"jsonrpc": "2.0", "id": None, "error": said}, headers or [])
+
+
+class Explained:
+    """A `send` that gives what the SDK refuses the words that it leaves out; everything else passes as it is."""
+
+    def __init__(self, respond: Any) -> None:
+        self._respond = respond
+        self._start: Message | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            self._start = message
+        elif self._start is None:
+            await self._respond(message)
+        else:
+            self._body += message.get("body", b"")
+            if not message.get("more_body"):
+                await self._explain(self._start)
+
+    async def _explain(self, start: Message) -> None:
+        kept = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
+        await _send(self._respond, start["status"], _explained(start["status"], self._body), kept)
+
+
+def _explained(status: int, body: bytes) -> dict[str, Any]:
+    try:
+        said = from_json(body) if body else None
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not isinstance(said.get("error"), dict):
+        said = {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": "Not taken."}}
+    error = said["error"]
+    if status in _UNEXPLAINED and "data" not in error:
+        message, code, remedy = _UNEXPLAINED[status]
+        said["error"] = {"code": error["code"], "message": message, "data": {"code": code, "remediation": remedy}}
+    else:
+        error["data"] = remedied(error["code"], error.get("data"))
+    return said
+
+
+async def _send(respond: Any, status: int, said: dict[str, Any], headers: Headers) -> None:
+    body = to_json(said)
+    headers = [*headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await respond({"type": "http.response.start", "status": status, "headers": headers})
+    await respond({"type": "http.response.body", "body": body})

@@ -1,0 +1,87 @@
+"""Views: which tools a connection asked to see, in the address that it was given."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+from baobab.tools.directory import APP_ID_PATTERN
+from baobab.tools.errors import BadRequest
+
+_KNOWN = ("toolsets", "app_id", "read_only", "results")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`/mcp` is the start set with a search; `?toolsets=kv,apps` or `all` chooses; the others narrow.
+
+    app_id: every call is made in this app, and no tool has the argument any more.
+    text: results as JSON text, for clients that show models nothing of structured results.
+    """
+
+    toolsets: frozenset[str] | None = None
+    every: bool = False
+    app_id: str | None = None
+    read_only: bool = False
+    text: bool = False
+
+    @property
+    def starts(self) -> bool:
+        """Whether the start set is shown."""
+        return self.toolsets is None and not self.every
+
+
+class ViewInvalid(BadRequest):
+    summary = "The address asks for a view that there is none of."
+    remediation = "Use /mcp with toolsets (names of details.toolsets, or all), app_id, read_only=true, results=text."
+
+
+class Views:
+    def __init__(self, toolsets: Iterable[str]) -> None:
+        self._toolsets = frozenset(toolsets)
+        self._parsed = lru_cache(maxsize=1000)(self._parse)
+
+    def of(self, query: bytes) -> View:
+        """The view of a query string; ViewInvalid for what it does not know."""
+        return self._parsed(query)
+
+    def _parse(self, query: bytes) -> View:
+        chosen: dict[str, Any] = {}
+        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20):
+            if name not in _KNOWN:
+                raise self._invalid(f"`{name[:60]}` is no parameter of this address.")
+            if name in chosen:
+                raise self._invalid(f"`{name}` is given twice.")
+            chosen[name] = value
+        toolsets, every = self._chosen(chosen.get("toolsets"))
+        app_id = chosen.get("app_id")
+        if app_id is not None and not APP_ID_PATTERN.fullmatch(app_id):
+            raise self._invalid("`app_id` is not the id of an app.")
+        return View(
+            toolsets,
+            every,
+            app_id,
+            read_only=self._one_of(chosen, "read_only", ("true", "false")) == "true",
+            text=self._one_of(chosen, "results", ("structured", "text")) == "text",
+        )
+
+    def _chosen(self, text: str | None) -> tuple[frozenset[str] | None, bool]:
+        if text is None:
+            return None, False
+        names = frozenset(name.strip() for name in text.split(",") if name.strip())
+        if names == {"all"}:
+            return None, True
+        unknown = sorted(names - self._toolsets)
+        if unknown or not names:
+            raise self._invalid(f"No family of tools is called `{(unknown or [''])[0][:60]}`.")
+        return names, False
+
+    def _one_of(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> str | None:
+        value: str | None = chosen.get(name)
+        if value is not None and value not in values:
+            raise self._invalid(f"`{name}` is {' or '.join(values)}.")
+        return value
+
+    def _invalid(self, message: str) -> ViewInvalid:
+        return ViewInvalid(message, details={"toolsets": sorted(self._toolsets)})

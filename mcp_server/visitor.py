@@ -1,0 +1,33 @@
+"""Visitors: who makes a request at this door, and how. The door leaves one in the request's scope."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.mcp_server.view import View
+from baobab.tools.call import Door
+from baobab.tools.callers import AppKey, Caller, EndUser
+
+_SCOPE_KEY = "baobab.visitor"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    caller: Caller
+    view: View
+    door: Door
+
+    @property
+    def app_id(self) -> str | None:
+        """The app that every call is made in: the address names it, or the credential is of one app."""
+        if self.view.app_id is not None:
+            return self.view.app_id
+        return self.caller.app_id if isinstance(self.caller, (AppKey, EndUser)) else None
+
+    def enter(self, scope: dict[str, Any]) -> None:
+        scope[_SCOPE_KEY] = self
+
+
+def visitor(ctx: Any) -> Visitor:
+    """Who makes the request of a handler's context."""
+    found: Visitor = ctx.request.scope[_SCOPE_KEY]
+    return found

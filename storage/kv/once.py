@@ -1,0 +1,69 @@
+"""Writes that happen once for each token: a crash may have them made again by somebody who cannot know.
+
+The result of a write is kept under its token in the same transaction. Made again, the write changes nothing and
+answers that result, so that whoever repeats a whole call comes to the same end as the first attempt would have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from baobab.storage.kv import expiry
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.errors import KeysExhausted, QuotaExceeded, StorageFull
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.transaction import Transaction
+
+T = TypeVar("T")
+
+# No app has this id, so no caller reaches the space, and no quota counts it.
+SPACE = "~once"
+KEPT_SECONDS = 7 * 24 * 3600
+
+_REFUSALS = {kind.__name__: kind for kind in (KeysExhausted, StorageFull)}
+
+
+def once(token: str, write: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
+    """The write, made at most once under its token. A refused write keeps no token."""
+
+    def guarded(transaction: Transaction) -> T:
+        found = transaction.current(SPACE, token)
+        if found is not None:
+            earlier: T = _result(json.loads(found[1].value))
+            return earlier
+        result = write(transaction)
+        kept = json.dumps(_plain(result), separators=(",", ":")).encode()
+        row = Row(kept, expiry.deadline(transaction.now, KEPT_SECONDS), KEPT_SECONDS)
+        transaction.store(SPACE, token, Tier.DURABLE, row, Quota())
+        return result
+
+    return guarded
+
+
+def _plain(result: Any) -> Any:
+    """A result as JSON: what single writes answer is that already; a batch has values and refusals too."""
+    match result:
+        case list():
+            return [_plain(item) for item in result]
+        case bytes():
+            return {"value": result.decode()}
+        case QuotaExceeded():
+            return {"refusal": type(result).__name__, **vars(result)}
+    return result
+
+
+def _result(plain: Any) -> Any:
+    match plain:
+        case list():
+            return [_result(item) for item in plain]
+        case {"value": str(value)}:
+            return value.encode()
+        case {"refusal": _}:
+            return _refusal(**plain)
+    return plain
+
+
+def _refusal(refusal: str, **numbers: int) -> QuotaExceeded:
+    return _REFUSALS[refusal](**numbers)

@@ -1,0 +1,45 @@
+"""Baobab with two hundred tools: its own, and others that nobody calls. Takes what the command `baobab` takes."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab import tools
+from baobab.cli import main
+from baobab.tools.access import AppOwner
+from baobab.tools.call import Call
+from baobab.tools.system.tools import system
+from baobab.tools.types import AppId
+
+COUNT = 200
+
+
+class Answer(TypedDict):
+    value: Any
+
+
+async def other(
+    call: Call,
+    app_id: AppId,
+    key: Annotated[str, Field(min_length=1, max_length=1024)],
+    limit: Annotated[int, Field(ge=1, le=100)] = 20,
+) -> Answer:
+    """Stand beside the tool that is called, as most tools do.
+
+    limit: how many.
+    """
+    return {"value": [app_id, key, limit]}
+
+
+def fill() -> None:
+    """Add to a family what is missing to make the number whole, counting what models are offered."""
+    offered = sum(tool.mcp for toolset in tools.toolsets() for tool in toolset.tools.values())
+    for number in range(COUNT - offered):
+        other.__name__ = f"other_{number}"
+        system.tool(access=AppOwner("viewer"), effect="read")(other)
+
+
+if __name__ == "__main__":
+    fill()
+    main()

@@ -1,0 +1,37 @@
+"""Tools that tell the client something before they answer: log lines, progress, changed lists."""
+
+import asyncio
+
+import mcp_types as types
+
+from baobab.mcp_server.extension import Context
+from tests.e2e.profile.toolbox import Toolbox, said
+
+TELLING = Toolbox()
+Call = types.CallToolRequestParams
+Result = types.CallToolResult
+
+# The suite asks for pauses, so that a client sees the lines come one by one.
+_PAUSE_SECONDS = 0.05
+
+
+@TELLING.tool("Logs three lines.")
+async def test_tool_with_logging(ctx: Context, params: Call) -> Result:
+    for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.session.send_log_message("info", line, related_request_id=ctx.request_id)
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return said("Logged three lines.")
+
+
+@TELLING.tool("Logs a line where the request asks for log lines.")
+async def test_logging_tool(ctx: Context, params: Call) -> Result:
+    await ctx.session.send_log_message("info", "A line.", related_request_id=ctx.request_id)
+    return said("Logged a line for those who asked.")
+
+
+@TELLING.tool("Reports progress three times.")
+async def test_tool_with_progress(ctx: Context, params: Call) -> Result:
+    for progress in (0, 50, 100):
+        await ctx.session.report_progress(progress, 100, f"Completed step {progress} of 100")
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return said("Reported progress.")

@@ -1,0 +1,235 @@
+"""Speaking MCP in tests: one message of either era and its answer, and streams that are read while they are open."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from mcp.shared.inbound import NAME_BEARING_METHODS, encode_header_value
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
+
+from tests.conftest import Baobab
+
+EARLIER = "2025-06-18"
+MODERN = "2026-07-28"
+ERAS = (EARLIER, MODERN)
+
+PATIENCE = 20.0
+"""Seconds to wait for what is about to happen, on a machine that has much else to do."""
+
+_CLIENT = {"name": "test", "version": "1"}
+_ACCEPT = "application/json, text/event-stream"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one message was answered: the last JSON-RPC message of it, and the notifications that came before."""
+
+    status: int
+    headers: httpx.Headers
+    message: dict[str, Any]
+    notifications: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        assert "result" in self.message, self.message
+        found: dict[str, Any] = self.message["result"]
+        return found
+
+    @property
+    def error(self) -> dict[str, Any]:
+        assert "error" in self.message, self.message
+        found: dict[str, Any] = self.message["error"]
+        return found
+
+
+def spoken(
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    era: str = EARLIER,
+    capabilities: Mapping[str, Any] | None = None,
+    request_id: int | str = 1,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The body and the headers of one request. `capabilities`: what a client of 2026 says it can, with each request."""
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": dict(params or {})}
+    headers = {"accept": _ACCEPT, "mcp-protocol-version": era}
+    if era == MODERN:
+        envelope = {
+            PROTOCOL_VERSION_META_KEY: era,
+            CLIENT_INFO_META_KEY: _CLIENT,
+            CLIENT_CAPABILITIES_META_KEY: dict(capabilities or {}),
+        }
+        body["params"]["_meta"] = {**envelope, **body["params"].get("_meta", {})}
+        headers["mcp-method"] = method
+        bearing = NAME_BEARING_METHODS.get(method)
+        if bearing is not None and bearing in body["params"]:
+            headers["mcp-name"] = encode_header_value(body["params"][bearing])
+    return body, headers
+
+
+async def say(
+    baobab: Baobab,
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    era: str = EARLIER,
+    by: Mapping[str, str] | None = None,
+    path: str = "/mcp",
+    capabilities: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Send one message and parse what comes back, JSON or SSE.
+
+    by: headers with a credential; the first account's key when left out. path: with a query for another view.
+    headers: sent beside those of the protocol, or instead of them where they have one name.
+    """
+    body, sent = spoken(method, params, era=era, capabilities=capabilities)
+    sent |= {**(baobab.owner if by is None else by), **(headers or {})}
+    answer = await baobab.client.post(path, json=body, headers=sent)
+    *before, last = list(messages(answer)) or [{}]
+    return Answer(answer.status_code, answer.headers, last, before)
+
+
+async def use(
+    baobab: Baobab,
+    tool: str,
+    arguments: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> dict[str, Any]:
+    """The result of a tool. `how`: as `say` takes it."""
+    return (await say(baobab, "tools/call", {"name": tool, "arguments": dict(arguments or {})}, **how)).result
+
+
+def messages(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The JSON-RPC messages of a whole answer."""
+    if answer.headers.get("content-type", "").startswith("text/event-stream"):
+        for line in answer.text.splitlines():
+            if line.startswith("data: {"):
+                yield json.loads(line.removeprefix("data: "))
+    elif answer.content:
+        yield answer.json()
+
+
+class Stream:
+    """An answer that is read while it is open. What it waits for must come within PATIENCE."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers = httpx.Headers()
+        self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._text = ""
+        self._left = asyncio.Event()
+        self._ended = False
+
+    async def begin(self) -> None:
+        start = await self._next()
+        self.status, self.headers = start["status"], httpx.Headers(start["headers"])
+
+    async def message(self) -> dict[str, Any]:
+        """The next JSON-RPC message."""
+        while True:
+            line, found, rest = self._text.partition("\n")
+            if found:
+                self._text = rest
+                if line.startswith("data: {"):
+                    parsed: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                    return parsed
+            else:
+                assert not self._ended, "the stream has ended"
+                await self._read()
+
+    async def body(self) -> str:
+        """All that is left, once the answer has ended."""
+        while not self._ended:
+            await self._read()
+        return self._text
+
+    async def ended(self) -> list[dict[str, Any]]:
+        """Wait for the end; the messages that still came."""
+        text = await self.body()
+        return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def receive(self, body: bytes) -> AsyncIterator[dict[str, Any]]:
+        yield {"type": "http.request", "body": body, "more_body": False}
+        await self._left.wait()
+        while True:
+            yield {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self._sent.put_nowait(message)
+
+    async def _read(self) -> None:
+        part = await self._next()
+        self._text += part.get("body", b"").decode().replace("\r\n", "\n")
+        self._ended = not part.get("more_body", False)
+
+    async def _next(self) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            return await self._sent.get()
+
+
+@contextlib.asynccontextmanager
+async def opened(serve: Any, scope: dict[str, Any], body: bytes = b"") -> AsyncIterator[Stream]:
+    """An exchange with an ASGI application whose answer may not end by itself; leaving it disconnects the client."""
+    stream = Stream()
+    received = stream.receive(body)
+    serving = asyncio.create_task(serve(scope, received.__anext__, stream.send))
+    try:
+        await stream.begin()
+        yield stream
+    finally:
+        stream.leave()
+        async with asyncio.timeout(PATIENCE):
+            await serving
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    baobab: Baobab, *, era: str, by: Mapping[str, str] | None = None, path: str = "/mcp", **wanted: bool
+) -> AsyncIterator[Stream]:
+    """A stream of change notifications: `subscriptions/listen` of 2026, or the GET stream of the protocols before.
+
+    wanted: what a client of 2026 asks for, such as toolsListChanged=True; an earlier one hears everything.
+    """
+    if era == MODERN:
+        kinds = wanted or {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+        body, headers = spoken("subscriptions/listen", {"notifications": kinds}, era=era)
+        sent, method = json.dumps(body).encode(), "POST"
+        headers |= {"content-type": "application/json", "content-length": str(len(sent))}
+    else:
+        sent, method = b"", "GET"
+        headers = {"accept": "text/event-stream", "mcp-protocol-version": era}
+    scope = scope_of(baobab, method, path, {**headers, **(baobab.owner if by is None else by)})
+    async with opened(baobab.client._transport.app, scope, sent) as stream:  # type: ignore[attr-defined]
+        if era == MODERN and stream.status == 200 and stream.headers["content-type"].startswith("text/event-stream"):
+            acknowledged = await stream.message()
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged", acknowledged
+        yield stream
+
+
+def scope_of(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """The ASGI scope of a request."""
+    url = urlsplit(f"{baobab.client.base_url}".rstrip("/") + path)
+    given = {"host": url.netloc, **headers}
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": url.scheme,
+        "path": url.path,
+        "raw_path": url.path.encode(),
+        "query_string": url.query.encode(),
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in given.items()],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8000),
+    }

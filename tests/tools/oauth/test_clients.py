@@ -1,0 +1,203 @@
+"""Clients: who may register, where they may be sent back to, and documents at an address."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from baobab.runtime.egress import EgressResponse, EgressTimeout
+from baobab.tools.errors import BadRequest, RateLimited
+from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
+from tests.tools.conftest import House
+from tests.tools.oauth.conftest import REDIRECT, Flow
+
+DOCUMENT = "https://client.example/oauth/client.json"
+DESCRIBED = {"client_id": DOCUMENT, "client_name": "Example", "redirect_uris": [REDIRECT]}
+
+
+class Outgoing:
+    """The network: answers every request alike, and counts them."""
+
+    def __init__(self, body: Any = DESCRIBED, status: int = 200, kind: str = "application/json") -> None:
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.status, self.kind = status, kind
+        self.fails: Exception | None = None
+        self.asked: list[dict[str, Any]] = []
+
+    async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
+        self.asked.append({"method": method, "url": url, **options})
+        if self.fails:
+            raise self.fails
+        return EgressResponse(self.status, {"Content-Type": self.kind}, self.body, url)
+
+    def instead(self, house: House) -> "Outgoing":
+        object.__setattr__(house.services, "outgoing", self)
+        return self
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://app.example/callback",
+        "https://app.example:8443/callback?from=here",
+        "http://localhost:3000/callback",
+        "http://127.0.0.1/callback",
+        "http://[::1]:9/callback",
+        "cursor://anysphere.cursor-deeplink/mcp/oauth",
+        "vscode://vscode.github-authentication/did-authenticate",
+        "com.example.app:/callback",
+    ],
+)
+async def test_a_client_may_be_sent_back_to_https_to_this_machine_and_to_a_program(flow: Flow, uri: str) -> None:
+    client = await flow.client("Agent", uri)
+    assert client["redirect_uris"] == [uri]
+    assert await flow.endpoint("oauth_client", client_id=client["client_id"]) == client
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html,<script>alert(1)</script>",
+        "file:///etc/passwd",
+        "http://app.example/callback",
+        "http://localhost.example/callback",
+        "http://127.0.0.1.example/callback",
+        "http://localhost@app.example/callback",
+        "https://user@app.example/callback",
+        "https://app.example/callback#fragment",
+        "https:///callback",
+        "https://app.example:99999/callback",
+        "https://app.example/call back",
+        "https://app.example\\@evil.example/",
+        "ftp://app.example/callback",
+        "//app.example/callback",
+        "callback",
+        "https://app.example/" + "a" * 1990,
+    ],
+)
+async def test_a_client_may_be_sent_back_nowhere_else(flow: Flow, uri: str) -> None:
+    with pytest.raises((RedirectRefused, BadRequest)):
+        await flow.client("Agent", uri)
+
+
+async def test_a_client_names_between_one_and_ten_addresses(flow: Flow) -> None:
+    for uris in ([], [f"http://localhost/{n}" for n in range(11)]):
+        with pytest.raises(BadRequest):
+            await flow.endpoint("oauth_register", redirect_uris=uris)
+
+
+async def test_a_name_holds_nothing_that_does_not_show(flow: Flow) -> None:
+    assert (await flow.client("Claude\u202e\u200b <b>\n"))["name"] == "Claude <b>"
+    assert (await flow.client("\u202e"))["name"] == "Unnamed client"
+
+
+async def test_an_address_registers_at_most_twenty_clients_in_an_hour(flow: Flow) -> None:
+    for _ in range(20):
+        await flow.endpoint("oauth_register", redirect_uris=[REDIRECT], ip="192.0.2.1")
+    with pytest.raises(RateLimited):
+        await flow.endpoint("oauth_register", redirect_uris=[REDIRECT], ip="192.0.2.1")
+    flow.house.clock.advance(3601)
+    await flow.endpoint("oauth_register", redirect_uris=[REDIRECT], ip="192.0.2.1")
+
+
+async def test_a_client_that_nobody_decided_about_is_forgotten_after_thirty_days(house: House, flow: Flow) -> None:
+    ada = await house.sign_up("ada@example.com")
+    unused, used = await flow.client("Unused"), await flow.client("Used")
+    await flow.code(used, ada)
+    tend = house.registry.find("oauth_register").toolset.tend
+    assert tend is not None
+    house.clock.advance(timedelta(days=29).total_seconds())
+    await tend(house.registry)
+    await flow.endpoint("oauth_client", client_id=unused["client_id"])
+    house.clock.advance(timedelta(days=2).total_seconds())
+    await tend(house.registry)
+    with pytest.raises(UnknownClient):
+        await flow.endpoint("oauth_client", client_id=unused["client_id"])
+    await flow.endpoint("oauth_client", client_id=used["client_id"])
+
+
+async def test_a_document_is_fetched_once_in_ten_minutes(house: House, flow: Flow) -> None:
+    outgoing = Outgoing().instead(house)
+    for _ in range(3):
+        client = await flow.endpoint("oauth_client", client_id=DOCUMENT)
+    assert client == {"client_id": DOCUMENT, "name": "Example", "redirect_uris": [REDIRECT], "document": True}
+    assert len(outgoing.asked) == 1
+    assert outgoing.asked[0]["https_only"]
+    assert outgoing.asked[0]["max_bytes"] <= 10 * 1024
+    house.clock.advance(601)
+    await flow.endpoint("oauth_client", client_id=DOCUMENT)
+    assert len(outgoing.asked) == 2
+
+
+async def test_a_document_that_cannot_be_had_is_not_asked_for_again_at_once(house: House, flow: Flow) -> None:
+    outgoing = Outgoing().instead(house)
+    outgoing.fails = EgressTimeout()
+    for _ in range(3):
+        with pytest.raises(DocumentRefused):
+            await flow.endpoint("oauth_client", client_id=DOCUMENT)
+    assert len(outgoing.asked) == 1
+    house.clock.advance(61)
+    outgoing.fails = None
+    assert (await flow.endpoint("oauth_client", client_id=DOCUMENT))["name"] == "Example"
+
+
+async def test_no_transaction_is_open_while_a_document_is_fetched(house: House, flow: Flow) -> None:
+    class Writing(Outgoing):
+        async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
+            async with house.services.database.writing():
+                return await super().request(method, url, **options)
+
+    Writing().instead(house)
+    assert (await flow.endpoint("oauth_client", client_id=DOCUMENT))["document"] is True
+
+
+@pytest.mark.parametrize(
+    "outgoing",
+    [
+        Outgoing({**DESCRIBED, "client_id": "https://client.example/other"}),
+        Outgoing({**DESCRIBED, "redirect_uris": ["javascript:alert(1)"]}),
+        Outgoing({**DESCRIBED, "redirect_uris": []}),
+        Outgoing({**DESCRIBED, "redirect_uris": "https://client.example/"}),
+        Outgoing({**DESCRIBED, "redirect_uris": [1]}),
+        Outgoing({**DESCRIBED, "token_endpoint_auth_method": "client_secret_post"}),
+        Outgoing({**DESCRIBED, "client_secret": "s"}),
+        Outgoing([DESCRIBED]),
+        Outgoing(b"{"),
+        Outgoing(b"[" * 9000),
+        Outgoing(status=404),
+        Outgoing(status=302),
+        Outgoing(kind="text/html"),
+    ],
+)
+async def test_a_document_that_describes_no_public_client_is_refused(
+    house: House, flow: Flow, outgoing: Outgoing
+) -> None:
+    outgoing.instead(house)
+    with pytest.raises(DocumentRefused):
+        await flow.endpoint("oauth_client", client_id=DOCUMENT)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://client.example",
+        "https://client.example/",
+        "https://client.example/a#b",
+        "https://user@client.example/a",
+        "https://client.example/a/../b",
+        "https://client.example/./b",
+    ],
+)
+async def test_what_is_no_address_of_a_document_is_not_asked_for(house: House, flow: Flow, address: str) -> None:
+    outgoing = Outgoing().instead(house)
+    with pytest.raises(DocumentRefused):
+        await flow.endpoint("oauth_client", client_id=address)
+    assert outgoing.asked == []
+
+
+async def test_a_document_on_a_private_address_is_not_fetched(flow: Flow) -> None:
+    with pytest.raises(DocumentRefused):
+        await flow.endpoint("oauth_client", client_id="https://127.0.0.1/client.json")

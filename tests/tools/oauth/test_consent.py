@@ -1,0 +1,162 @@
+"""Consent: what a person is shown, who may decide, and what the client is told."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from baobab.tools import keys
+from baobab.tools.callers import Account
+from baobab.tools.errors import BadRequest, Forbidden, Unauthenticated
+from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
+from baobab.tools.oauth.tables import oauth_clients
+from baobab.tools.platform_tables import audit_logs
+from tests.tools.conftest import House
+from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow, answered
+
+
+@pytest.fixture
+async def ada(house: House) -> Account:
+    return await house.sign_up("ada@example.com")
+
+
+async def test_a_request_shows_who_asks_for_what(house: House, flow: Flow) -> None:
+    client = await flow.client("Agent")
+    asked = await house.use("oauth_request", request=flow.ask(client, scopes=["ai:gateway", "mcp", "mcp"]))
+    assert asked == {
+        "client_id": client["client_id"],
+        "client_name": "Agent",
+        "client_document": False,
+        "redirect_host": "127.0.0.1:3000",
+        "scopes": ["mcp", "ai:gateway"],
+        "expires_at": asked["expires_at"],
+    }
+    assert (asked["expires_at"] - house.clock.now()).total_seconds() == 600
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"), [("https://app.example/cb", "app.example"), ("cursor://anysphere/cb", "cursor:")]
+)
+async def test_a_request_shows_whom_the_key_goes_to(house: House, flow: Flow, uri: str, shown: str) -> None:
+    request = flow.ask(await flow.client("Agent", uri), redirect_uri=uri)
+    assert (await house.use("oauth_request", request=request))["redirect_host"] == shown
+
+
+async def test_a_request_that_was_altered_or_made_elsewhere_does_not_open(
+    house: House, flow: Flow, ada: Account
+) -> None:
+    request = flow.ask(await flow.client())
+    middle = len(request) // 2
+    other = "A" if request[middle] != "A" else "B"
+    for text in (request[:middle] + other + request[middle + 1 :], request[:-8], "v1.x.y", "nonsense", "é.é.é"):
+        with pytest.raises(RequestGone):
+            await house.use("oauth_request", request=text)
+        with pytest.raises(RequestGone):
+            await house.use("oauth_decide", ada, request=text, decision="approve")
+
+
+async def test_a_request_is_good_for_ten_minutes(house: House, flow: Flow, ada: Account) -> None:
+    request = flow.ask(await flow.client())
+    house.clock.advance(599)
+    await house.use("oauth_request", request=request)
+    house.clock.advance(1)
+    with pytest.raises(RequestGone):
+        await house.use("oauth_request", request=request)
+    with pytest.raises(RequestGone):
+        await house.use("oauth_decide", ada, request=request, decision="approve")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "error"),
+    [
+        ({"scopes": ["mcp", "admin"]}, InvalidScope),
+        ({"scopes": [""]}, InvalidScope),
+        ({"resource": "https://elsewhere.example/mcp"}, InvalidTarget),
+        ({"resource": "http://127.0.0.1:8000/mcp/../v1"}, InvalidTarget),
+        ({"code_challenge": CHALLENGE[:-1]}, OAuthError),
+        ({"code_challenge": CHALLENGE + "="}, OAuthError),
+        ({"state": "s" * 2001}, OAuthError),
+    ],
+)
+async def test_a_request_for_what_there_is_not_is_refused(
+    flow: Flow, parameter: dict[str, Any], error: type[OAuthError]
+) -> None:
+    client = await flow.client()
+    with pytest.raises(error):
+        flow.ask(client, **parameter)
+
+
+async def test_an_approval_sends_the_client_a_code_its_state_and_the_issuer(
+    house: House, flow: Flow, ada: Account
+) -> None:
+    request = flow.ask(await flow.client())
+    decided = await house.use("oauth_decide", ada, request=request, decision="approve")
+    assert decided["redirect_to"].startswith(f"{REDIRECT}?")
+    told = answered(decided)
+    assert told.keys() == {"code", "state", "iss"}
+    assert (told["state"], told["iss"]) == ("s t&te", "http://127.0.0.1:8000")
+    assert len(told["code"]) * 5.95 > 160
+    assert told["code"].encode() not in house.kept()
+
+
+async def test_a_refusal_sends_the_client_the_refusal(house: House, flow: Flow, ada: Account) -> None:
+    request = flow.ask(await flow.client(), redirect_uri=REDIRECT + "?tab=1")
+    told = answered(await house.use("oauth_decide", ada, request=request, decision="deny"))
+    assert told.pop("error_description")
+    assert told == {"tab": "1", "error": "access_denied", "state": "s t&te", "iss": "http://127.0.0.1:8000"}
+
+
+async def test_a_decision_takes_a_person(house: House, flow: Flow, ada: Account) -> None:
+    request = flow.ask(await flow.client())
+    with pytest.raises(Unauthenticated):
+        await house.use("oauth_decide", request=request, decision="approve")
+    made = await house.use("api_keys_create", ada, name="agent")
+    key = await house.bearer(made["key"])
+    with pytest.raises(Forbidden):
+        await house.use("oauth_decide", key, request=request, decision="approve")
+
+
+async def test_nobody_decides_for_an_organisation_they_are_no_member_of(house: House, flow: Flow, ada: Account) -> None:
+    eve = await house.sign_up("eve@example.com")
+    request = flow.ask(await flow.client())
+    with pytest.raises(Forbidden):
+        await house.use("oauth_decide", eve, request=request, decision="approve", organization_id=ada.organisation_id)
+
+
+async def test_a_decision_about_a_client_that_is_gone_is_refused(house: House, flow: Flow, ada: Account) -> None:
+    request = flow.ask(await flow.client())
+    async with house.services.database.writing() as connection:
+        await connection.execute(oauth_clients.delete())
+    with pytest.raises(UnknownClient):
+        await house.use("oauth_decide", ada, request=request, decision="approve")
+
+
+async def test_a_person_is_told_before_they_agree_that_there_is_no_room_for_a_key(
+    house: House, flow: Flow, ada: Account
+) -> None:
+    mine = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
+    rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(keys.MOST)]
+    async with house.services.database.writing() as connection:
+        await connection.execute(keys.api_keys.insert(), rows)
+    with pytest.raises(keys.TooManyKeys):
+        await house.use("oauth_decide", ada, request=flow.ask(await flow.client()), decision="approve")
+
+
+async def test_a_decision_is_written_down_without_the_code(house: House, flow: Flow, ada: Account) -> None:
+    client = await flow.client()
+    code = await flow.code(client, ada, read_only=True)
+    row = select(audit_logs).where(audit_logs.c.event_type == "oauth.decision")
+    async with house.services.database.reading() as connection:
+        found = (await connection.execute(row)).one()
+    assert (found.actor_id, found.organisation_id) == (ada.account_id, ada.organisation_id)
+    assert found.resource_id == client["client_id"]
+    assert found.event_data["decision"] == "approve"
+    assert found.event_data["read_only"] is True
+    assert code not in str(found)
+
+
+@pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"approval": "never"}, {"read_only": "yes"}, {"more": 1}])
+async def test_a_decision_says_what_it_must(house: House, flow: Flow, ada: Account, wrong: dict[str, Any]) -> None:
+    arguments = {"request": flow.ask(await flow.client()), "decision": "approve", **wrong}
+    with pytest.raises(BadRequest):
+        await house.use("oauth_decide", ada, **arguments)

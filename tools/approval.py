@@ -1,0 +1,289 @@
+"""Approval: a call above its credential's policy waits as a row until a person decides, and then runs exactly once.
+
+The row is bound to who proposed the call, the tool, the tool's version and the arguments. Its states:
+
+    pending -> approved -> executed | failed
+    pending -> rejected | expired
+
+A decision is one compare-and-set. What follows from it is the executor's (tools/executor.py).
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, get_args
+
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database
+from baobab.storage.secrets import Vault
+from baobab.tools import proposers
+from baobab.tools.approval_rows import Seals, approvals
+from baobab.tools.audit import Trail
+from baobab.tools.callers import Caller
+from baobab.tools.effects import Effect, Policy, needs_approval
+from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
+from baobab.tools.executor import Executor
+from baobab.tools.wording import worded
+
+if TYPE_CHECKING:
+    from baobab.tools.call import Call
+    from baobab.tools.registry import Registry
+
+LIFETIME = timedelta(hours=24)
+COLLECTABLE = timedelta(hours=24)
+"""How long a decision's outcome waits for the call that asked; after that the same call is a new one."""
+MOST_PENDING = 1000
+MOST_PENDING_OF_ONE = 100
+MOST_BYTES = 4 * 2**20
+_KEPT = timedelta(days=90)
+_FORGET_EVERY = timedelta(hours=1)
+_ID_LENGTH = 24
+_FINISHED = ("executed", "failed", "rejected")
+
+
+class TooManyPending(Conflict):
+    code = "APPROVALS_TOO_MANY"
+    summary = "As many calls are waiting for approval as may wait."
+    remediation = "Decide or let expire what waits (GET /v1/approvals); details.limit is the number."
+
+
+class TooLargeToPropose(BaobabError):
+    code = "APPROVAL_TOO_LARGE"
+    status = 413
+    summary = "The call's arguments are too large to wait for approval."
+    remediation = "Split the call; details.max_bytes is the limit."
+
+
+class CallFailed(BaobabError):
+    """An approved call that its tool refused, told in the tool's own words."""
+
+    code = "APPROVED_CALL_FAILED"
+    status = 409
+    summary = "The call was approved, and failed."
+    remediation = "Read the message, and propose the call anew where that helps."
+
+
+class Approvals:
+    def __init__(self, database: Database, clock: Clock, ids: Ids, vault: Vault, trail: Trail, base_url: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._seals = Seals(vault)
+        self._trail = trail
+        self._base_url = base_url
+        self._forgot_at: datetime | None = None
+        self.executor = Executor(database, clock, ids, self._seals, base_url)
+
+    async def close(self) -> None:
+        await self.executor.close()
+
+    def address(self, approval_id: str) -> str:
+        """Where a person decides."""
+        return f"{self._base_url}/approvals/{approval_id}"
+
+    def arguments(self, row: Any) -> dict[str, Any]:
+        """What the call was proposed with; nothing once it can no longer be executed."""
+        found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
+        return found
+
+    async def propose(self, call: "Call", arguments: Mapping[str, Any]) -> Any:
+        """The result of this very call, where it was approved and has run since; else ApprovalRequired.
+
+        ApprovalRejected where a person refused it, CallFailed where it failed. Each of these is told once: the same
+        call made again after that is a new proposal.
+        """
+        asked = json.dumps(arguments, separators=(",", ":"))
+        if len(asked) > MOST_BYTES:
+            raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
+        digest = _digest(call.caller, arguments)
+        belongs_to = await proposers.owner(call)
+        async with self._database.writing() as connection:
+            row = await self._standing(connection, call, digest)
+            if row is None:
+                values = await self._proposed(connection, call, belongs_to, asked, digest)
+                refusal: BaobabError = self._required(values["id"], "pending", values["summary"], values["expires_at"])
+            elif row.status in _FINISHED:
+                # Read before it is erased: what cannot be read stays.
+                result, refused = self._outcome(call, row)
+                told = {"collected_at": self._clock.now(), "result": None}
+                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**told))
+                if refused is None:
+                    return result
+                refusal = refused
+            else:
+                refusal = self._required(row.id, row.status, row.summary, row.expires_at)
+        raise refusal
+
+    async def status(self, approval_id: str, caller: Caller) -> str | None:
+        """Where a proposal of this very caller stands; None where there is none, or its outcome has been told."""
+        theirs = (
+            approvals.c.id == approval_id,
+            approvals.c.proposer == proposers.name(caller),
+            approvals.c.collected_at.is_(None),
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(select(approvals.c.status, approvals.c.expires_at).where(*theirs))).first()
+        if row is None:
+            return None
+        overdue = row.status == "pending" and row.expires_at <= self._clock.now()
+        return "expired" if overdue else str(row.status)
+
+    async def decided(self, call: "Call", row: Any, status: str, reason: str | None) -> bool:
+        """Decide a pending approval in the caller's transaction; False where somebody else has, or it expired."""
+        values = {
+            "status": status,
+            "decided_at": call.now,
+            "decided_by": call.account.account_id,
+            "decided_with": proposers.name(call.caller),
+            "reason": reason,
+        }
+        if status == "rejected":
+            values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
+        pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
+        if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
+            return False
+        if status == "approved":
+            registry = call.registry
+            call.unit.after_commit(lambda: self.executor.start(registry, row.id))
+        return True
+
+    async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
+        """Withdraw what a key proposed and need not ask for any more.
+
+        The key now makes those calls by itself; one that still waited would be done a second time.
+        """
+        effects = [effect for effect in get_args(Effect) if not needs_approval(effect, policy)]
+        theirs = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
+        withdrawn = select(approvals.c.id).where(*theirs, approvals.c.effect.in_(effects))
+        for approval_id in (await call.execute(withdrawn)).scalars().all():
+            values = {
+                "status": "rejected",
+                "decided_at": call.now,
+                "decided_by": call.account.account_id,
+                "decided_with": proposers.name(call.caller),
+                "reason": "The key's policy has changed: it need not ask for this any more.",
+                "finished_at": call.now,
+                **self._seals.without_arguments(approval_id),
+            }
+            await call.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
+
+    async def tend(self, registry: "Registry") -> None:
+        """Execute what was approved and left behind, expire what nobody decided, erase and forget what is past."""
+        now = self._clock.now()
+        overdue = select(approvals.c.id).where(approvals.c.status == "pending", approvals.c.expires_at <= now)
+        async with self._database.reading() as connection:
+            expired = (await connection.execute(overdue.limit(100))).scalars().all()
+        if expired:
+            async with self._database.writing() as connection:
+                for approval_id in expired:
+                    await self._expire(connection, approvals.c.id == approval_id, approval_id)
+        if self._forgot_at is None or now - self._forgot_at >= _FORGET_EVERY:
+            self._forgot_at = now
+            await self._forget(now)
+        await self.executor.resume(registry)
+
+    async def _forget(self, now: datetime) -> None:
+        uncollected = (approvals.c.result.is_not(None), approvals.c.finished_at <= now - COLLECTABLE)
+        past = (approvals.c.created_at < now - _KEPT, approvals.c.status != "approved")
+        async with self._database.writing() as connection:
+            await connection.execute(update(approvals).where(*uncollected).values(result=None))
+            await connection.execute(delete(approvals).where(*past))
+
+    async def _expire(self, connection: AsyncConnection, which: Any, approval_id: str) -> None:
+        values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
+        await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
+
+    async def _standing(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
+        """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
+        now = self._clock.now()
+        same = (
+            approvals.c.proposer == proposers.name(call.caller),
+            approvals.c.tool == call.tool.name,
+            approvals.c.arguments_digest == digest,
+            approvals.c.collected_at.is_(None),
+        )
+        # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
+        waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+        standing = or_(
+            and_(waiting, approvals.c.expires_at > now),
+            approvals.c.status == "approved",
+            and_(approvals.c.status.in_(_FINISHED), approvals.c.finished_at > now - COLLECTABLE),
+        )
+        first = select(approvals).where(*same, standing).order_by(approvals.c.created_at, approvals.c.id).limit(1)
+        row = (await connection.execute(first)).first()
+        if row is None:
+            overdue = (await connection.execute(select(approvals.c.id).where(*same, waiting))).scalar()
+            if overdue is not None:
+                await self._expire(connection, approvals.c.id == overdue, overdue)
+        return row
+
+    async def _proposed(
+        self, connection: AsyncConnection, call: "Call", belongs_to: tuple[str, str], asked: str, digest: str
+    ) -> dict[str, Any]:
+        (organisation, account), now = belongs_to, self._clock.now()
+        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller)
+        await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
+        await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
+        values = {
+            "id": approval_id,
+            "organisation_id": organisation,
+            "account_id": account,
+            "app_id": call.app.id if call.app else None,
+            "proposer": proposer,
+            "caller": proposers.kept(call.caller),
+            "tool": call.tool.name,
+            "tool_version": call.tool.version,
+            "effect": call.tool.effect,
+            "door": call.door.name,
+            "request_id": call.door.request_id[:80],
+            "arguments": self._seals.seal(approval_id, "arguments", asked),
+            "arguments_digest": digest,
+            "summary": worded(call.tool, json.loads(asked), call.caller),
+            "status": "pending",
+            "created_at": now,
+            "expires_at": now + LIFETIME,
+        }
+        await connection.execute(insert(approvals), values)
+        await self._trail.record_proposal(connection, call, approval_id)
+        return values
+
+    async def _require_room(self, connection: AsyncConnection, whose: Any, most: int) -> None:
+        waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
+        if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
+            raise TooManyPending(details={"limit": most})
+
+    def _outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
+        """What became of a proposal: a result, or a refusal."""
+        if row.status == "rejected":
+            return None, ApprovalRejected(row.reason, details={"approval_id": row.id})
+        if row.status == "failed":
+            details = {**row.error["details"], "approval_id": row.id, "code": row.error["code"]}
+            return None, CallFailed(row.error["message"], remediation=row.error["remediation"], details=details)
+        found = self._seals.open(row.id, "result", row.result)
+        return None if found == "null" else call.tool.decode(found), None
+
+    def _required(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
+        return ApprovalRequired(
+            details={
+                "approval_id": approval_id,
+                "status": status,
+                "summary": summary,
+                "decide_at": self.address(approval_id),
+                "expires_at": expires_at.isoformat(),
+            }
+        )
+
+
+def required(caller: Caller, effect: Effect) -> bool:
+    """Whether a call of this caller with this effect waits for a person."""
+    return caller.limits is not None and needs_approval(effect, caller.limits.approval)
+
+
+def _digest(caller: Caller, arguments: Mapping[str, Any]) -> str:
+    """What makes two calls of one tool the same: a key that acts for one user must not collect another's."""
+    meant = json.dumps([proposers.kept(caller), arguments], sort_keys=True, separators=(",", ":"))
+    return sha256(meant.encode()).hexdigest()

@@ -1,0 +1,259 @@
+"""/v1/approvals."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+from sqlalchemy import and_, or_, select
+from typing_extensions import TypedDict
+
+from baobab.tools import proposers
+from baobab.tools.access import AnyCredential, rank
+from baobab.tools.approval_rows import approvals as rows
+from baobab.tools.approvals.access import DECIDERS
+from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, NotYoursToDecide
+from baobab.tools.call import Call, Door
+from baobab.tools.callers import Account
+from baobab.tools.effects import Effect
+from baobab.tools.errors import BaobabError, Forbidden
+from baobab.tools.membership import role_now
+from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.wording import shown
+
+
+async def _tend(registry: Registry) -> None:
+    await registry.services.approvals.tend(registry)
+
+
+approvals = Toolset(
+    "approvals",
+    "Calls that wait for a person's approval: what they would do, and the decision.",
+    base="/v1/approvals",
+    tend=_tend,
+    tend_seconds=3.0,
+)
+
+ApprovalId = Annotated[
+    str,
+    StringConstraints(pattern=r"^appr_[A-Za-z0-9]{8,25}$", max_length=30),
+    Field(description="The approval, as the refused call named it.", examples=["appr_4fT0qZ9sKx2LmN8vB1cD7eRw"]),
+]
+Status = Literal["pending", "approved", "executed", "failed", "rejected", "expired"]
+Reason = Annotated[str, Text(1000)]
+_COLUMNS = (
+    "id",
+    "status",
+    "tool",
+    "effect",
+    "summary",
+    "app_id",
+    "proposer",
+    "account_id",
+    "created_at",
+    "expires_at",
+    "decided_at",
+    "decided_by",
+    "reason",
+    "finished_at",
+    "error",
+)
+
+
+class Refusal(TypedDict):
+    """Why an approved call failed."""
+
+    code: str
+    message: str
+    remediation: str
+    details: dict[str, Any]
+
+
+class Approval(TypedDict):
+    id: str
+    status: Status
+    tool: str
+    effect: Effect
+    summary: Annotated[str, Field(description="What the call would do, and with which arguments.")]
+    app_id: str | None
+    proposer: Annotated[str, Field(description="The credential that made the call.")]
+    account_id: Annotated[str, Field(description="The account that this credential belongs to.")]
+    created_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
+    decided_by: Annotated[str | None, Field(description="The account that decided.")]
+    reason: str | None
+    finished_at: datetime | None
+    error: Refusal | None
+
+
+class OneApproval(TypedDict):
+    approval: Approval
+
+
+class ApprovalDetail(OneApproval):
+    arguments: Annotated[
+        JsonObject | None, Field(description="All that the call says, but for secrets; null once it is no longer kept.")
+    ]
+    preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]
+
+
+class Approvals(TypedDict):
+    """Newest first."""
+
+    approvals: list[Approval]
+    next_cursor: str | None
+
+
+@approvals.tool("GET /", access=AnyCredential(), effect="read", start=True)
+async def approvals_list(
+    call: Call,
+    status: Status | None = None,
+    app_id: AppId | None = None,
+    limit: PageSize = 50,
+    cursor: Cursor | None = None,
+) -> Approvals:
+    """List calls that wait for approval, and those decided in the last 90 days, newest first.
+
+    A key that is held to approval sees what it proposed itself; an account its own and, as admin or owner, all of the
+    organisation's.
+    """
+    organisation = call.caller.organisation_id if isinstance(call.caller, Account) else ""
+    query = select(rows).where(await _visible(call, organisation)).order_by(rows.c.created_at.desc(), rows.c.id.desc())
+    if status == "pending":
+        query = query.where(rows.c.status == "pending", rows.c.expires_at > call.now)
+    elif status == "expired":
+        query = query.where(or_(rows.c.status == "expired", and_(rows.c.status == "pending", _past(call))))
+    elif status is not None:
+        query = query.where(rows.c.status == status)
+    if app_id is not None:
+        query = query.where(rows.c.app_id == app_id)
+    of = f"approvals:{proposers.name(call.caller)}"
+    if cursor is not None:
+        at, last = decode_cursor(call.services.vault, of, cursor)
+        moment = datetime.fromisoformat(at)
+        earlier = or_(rows.c.created_at < moment, and_(rows.c.created_at == moment, rows.c.id < last))
+        query = query.where(earlier)
+    found = (await call.execute(query.limit(limit + 1))).all()
+    page = found[:limit]
+    following = None
+    if len(found) > limit:
+        following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
+    return {"approvals": [_shown(call, row) for row in page], "next_cursor": following}
+
+
+@approvals.tool("GET /{approval_id}", access=AnyCredential(), effect="read", raises=(ApprovalNotFound,), start=True)
+async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
+    """Read one approval: what the call would do, now too where its tool can tell, and what became of it."""
+    row = await _find(call, approval_id)
+    if _status(call, row) not in ("pending", "approved"):
+        return {"approval": _shown(call, row), "arguments": None, "preview": None}
+    arguments = call.services.approvals.arguments(row)
+    tool = call.registry.tools.get(row.tool)
+    return {
+        "approval": _shown(call, row),
+        # Of a tool that is gone nobody knows any more which arguments are secrets.
+        "arguments": None if tool is None else shown(tool, arguments),
+        "preview": await _preview(call, row, arguments) if row.status == "pending" else None,
+    }
+
+
+@approvals.tool(
+    "POST /{approval_id}/approve",
+    access=DECIDERS,
+    effect="write",
+    raises=(ApprovalNotFound, NotYoursToDecide, AlreadyDecided),
+    audit=Audit("approval.approve", resource="approval"),
+)
+async def approvals_approve(call: Call, approval_id: ApprovalId) -> OneApproval:
+    """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights.
+
+    A person's tool: neither the credential that proposed the call nor a key that itself needs approval can decide.
+    """
+    return await _decide(call, approval_id, "approved", None)
+
+
+@approvals.tool(
+    "POST /{approval_id}/reject",
+    access=DECIDERS,
+    effect="write",
+    raises=(ApprovalNotFound, NotYoursToDecide, AlreadyDecided),
+    audit=Audit("approval.reject", resource="approval"),
+)
+async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason | None = None) -> OneApproval:
+    """Reject a waiting call: it is never executed.
+
+    reason: told to whoever proposed the call.
+    """
+    return await _decide(call, approval_id, "rejected", reason)
+
+
+async def _decide(call: Call, approval_id: str, status: Status, reason: str | None) -> OneApproval:
+    row = await _find(call, approval_id)
+    call.audit.resource_id, call.audit.organisation_id, call.audit.app_id = row.id, row.organisation_id, row.app_id
+    call.audit.data["tool"] = row.tool
+    if proposers.name(call.caller) == row.proposer:
+        raise NotYoursToDecide
+    if not await call.services.approvals.decided(call, row, status, reason):
+        now = await _find(call, approval_id)
+        raise AlreadyDecided(details={"status": _status(call, now)})
+    return {"approval": _shown(call, await _find(call, approval_id))}
+
+
+async def _find(call: Call, approval_id: str) -> Any:
+    row = (await call.execute(select(rows).where(rows.c.id == approval_id))).first()
+    if row is None:
+        raise ApprovalNotFound
+    caller = call.caller
+    # A person follows the address of an approval from whichever organisation they work in; a key stays in its own.
+    person = isinstance(caller, Account) and caller.key_id is None
+    home = row.organisation_id if person or not isinstance(caller, Account) else caller.organisation_id
+    try:
+        visible = select(rows.c.id).where(rows.c.id == approval_id, await _visible(call, home))
+    except Forbidden as exc:
+        raise ApprovalNotFound from exc
+    if (await call.execute(visible)).first() is None:
+        raise ApprovalNotFound
+    return row
+
+
+async def _visible(call: Call, organisation_id: str) -> Any:
+    """Which approvals of an organisation are the caller's business."""
+    caller = call.caller
+    if not isinstance(caller, Account) or caller.limits is not None:
+        return rows.c.proposer == proposers.name(caller)
+    role = await role_now(call, organisation_id, caller.account_id)
+    if role is None:
+        raise Forbidden("This account is not a member of the organisation.")
+    own = rows.c.organisation_id == organisation_id
+    return own if rank(role) >= rank("admin") else and_(own, rows.c.account_id == caller.account_id)
+
+
+async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> str | None:
+    """What the waiting call would do now, as its proposer would do it."""
+    try:
+        tool = call.registry.find(row.tool)
+        if tool.version != row.tool_version:
+            return "It would fail now: the tool has changed since the call was proposed."
+        caller = await proposers.restored(call.execute, row.caller)
+        door = Door(row.door, row.request_id, base_url=call.door.base_url)
+        return await call.registry.preview(tool, arguments, caller, door, call.unit)
+    except BaobabError as error:
+        return f"It would fail now: {error.message}"
+
+
+def _past(call: Call) -> Any:
+    return rows.c.expires_at <= call.now
+
+
+def _status(call: Call, row: Any) -> Status:
+    overdue = row.status == "pending" and row.expires_at <= call.now
+    status: Status = "expired" if overdue else row.status
+    return status
+
+
+def _shown(call: Call, row: Any) -> Approval:
+    shown: Any = {name: getattr(row, name) for name in _COLUMNS} | {"status": _status(call, row)}
+    return shown  # type: ignore[no-any-return]

@@ -1,0 +1,23 @@
+"""Effects: what a tool does to the world, from harmless to final. Approval, annotations and modes derive from them."""
+
+from typing import Literal
+
+Effect = Literal["read", "write", "external", "destructive"]
+Policy = Literal["none", "destructive", "external", "write"]
+"""From which effect on a call waits for a person: `external` means what leaves the platform and what destroys."""
+
+_RANK = {"read": 0, "write": 1, "external": 2, "destructive": 3, "none": 4}
+
+
+def exceeds(effect: Effect, other: Effect) -> bool:
+    """Whether one effect is graver than another."""
+    return _RANK[effect] > _RANK[other]
+
+
+def needs_approval(effect: Effect, policy: Policy) -> bool:
+    return effect != "read" and _RANK[effect] >= _RANK[policy]
+
+
+def stricter(one: Policy, other: Policy) -> Policy:
+    """The policy under which more calls wait."""
+    return one if _RANK[one] <= _RANK[other] else other

@@ -1,0 +1,33 @@
+"""Who may call the parts of the OAuth endpoints: those endpoints, for anybody."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.tools.call import Call
+from baobab.tools.callers import Caller
+from baobab.tools.errors import BaobabError
+from baobab.tools.oauth.errors import ThroughOAuthOnly
+
+DOOR = "oauth"
+"""The name of the door that has verified what the protocol asks to be verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthEndpoints:
+    """Calls through the OAuth door. By any other a code could be exchanged without its PKCE verifier."""
+
+    anonymous: bool = True
+    credential: bool = False
+    description: str = "The OAuth endpoints of this server; no other door."
+    raises: tuple[type[BaobabError], ...] = (ThroughOAuthOnly,)
+
+    def admits(self, caller: Caller) -> bool:
+        return False
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        if call.door.name != DOOR:
+            raise ThroughOAuthOnly
+
+
+OAUTH_ENDPOINTS = OAuthEndpoints()

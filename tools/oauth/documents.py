@@ -1,0 +1,98 @@
+"""Client-id metadata documents: clients that are known by an https address at which they describe themselves
+(draft-ietf-oauth-client-id-metadata-document)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_core import from_json
+
+from baobab.runtime.addresses import EgressError
+from baobab.tools.oauth import redirects
+from baobab.tools.oauth.clients import MOST_REDIRECTS, Client, readable
+from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused
+from baobab.tools.services import Services
+
+_MAX_BYTES = 10 * 1024
+_TIMEOUT = 5.0
+_KEPT_SECONDS = 600.0
+_REFUSAL_KEPT_SECONDS = 60.0
+_MOST_KEPT = 500
+# A host and a path; no user, fragment or step up (section 3 of the draft).
+_ADDRESS = re.compile(r"https://[^/?#@\s\\]+/[^?#\s\\]+(\?[^#\s\\]*)?")
+_STEPS = re.compile(r"/\.\.?(/|$)")
+_JSON = re.compile(r"application/([a-z0-9.-]+\+)?json\s*(;.*)?", re.IGNORECASE)
+
+
+def is_address(client_id: str) -> bool:
+    """Whether an id is an address, and not one that was made here."""
+    return client_id.startswith("https://")
+
+
+class Documents:
+    """What was fetched a short while ago, and what was refused a shorter while ago."""
+
+    def __init__(self, services: Services) -> None:
+        self._outgoing = services.outgoing
+        self._now = services.clock.monotonic
+        self._kept: dict[str, tuple[float, Client | str]] = {}
+
+    async def client(self, address: str) -> Client:
+        """The client that an address describes; DocumentRefused where it describes none. May wait for its host."""
+        kept = self._kept.get(address)
+        if kept is None or kept[0] <= self._now():
+            kept = self._keep(address, await self._fetched(address))
+        if isinstance(kept[1], str):
+            raise DocumentRefused(kept[1])
+        return kept[1]
+
+    def _keep(self, address: str, found: Client | str) -> tuple[float, Client | str]:
+        self._kept.pop(address, None)
+        while len(self._kept) >= _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        seconds = _REFUSAL_KEPT_SECONDS if isinstance(found, str) else _KEPT_SECONDS
+        kept = self._kept[address] = (self._now() + seconds, found)
+        return kept
+
+    async def _fetched(self, address: str) -> Client | str:
+        """The client, or in words why there is none."""
+        if not _ADDRESS.fullmatch(address) or _STEPS.search(urlsplit(address).path):
+            return "The client's id is no address of a document."
+        try:
+            answer = await self._outgoing.request(
+                "GET",
+                address,
+                headers={"accept": "application/json"},
+                max_bytes=_MAX_BYTES,
+                timeout=_TIMEOUT,
+                https_only=True,
+            )
+        except EgressError as error:
+            return f"The client's document cannot be fetched. {error.message}"
+        if answer.status != 200:
+            return f"The client's document answers {answer.status}."
+        if not _JSON.fullmatch(answer.headers.get("Content-Type", "")):
+            return "The client's document is not sent as JSON."
+        try:
+            return _read(address, from_json(answer.body))
+        except (ValueError, RedirectRefused) as error:
+            return f"The client's document is not right: {error}"
+
+
+def _read(address: str, document: Any) -> Client:
+    if not isinstance(document, Mapping) or document.get("client_id") != address:
+        raise ValueError("its client_id is not its own address")
+    if "client_secret" in document or document.get("token_endpoint_auth_method", "none") != "none":
+        raise ValueError("only public clients are served (token_endpoint_auth_method none)")
+    uris = document.get("redirect_uris")
+    if not isinstance(uris, list) or not 0 < len(uris) <= MOST_REDIRECTS or not all(isinstance(u, str) for u in uris):
+        raise ValueError(f"it names no redirect_uris, or more than {MOST_REDIRECTS}")
+    name = document.get("client_name")
+    host = urlsplit(address).netloc
+    return {
+        "client_id": address,
+        "name": readable(name if isinstance(name, str) else "", host),
+        "redirect_uris": [redirects.check(uri) for uri in uris],
+        "document": True,
+    }

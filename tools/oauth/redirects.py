@@ -1,0 +1,68 @@
+"""Redirect addresses: where a client may be sent back to, and how the answer is put into them."""
+
+import re
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from baobab.tools.oauth.errors import RedirectRefused
+
+LONGEST = 2000
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# Programs whose scheme has no dot, although RFC 8252 (7.1) asks for one.
+_EDITORS = frozenset(
+    ["cursor", "jetbrains", "kiro", "trae", "vscode", "vscode-insiders", "vscodium", "windsurf", "zed"]
+)
+_TEXT = re.compile(r"[!#-;=?-\[\]_a-z~]+")
+
+
+def check(uri: str) -> str:
+    """The address itself; RedirectRefused for one that no client is sent back to."""
+    reason = _refusal(uri)
+    if reason:
+        raise RedirectRefused(reason)
+    return uri
+
+
+def same(registered: str, asked: str) -> bool:
+    """Whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
+    if _refusal(asked):
+        return False
+    one, other = urlsplit(registered), urlsplit(asked)
+    if one.scheme == "http":
+        return _apart(one, one.hostname) == _apart(other, other.hostname)
+    return _apart(one, one.netloc.lower()) == _apart(other, other.netloc.lower())
+
+
+def shown(uri: str) -> str:
+    """Whom an address leads to, for a person to judge: its host, or the scheme of a program on their machine."""
+    parts = urlsplit(uri)
+    return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+
+
+def answer(uri: str, **parameters: str | None) -> str:
+    """The address with the answer in its query."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"{uri}{'&' if '?' in uri else '?'}{urlencode(given)}"
+
+
+def _refusal(uri: str) -> str | None:
+    if len(uri) > LONGEST or not _TEXT.fullmatch(uri) or "#" in uri:
+        return f"A redirect address has at most {LONGEST} plain characters and no fragment."
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return "A redirect address must be a URL."
+    if "@" in parts.netloc:
+        return "A redirect address holds no user name."
+    match parts.scheme:
+        case "https":
+            allowed = bool(parts.hostname)
+        case "http":
+            allowed = parts.hostname in _LOOPBACK
+        case scheme:
+            allowed = scheme in _EDITORS or "." in scheme
+    return None if allowed else "A redirect address is https, http on this machine, or a program's private scheme."
+
+
+def _apart(parts: SplitResult, host: str | None) -> tuple[str, str | None, str, str]:
+    return parts.scheme, host, parts.path or "/", parts.query

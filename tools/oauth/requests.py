@@ -1,0 +1,95 @@
+"""Authorization requests between the client's question and the person's answer: sealed, and carried by the browser.
+
+Nothing is stored of a request until a person has agreed to it. Its text opens on every worker, and nowhere else.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+
+from baobab.storage.secrets import SecretUnreadable
+from baobab.tools.oauth.documents import is_address
+from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone
+from baobab.tools.services import Services
+
+SCOPES = ("mcp", "ai:gateway")
+LIFETIME_SECONDS = 600
+LONGEST = 20_000
+_MOST_STATE = 2000
+_CONTEXT = "oauth.request"
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks for."""
+
+    client_id: str
+    client_name: str
+    redirect_uri: str
+    redirect_given: bool
+    """Whether the client named the address, and must name it again at the token endpoint."""
+    state: str | None
+    code_challenge: str
+    scopes: list[str]
+    resource: str | None
+    expires_at: float
+
+    @property
+    def document(self) -> bool:
+        """Whether the client is known by a document of its own."""
+        return is_address(self.client_id)
+
+
+def resource_of(services: Services) -> str:
+    """What a key is for: the one resource of this server."""
+    return f"{services.options.base_url}/mcp"
+
+
+def seal(
+    services: Services,
+    *,
+    client_id: str,
+    client_name: str,
+    redirect_uri: str,
+    redirect_given: bool,
+    state: str | None,
+    code_challenge: str,
+    scopes: list[str] | None,
+    resource: str | None,
+) -> str:
+    """The text of a request, good for ten minutes. The redirect address has been found to be the client's own.
+
+    Raises InvalidScope, InvalidTarget, or OAuthError for a parameter that is not what it must be.
+    """
+    if not set(scopes or ()) <= set(SCOPES):
+        raise InvalidScope
+    if resource not in (None, resource_of(services)):
+        raise InvalidTarget
+    if not _CHALLENGE.fullmatch(code_challenge):
+        raise OAuthError("`code_challenge` must be an S256 challenge of 43 characters.")
+    if len(state or "") > _MOST_STATE:
+        raise OAuthError(f"`state` is longer than {_MOST_STATE} characters.")
+    request = Request(
+        client_id=client_id,
+        client_name=client_name,
+        redirect_uri=redirect_uri,
+        redirect_given=redirect_given,
+        state=state,
+        code_challenge=code_challenge,
+        scopes=[scope for scope in SCOPES if scope in (scopes or ["mcp"])],
+        resource=resource,
+        expires_at=services.clock.time() + LIFETIME_SECONDS,
+    )
+    return services.vault.seal(json.dumps(asdict(request)).encode(), _CONTEXT)
+
+
+def opened(services: Services, text: str) -> Request:
+    """The request of a text; RequestGone for one that was not made here, or too long ago."""
+    try:
+        request = Request(**json.loads(services.vault.open(text, _CONTEXT)))
+    except SecretUnreadable as exc:
+        raise RequestGone from exc
+    if request.expires_at <= services.clock.time():
+        raise RequestGone
+    return request

@@ -1,0 +1,42 @@
+"""The rows of OAuth: registered clients, and the codes on their way to a key."""
+
+from sqlalchemy import Boolean, Column, ForeignKey, String, Table, Text
+
+from baobab.storage.tables import Instant, Json, metadata
+
+oauth_clients = Table(
+    "oauth_clients",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("name", String(100), nullable=False),
+    Column("redirect_uris", Json, nullable=False),
+    Column("created_at", Instant, nullable=False, index=True),
+    # When a person last decided about it.
+    Column("last_used_at", Instant),
+)
+
+oauth_codes = Table(
+    "oauth_codes",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    # No foreign key: a client with a metadata document has no row.
+    Column("client_id", Text, nullable=False),
+    Column("client_name", String(100), nullable=False),
+    Column("redirect_uri", Text, nullable=False),
+    Column("redirect_given", Boolean, nullable=False),
+    Column("code_challenge", String(43), nullable=False),
+    Column("resource", Text),
+    Column("scopes", Json, nullable=False),
+    Column("account_id", String(36), ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column(
+        "organisation_id", String(36), ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    # What the key will be held to.
+    Column("read_only", Boolean, nullable=False),
+    Column("approval", String(20), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("used_at", Instant),
+    # The key that its use made.
+    Column("key_id", String(36)),
+)

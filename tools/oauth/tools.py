@@ -1,0 +1,275 @@
+"""OAuth 2.1 for MCP clients: a person agrees, and the client gets an API key.
+
+The protocol itself is spoken by the door (mcp_server/oauth/); here is what it changes and who may.
+"""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import delete, insert, select, update
+from typing_extensions import TypedDict
+
+from baobab.storage.secrets import digest
+from baobab.tools import keys
+from baobab.tools.access import EVERYBODY, AnyAccount, require_role
+from baobab.tools.call import Call
+from baobab.tools.callers import Limits
+from baobab.tools.effects import Policy
+from baobab.tools.limits import PerAddress
+from baobab.tools.membership import role_now
+from baobab.tools.oauth import redirects
+from baobab.tools.oauth.access import OAUTH_ENDPOINTS
+from baobab.tools.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable
+from baobab.tools.oauth.documents import Documents, is_address
+from baobab.tools.oauth.errors import DocumentRefused, InvalidGrant, RedirectRefused, RequestGone, UnknownClient
+from baobab.tools.oauth.requests import LONGEST, Request, opened
+from baobab.tools.oauth.tables import oauth_clients, oauth_codes
+from baobab.tools.platform_tables import api_keys
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import Text, Uuid
+
+CODE_LIFETIME = timedelta(minutes=5)
+UNUSED_CLIENTS_KEPT = timedelta(days=30)
+_CODE_LENGTH = 43
+_OF_KEYS = " (OAuth)"
+# What a key of each scope holds. The contract: `mcp` also opens the substrate.
+_STORED = {"mcp": ["*", "substrate"], "ai:gateway": ["ai:gateway"]}
+
+RedirectUris = Annotated[
+    list[Annotated[str, Text(redirects.LONGEST, min_length=1)]], Field(min_length=1, max_length=MOST_REDIRECTS)
+]
+Sealed = Annotated[str, Text(LONGEST, min_length=1), Field(description="The request, as the consent page got it.")]
+Code = Annotated[str, Text(100, min_length=1)]
+Decision = Literal["approve", "deny"]
+OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the token's own when left out.")]
+
+
+class AskedFor(TypedDict):
+    """What a client asks for, as a person should see it."""
+
+    client_id: str
+    client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
+    client_document: Annotated[bool, Field(description="Whether the client's id is the address of its own document.")]
+    redirect_host: Annotated[str, Field(description="Whom the key goes to: a host, or the scheme of a local program.")]
+    scopes: list[str]
+    expires_at: datetime
+
+
+class Decided(TypedDict):
+    """Where the browser goes now."""
+
+    redirect_to: str
+
+
+class PendingCode(TypedDict):
+    """What a code is bound to."""
+
+    redirect_uri: str
+    redirect_given: bool
+    code_challenge: str
+    resource: str | None
+    scopes: list[str]
+    expires_at: datetime
+
+
+class Exchanged(TypedDict):
+    """The key that a code was good for."""
+
+    access_token: Annotated[
+        str | None, Field(description="None where the code had been used: then the key of its first use is revoked.")
+    ]
+    scope: str
+
+
+async def _tend(registry: Registry) -> None:
+    """Forget codes that are past, and clients that registered and never came to a decision."""
+    services = registry.services
+    now = services.clock.now()
+    forgotten = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
+    async with services.database.writing() as connection:
+        await connection.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
+        await connection.execute(delete(oauth_clients).where(*forgotten))
+
+
+oauth = Toolset(
+    "oauth", "OAuth: keys for MCP clients, with a person's consent.", mcp=False, tend=_tend, tend_seconds=3600
+)
+
+
+@oauth.tool(
+    access=OAUTH_ENDPOINTS,
+    effect="write",
+    limit=PerAddress(20, 3600),
+    raises=(RedirectRefused,),
+    audit=Audit("oauth.client.register", category="auth", action="create", resource="oauth_client"),
+)
+async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: ClientName | None = None) -> Client:
+    """Keep a public client (RFC 7591). It gets an id and no secret; unused for 30 days, it is forgotten.
+
+    redirect_uris: where it may be sent back to.
+    client_name: what it calls itself.
+    """
+    client: Client = {
+        "client_id": call.services.ids.uuid(),
+        "name": readable(client_name or "", NAMELESS),
+        "redirect_uris": [redirects.check(uri) for uri in redirect_uris],
+        "document": False,
+    }
+    row = {"id": client["client_id"], "name": client["name"], "redirect_uris": client["redirect_uris"]}
+    await call.execute(insert(oauth_clients), {**row, "created_at": call.now})
+    call.audit.resource_id = client["client_id"]
+    call.audit.data["name"] = client["name"]
+    return client
+
+
+@oauth.tool(access=OAUTH_ENDPOINTS, effect="read", limit=PerAddress(120, 60), raises=(UnknownClient, DocumentRefused))
+async def oauth_client(call: Call, client_id: ClientId) -> Client:
+    """A client by its id: one that registered, or one whose id is the address of its metadata document."""
+    if is_address(client_id):
+        return await call.services.of(Documents).client(client_id)
+    row = (await call.execute(select(oauth_clients).where(oauth_clients.c.id == client_id))).first()
+    if row is None:
+        raise UnknownClient
+    return {"client_id": row.id, "name": row.name, "redirect_uris": row.redirect_uris, "document": False}
+
+
+@oauth.tool("GET /oauth/request", access=EVERYBODY, effect="read", raises=(RequestGone,))
+async def oauth_request(call: Call, request: Sealed) -> AskedFor:
+    """What a client asks for: what the consent page shows to the person who decides."""
+    asked = opened(call.services, request)
+    return {
+        "client_id": asked.client_id,
+        "client_name": asked.client_name,
+        "client_document": asked.document,
+        "redirect_host": redirects.shown(asked.redirect_uri),
+        "scopes": asked.scopes,
+        "expires_at": datetime.fromtimestamp(asked.expires_at, call.now.tzinfo),
+    }
+
+
+@oauth.tool(
+    "POST /oauth/decision",
+    access=AnyAccount(keys=False),
+    effect="write",
+    raises=(RequestGone, UnknownClient, keys.TooManyKeys),
+    audit=Audit("oauth.decision", category="auth", action="create", resource="oauth_client"),
+    grants=True,
+)
+async def oauth_decide(
+    call: Call,
+    request: Sealed,
+    decision: Decision,
+    organization_id: OrganizationId | None = None,
+    read_only: bool = False,
+    approval: Policy = "destructive",
+) -> Decided:
+    """Let a client have a key of yours, or refuse it: a person's decision, made on the consent page.
+
+    The client gets a code that is good for one key within five minutes. The key is in /api-keys, where it is revoked.
+
+    organization_id: the organisation whose key it will be.
+    read_only: whether the key only reads.
+    approval: from which effect on a call of the key waits for a person.
+    """
+    asked = opened(call.services, request)
+    organisation = organization_id or call.account.organisation_id
+    host = redirects.shown(asked.redirect_uri)
+    call.audit.resource_id, call.audit.organisation_id = asked.client_id[:200], organisation
+    call.audit.data |= {"decision": decision, "client": asked.client_name, "redirect_host": host}
+    if decision == "deny":
+        return _sent_back(call, asked, error="access_denied", error_description="The person refused.")
+    require_role(await role_now(call, organisation, call.account.account_id), "member")
+    await keys.require_room(call, organisation)
+    if not asked.document:
+        used = update(oauth_clients).where(oauth_clients.c.id == asked.client_id).values(last_used_at=call.now)
+        if not (await call.execute(used)).rowcount:
+            raise UnknownClient
+    code = call.services.ids.secret(_CODE_LENGTH)
+    row = {
+        "digest": digest(code),
+        "client_id": asked.client_id,
+        "client_name": asked.client_name,
+        "redirect_uri": asked.redirect_uri,
+        "redirect_given": asked.redirect_given,
+        "code_challenge": asked.code_challenge,
+        "resource": asked.resource,
+        "scopes": asked.scopes,
+        "account_id": call.account.account_id,
+        "organisation_id": organisation,
+        "read_only": read_only,
+        "approval": approval,
+        "created_at": call.now,
+        "expires_at": call.now + CODE_LIFETIME,
+    }
+    await call.execute(insert(oauth_codes), row)
+    call.audit.data |= {"scopes": asked.scopes, "read_only": read_only, "approval": approval}
+    return _sent_back(call, asked, code=code)
+
+
+@oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
+async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode:
+    """What a client's code is bound to, for the token endpoint to compare; a used one too, until it expires.
+
+    code: the code.
+    """
+    row = await _code(call, client_id, code)
+    return {name: getattr(row, name) for name in PendingCode.__annotations__}  # type: ignore[return-value]
+
+
+@oauth.tool(
+    access=OAUTH_ENDPOINTS,
+    effect="write",
+    raises=(InvalidGrant, keys.TooManyKeys),
+    audit=Audit("oauth.exchange", category="auth", action="create", resource="api_key"),
+)
+async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchanged:
+    """Exchange a code for the key it is good for, once. A second use revokes that key: somebody else has the code.
+
+    code: the code, whose verifier and redirect address the token endpoint has checked.
+    """
+    row = await _code(call, client_id, code)
+    call.audit.organisation_id = row.organisation_id
+    call.audit.actor, call.audit.actor_id = "platform_user", row.account_id
+    call.audit.data["client"] = row.client_name
+    key = keys.plaintext(call.services.ids)
+    kept = keys.key_row(
+        call.services,
+        key,
+        row.client_name[: 100 - len(_OF_KEYS)] + _OF_KEYS,
+        [stored for scope in row.scopes for stored in _STORED[scope]],
+        organisation_id=row.organisation_id,
+        account_id=row.account_id,
+        limits=Limits(read_only=row.read_only, approval=row.approval),
+    )
+    unused = (oauth_codes.c.digest == row.digest, oauth_codes.c.used_at.is_(None))
+    spent = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=kept["id"])
+    scope = " ".join(row.scopes)
+    if not (await call.execute(spent)).rowcount:
+        # Answered, not raised: the revocation must be committed.
+        first = select(oauth_codes.c.key_id).where(oauth_codes.c.digest == row.digest).scalar_subquery()
+        call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == first)}
+        return {"access_token": None, "scope": scope}
+    if await role_now(call, row.organisation_id, row.account_id) is None:
+        raise InvalidGrant("Who agreed is no longer a member of the organisation.")
+    await keys.require_room(call, row.organisation_id)
+    await call.execute(insert(api_keys), kept)
+    call.audit.resource_id = kept["id"]
+    call.audit.data |= {"prefix": kept["prefix"], "scopes": kept["scopes"]}
+    return {"access_token": key, "scope": scope}
+
+
+async def _code(call: Call, client_id: str, code: str) -> Any:
+    """The row of a client's code; InvalidGrant where there is none, or it has expired."""
+    which = (oauth_codes.c.digest == digest(code), oauth_codes.c.client_id == client_id)
+    row = (await call.execute(select(oauth_codes).where(*which))).first()
+    if row is None or row.expires_at <= call.now:
+        raise InvalidGrant
+    return row
+
+
+def _sent_back(call: Call, asked: Request, **parameters: str) -> Decided:
+    """The client's address with the answer, its own state, and who answers (RFC 9207)."""
+    issuer = call.services.options.base_url
+    return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=issuer)}

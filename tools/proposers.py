@@ -1,0 +1,56 @@
+"""Proposers: who made a call that waits, as it is kept, and as it acts again when the call is executed."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CursorResult, Select, select
+
+from baobab.tools.callers import Account, AppKey, Caller, EndUser, Limits, ScopedKey
+from baobab.tools.errors import Forbidden, InvalidApiKey
+from baobab.tools.platform_tables import api_keys
+
+if TYPE_CHECKING:
+    from baobab.tools.call import Call
+
+
+def name(caller: Caller) -> str:
+    """The credential itself: of all that an account holds, the one that proposed must not decide."""
+    key_id = getattr(caller, "key_id", None)
+    return f"key:{key_id}" if key_id else f"{caller.actor}:{caller.actor_id}"
+
+
+def kept(caller: Caller) -> dict[str, Any]:
+    """What makes the caller again, beside its key's row."""
+    as_user = {"user_id": caller.user_id, "role": caller.role} if isinstance(caller, EndUser) else {}
+    return {"key_id": getattr(caller, "key_id", None), **as_user}
+
+
+async def restored(execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]], held: dict[str, Any]) -> Caller:
+    """The caller as its key stands now. InvalidApiKey where the key was revoked since."""
+    query = select(api_keys).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+    key = (await execute(query)).first()
+    if key is None:
+        raise InvalidApiKey("The key that proposed this call has been revoked.")
+    limits = Limits.of(key)
+    if key.app_id is not None:
+        if "user_id" in held:
+            return EndUser(key.app_id, held["user_id"], held["role"], key.id, limits)
+        return AppKey(key.app_id, key.id, key.account_id, limits)
+    if "*" in key.scopes:
+        return Account(key.account_id, key.organisation_id, key.id, limits)
+    return ScopedKey(key.account_id, key.organisation_id, key.id, frozenset(key.scopes), limits)
+
+
+async def owner(call: "Call") -> tuple[str, str]:
+    """The organisation and the account that a proposal belongs to."""
+    caller = call.caller
+    if isinstance(caller, (Account, ScopedKey)):
+        organisation = call.app.organisation_id if call.app else caller.organisation_id
+        return organisation, caller.account_id
+    key_id = getattr(caller, "key_id", None)
+    query = select(api_keys.c.organisation_id, api_keys.c.account_id).where(api_keys.c.id == key_id)
+    async with call.services.database.reading() as connection:
+        row = (await connection.execute(query)).first()
+    if row is None:
+        raise Forbidden("Only keys propose calls.")
+    return row.organisation_id, row.account_id
