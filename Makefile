@@ -1,6 +1,7 @@
 # `make install` and `make serve` are all that is needed to run; the rest is for those who change the code.
 PYTHON ?= python3
 VENV := .venv
+E2E := tests/e2e
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
@@ -8,10 +9,10 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test check bench crash lock docs dist
+.PHONY: help install install-dev serve test check bench crash e2e lock docs dist
 
 help:
-	@sed -n 's/^##* \(make [a-z-]*\): /\1\t/p' Makefile | expand -t 20
+	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
 
 # Stamps: a step runs again when the file that it was made from has changed.
 $(VENV)/.made:
@@ -29,6 +30,10 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.locked
 
 $(VENV)/.developing: requirements-dev.lock $(VENV)/.installed
 	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+$(E2E)/node_modules/.installed: $(E2E)/package.json $(E2E)/package-lock.json
+	npm ci --prefix $(E2E) --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 ## make install: what is needed to run, into .venv
@@ -61,6 +66,10 @@ bench: $(VENV)/.developing
 ## make crash: kill servers under load
 crash: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/crash $(ARGS)
+
+## make e2e: let the public MCP conformance suite judge the server (needs npm and Linux on x86-64)
+e2e: $(VENV)/.developing $(E2E)/node_modules/.installed
+	$(BIN)/python -m tests.e2e.run
 
 ## make docs: write the generated pages anew
 docs: $(VENV)/.developing

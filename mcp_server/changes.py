@@ -1,23 +1,203 @@
-"""Changes: telling clients that a list they hold is stale, over the 2026 subscription and the older GET stream."""
+"""Changes: telling clients that a list they hold is stale, over the 2026 subscription and the older GET stream.
 
+Notices say what has changed, on any worker. A notice of the topic `tools`, `prompts` or `resources` has a subject: a
+credential as proposers.name writes it, `organisation:<id>`, or `*` for everybody.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mcp_types as types
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.server.streamable_http import check_accept_headers
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import event_to_notification
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic_core import to_json
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.requests import Request
+from starlette.responses import Response
 
-from baobab.mcp_server.visitor import Visitor
+from baobab.mcp_server.refusals import Explained, refuse
+from baobab.mcp_server.results import told
+from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.secrets import digest
+from baobab.tools import proposers
+from baobab.tools.callers import Account
+from baobab.tools.credentials import Credentials
+from baobab.tools.errors import BaobabError, MethodNotAllowed
 from baobab.tools.registry import Registry
+
+ON_STOP = "baobab.on_stop"
+"""Where an answer without an end leaves what ends it, in its request's scope: called when the server stops."""
+
+_PING_SECONDS = 15
+_MOST_UNSENT = 16
+_EVENTS: dict[str, ServerEvent] = {
+    "tools": ToolsListChanged(),
+    "prompts": PromptsListChanged(),
+    "resources": ResourcesListChanged(),
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How many streams a worker holds open, how often each is asked whether it may go on, and how long one may lag."""
+
+    per_credential: int = 8
+    per_worker: int = 1024
+    recheck_seconds: float = 30.0
+    send_seconds: float = 20.0
+
+
+class TooManyStreams(BaobabError):
+    code = "STREAMS_EXHAUSTED"
+    status = 429
+    summary = "As many streams of changes are open as may be."
+    remediation = "Close one of details.limit open streams, or do without: any list may be asked for again at any time."
+
+
+class OpenStream:
+    """One stream, from its request to its end. What its client was not told yet is at most one event of each kind."""
+
+    def __init__(self, who: Visitor, headers: dict[bytes, bytes], recheck_seconds: float) -> None:
+        self.name = proposers.name(who.caller)
+        self.subjects = {"*", self.name}
+        if isinstance(who.caller, Account):
+            self.subjects.add(f"organisation:{who.caller.organisation_id}")
+        self._authorization = headers[b"authorization"]
+        self._organisation = headers.get(b"x-organization-id")
+        self._as_user = headers.get(b"x-platform-as-user")
+        self.key_digest = digest(self._authorization.partition(b" ")[2].strip().decode("latin-1"))
+        self._recheck_seconds = recheck_seconds
+        self._news: dict[ServerEvent, None] = {}
+        self._woken = asyncio.Event()
+        self._over = False
+
+    def tell(self, event: ServerEvent) -> None:
+        self._news[event] = None
+        self._woken.set()
+
+    def doubt(self) -> None:
+        """Look at the credential again, now."""
+        self._woken.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._woken.set()
+
+    async def events(self, credentials: Credentials) -> AsyncIterator[ServerEvent]:
+        """What changes, for as long as the credential counts."""
+        while not self._over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._recheck_seconds):
+                    await self._woken.wait()
+            self._woken.clear()
+            if self._over or not await self._counts(credentials):
+                return
+            news, self._news = self._news, {}
+            for event in news:
+                yield event
+
+    async def _counts(self, credentials: Credentials) -> bool:
+        try:
+            await credentials.caller(self._authorization, organisation=self._organisation, as_user=self._as_user)
+        except (BaobabError, DatabaseUnavailable):
+            # A client that is sent away for nothing comes again; one that is let on has no end.
+            return False
+        return True
 
 
 class Changes:
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._handler = ListenHandler(InMemorySubscriptionBus())
+    def __init__(self, registry: Registry, bounds: Bounds | None = None) -> None:
+        self._credentials = registry.services.credentials
+        self._bounds = bounds or Bounds()
+        self._open: set[OpenStream] = set()
+        notices = registry.services.notices
+        for topic, event in _EVENTS.items():
+            notices.subscribe(topic, partial(self._tell, event))
+        notices.subscribe("key", self._doubt)
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         """Serve one `subscriptions/listen` stream until its client leaves or its credential ends."""
-        return await self._handler(ctx, params)
+        try:
+            with self._opened(visitor(ctx), ctx.request.scope) as stream:
+                # A bus and a handler of its own: what is published there is for this client alone.
+                bus = InMemorySubscriptionBus()
+                handler = ListenHandler(bus, max_buffered_events=_MOST_UNSENT)
+                forwarding = asyncio.create_task(self._forward(stream, bus), name="mcp changes")
+                forwarding.add_done_callback(lambda _: handler.close())
+                try:
+                    return await handler(ctx, params)
+                finally:
+                    forwarding.cancel()
+        except TooManyStreams as error:
+            raise MCPError(types.INTERNAL_ERROR, error.message, told(error)) from None
 
     async def stream(self, visitor: Visitor, scope: dict[str, Any], receive: Any, respond: Any) -> None:
         """Serve one GET stream of the protocols before 2026."""
-        raise NotImplementedError
+        request = Request(scope)
+        version = request.headers.get("mcp-protocol-version")
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            instead = MethodNotAllowed(remediation="Send subscriptions/listen by POST: this version has no GET stream.")
+            await refuse(respond, 405, instead, [(b"allow", b"DELETE, POST")])
+            return
+        if not check_accept_headers(request)[1]:
+            await Response(status_code=406)(scope, receive, Explained(respond))
+            return
+        try:
+            with self._opened(visitor, scope) as stream:
+                answer = EventSourceResponse(
+                    self._messages(stream), ping=_PING_SECONDS, send_timeout=self._bounds.send_seconds
+                )
+                with contextlib.suppress(SendTimeoutError):
+                    await answer(scope, receive, respond)
+        except TooManyStreams as error:
+            await refuse(respond, error.status, error)
+
+    @contextlib.contextmanager
+    def _opened(self, who: Visitor, scope: Any) -> Iterator[OpenStream]:
+        """A stream, for as long as it is open; TooManyStreams."""
+        bounds = self._bounds
+        stream = OpenStream(who, dict(scope["headers"]), bounds.recheck_seconds)
+        if sum(other.name == stream.name for other in self._open) >= bounds.per_credential:
+            raise TooManyStreams(details={"limit": bounds.per_credential, "of": "credential"})
+        if len(self._open) >= bounds.per_worker:
+            raise TooManyStreams(details={"limit": bounds.per_worker, "of": "worker"})
+        self._open.add(stream)
+        scope[ON_STOP] = stream.end
+        try:
+            yield stream
+        finally:
+            self._open.discard(stream)
+
+    async def _forward(self, stream: OpenStream, bus: InMemorySubscriptionBus) -> None:
+        async for event in stream.events(self._credentials):
+            await bus.publish(event)
+
+    async def _messages(self, stream: OpenStream) -> AsyncIterator[dict[str, str]]:
+        async for event in stream.events(self._credentials):
+            message = {"jsonrpc": "2.0", "method": event_to_notification(event, {}).method}
+            yield {"event": "message", "data": to_json(message).decode()}
+
+    def _tell(self, event: ServerEvent, subject: str) -> None:
+        for stream in self._open:
+            if subject in stream.subjects:
+                stream.tell(event)
+
+    def _doubt(self, key_digest: str) -> None:
+        for stream in self._open:
+            if stream.key_digest == key_digest:
+                stream.doubt()

@@ -22,7 +22,7 @@ from baobab.mcp_server.visitor import Visitor
 from baobab.tools.call import Door
 from baobab.tools.callers import Anonymous
 from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import BaobabError, BodyTooLarge, MethodNotAllowed, NotFound, Unauthenticated
+from baobab.tools.errors import BaobabError, BodyTooLarge, MalformedBody, MethodNotAllowed, NotFound, Unauthenticated
 from baobab.tools.registry import Registry
 
 Scope = dict[str, Any]
@@ -35,6 +35,11 @@ class UnknownSession(NotFound):
     code = "SESSION_UNKNOWN"
     summary = "There is no such session; this server keeps none."
     remediation = "Leave Mcp-Session-Id out. Any request may come at any time, to any worker."
+
+
+class NoMessage(MalformedBody):
+    summary = "The id of a request is a text or a whole number."
+    remediation = "Send an id that you can tell the answer by, or none at all for a notification."
 
 
 class McpDoor:
@@ -126,8 +131,12 @@ class McpDoor:
             return
         except ClientGone:
             return
+        message = _parsed(raw)
+        if not _answerable(message):
+            await refuse(respond, 400, NoMessage())
+            return
         if modern and _plain(request):
-            answer = await self._lane.answer(_parsed(raw), scope["headers"], who)
+            answer = await self._lane.answer(message, scope["headers"], who)
             if answer is not None:
                 await request.reply(
                     200,
@@ -171,6 +180,11 @@ def _plain(request: Request) -> bool:
     accepted = request.header(b"accept") or b""
     takes_both = b"application/json" in accepted and b"text/event-stream" in accepted
     return takes_both and media.startswith(b"application/json")
+
+
+def _answerable(message: Any) -> bool:
+    """Whether an answer could name what it is to; one with a broken id would be taken for a notification."""
+    return not isinstance(message, dict) or "id" not in message or type(message["id"]) in (int, str)
 
 
 def _parsed(raw: bytes) -> Any:

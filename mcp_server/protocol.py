@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
@@ -50,7 +51,7 @@ class Protocol:
         self._calls = Calls(registry, catalogue)
 
     def server(self, version: str) -> Server[Any]:
-        server: Server[Any] = Server(
+        server: Server[Any] = _ChangingServer(
             NAME,
             version=version,
             title="Baobab",
@@ -171,6 +172,14 @@ class Protocol:
         following = at + _PAGE
         more = encode_cursor(vault, of, str(following)) if following < len(listed) else None
         return listed[at:following], more
+
+
+class _ChangingServer(Server[Any]):
+    """Tells clients of the protocols before 2026 that lists change. The SDK asks for it where nobody can answer."""
+
+    def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
+        changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(changing)
 
 
 def _principal(ctx: Any) -> str:

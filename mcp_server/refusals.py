@@ -28,6 +28,12 @@ _UNEXPLAINED = {
     ),
 }
 
+# The SDK puts its parser's words into what it says of a body that is no message; they repeat what was sent.
+_PARSERS = {
+    types.PARSE_ERROR: (types.PARSE_ERROR, "The body is not JSON."),
+    types.INVALID_PARAMS: (types.INVALID_REQUEST, "The body is not a single message of this protocol."),
+}
+
 Message = MutableMapping[str, Any]
 
 
@@ -69,6 +75,8 @@ def _explained(status: int, body: bytes) -> dict[str, Any]:
     if not isinstance(said, dict) or not isinstance(said.get("error"), dict):
         said = {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": "Not taken."}}
     error = said["error"]
+    if status == 400 and said.get("id") is None and error["code"] in _PARSERS:
+        error["code"], error["message"] = _PARSERS[error["code"]]
     if status in _UNEXPLAINED and "data" not in error:
         message, code, remedy = _UNEXPLAINED[status]
         said["error"] = {"code": error["code"], "message": message, "data": {"code": code, "remediation": remedy}}

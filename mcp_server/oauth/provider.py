@@ -1,9 +1,10 @@
 """The provider that the SDK's OAuth handlers ask: their questions as calls of the registry."""
 
+import logging
 from typing import Any
 
-from mcp.server.auth.provider import AccessToken as SdkAccessToken
 from mcp.server.auth.provider import (
+    AccessToken,
     AuthorizationCode,
     AuthorizationParams,
     AuthorizeError,
@@ -24,6 +25,8 @@ from baobab.tools.oauth.errors import OAuthError, RedirectRefused
 from baobab.tools.registry import Registry
 
 CONSENT = "/oauth/consent"
+
+_log = logging.getLogger(__name__)
 
 
 class PublicClient(OAuthClientInformationFull):
@@ -49,7 +52,7 @@ class PublicClient(OAuthClientInformationFull):
         raise InvalidRedirectUriError("redirect_uri is not one of the client's")
 
 
-class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, SdkAccessToken]):
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
     """One for each request, because a call says by which door and from which address it came."""
 
     def __init__(self, registry: Registry, door: Door) -> None:
@@ -61,7 +64,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def get_client(self, client_id: str) -> PublicClient | None:
         try:
             return PublicClient.of(await self._call("oauth_client", client_id=client_id))
-        except BadRequest:
+        except BadRequest as error:
+            # The handler says no more to the client than that it is unknown.
+            _log.info("client refused", extra={"client": client_id[:200], "reason": error.message})
             return None
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
@@ -136,7 +141,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def load_access_token(self, token: str) -> None:
         """Keys are looked up by `Credentials`, not here."""
 
-    async def revoke_token(self, token: SdkAccessToken | RefreshToken) -> None:
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         """Never asked: there is no revocation endpoint."""
 
     async def _call(self, tool: str, **arguments: Any) -> Any:

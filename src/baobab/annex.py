@@ -93,11 +93,15 @@ class Annex:
 
     def _load(self) -> tuple[Any, Any]:
         from baobab.http.behind import behind
+        from baobab.mcp_server.completion import Completion
         from baobab.mcp_server.door import McpDoor
         from baobab.mcp_server.oauth.routes import oauth_routes
+        from baobab.mcp_server.prompts import Prompts
+        from baobab.mcp_server.resources import Resources
 
         self._registry.prepare()
-        door = McpDoor(self._registry, __version__, self._extensions, sessions=self._sessions)
+        extensions = [Resources(self._registry), Prompts(self._registry), Completion(self._registry), *self._extensions]
+        door = McpDoor(self._registry, __version__, extensions, sessions=self._sessions)
         application = behind(
             self._registry,
             version=__version__,

@@ -9,6 +9,8 @@ from baobab import tools
 from baobab.cli import main
 from baobab.tools.access import AppOwner
 from baobab.tools.call import Call
+from baobab.tools.callers import Account
+from baobab.tools.registry import Registry
 from baobab.tools.system.tools import system
 from baobab.tools.types import AppId
 
@@ -33,9 +35,9 @@ async def other(
 
 
 def fill() -> None:
-    """Add to a family what is missing to make the number whole, counting what models are offered."""
-    offered = sum(tool.mcp for toolset in tools.toolsets() for tool in toolset.tools.values())
-    for number in range(COUNT - offered):
+    """Add to a family what the list of an account's key lacks."""
+    offered = Registry(tools.toolsets()).visible_to(Account("account", "organisation", "key"))
+    for number in range(COUNT - len(offered)):
         other.__name__ = f"other_{number}"
         system.tool(access=AppOwner("viewer"), effect="read")(other)
 

@@ -29,7 +29,7 @@ async def run(requests: int = 3000) -> dict[str, Costs]:
             served("-m", "tests.bench.peers.bare", f"{folder}/bare", str(bare), port=bare) as bare_pid,
             served("-m", "tests.bench.peers.plain_fastapi", f"{folder}/plain", str(plain), port=plain) as plain_pid,
         ):
-            apps = await asyncio.to_thread(_apps, ours)
+            apps = await asyncio.to_thread(make_apps, ours)
             servers = {"baobab": (ours_pid, ours), "bare ASGI": (bare_pid, bare), "plain FastAPI": (plain_pid, plain)}
             rounds = [await _round(servers, apps, requests, number) for number in range(_ROUNDS)]
     least: dict[str, Costs] = {}
@@ -61,7 +61,7 @@ def _path(apps: list[str], n: int) -> str:
     return f"/v1/{apps[n % len(apps)]}/kv/user:{n % 500}:cart"
 
 
-def _apps(port: int) -> list[str]:
+def make_apps(port: int) -> list[str]:
     made = []
     for number in range(_APPS):
         call = urllib.request.Request(

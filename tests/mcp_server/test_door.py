@@ -1,4 +1,4 @@
-"""The MCP door: it lists and calls what its caller may, as that caller."""
+"""The MCP door: it lists and calls what its caller may, as that caller, in either era of the protocol."""
 
 import json
 from typing import Any
@@ -6,69 +6,86 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
+from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, say, use
 
-ACCEPT = {"accept": "application/json, text/event-stream"}
+USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 
-
-async def rpc(baobab: Baobab, method: str, params: dict[str, Any] | None = None, **headers: str) -> Any:
-    """One message of the era before 2026, and the answer to it."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
-    sent = {**ACCEPT, **baobab.owner, "mcp-protocol-version": "2025-06-18", **headers}
-    answer = await baobab.client.post("/mcp", json=body, headers=sent)
-    assert answer.status_code == 200, answer.text
-    data = next(line for line in answer.text.splitlines() if line.startswith("data: {"))
-    return json.loads(data.removeprefix("data: "))
-
-
-async def use(baobab: Baobab, tool: str, by: dict[str, str] | None = None, **arguments: Any) -> Any:
-    return (await rpc(baobab, "tools/call", {"name": tool, "arguments": arguments}, **(by or {})))["result"]
+each_era = pytest.mark.parametrize("era", ERAS)
 
 
 async def test_a_client_may_begin_with_initialize(baobab: Baobab) -> None:
-    hello = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-    answered = await rpc(baobab, "initialize", hello)
-    assert answered["result"]["serverInfo"]["name"] == "baobab"
-    assert "tools" in answered["result"]["capabilities"]
+    hello = {"protocolVersion": EARLIER, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    answered = (await say(baobab, "initialize", hello)).result
+    assert answered["serverInfo"]["name"] == "baobab"
+    assert {"tools", "prompts", "resources", "completions"} <= answered["capabilities"].keys()
+    assert "search_tools" in answered["instructions"]
 
 
-async def test_what_is_stored_over_mcp_is_read_over_rest(baobab: Baobab) -> None:
-    made = await use(baobab, "apps_init", name="over-mcp")
+async def test_a_client_of_2026_asks_what_there_is_instead(baobab: Baobab) -> None:
+    found = (await say(baobab, "server/discover", era=MODERN)).result
+    assert found["supportedVersions"] == [MODERN]
+    assert found["capabilities"]["tools"]["listChanged"] is True
+
+
+@each_era
+async def test_what_is_stored_over_mcp_is_read_over_rest(baobab: Baobab, era: str) -> None:
+    made = await use(baobab, "apps_init", {"name": "over-mcp"}, era=era)
     app_id = made["structuredContent"]["app_id"]
-    assert not (await use(baobab, "kv_put", app_id=app_id, key="a/b", value={"n": 1})).get("isError")
+    assert not (await use(baobab, "kv_put", {"app_id": app_id, "key": "a/b", "value": {"n": 1}}, era=era))["isError"]
     read = await baobab.client.get(f"/v1/{app_id}/kv/a%2Fb", headers=baobab.owner)
     assert read.json() == {"value": {"n": 1}}
-    assert (await use(baobab, "kv_get", app_id=app_id, key="a/b"))["structuredContent"] == {"value": {"n": 1}}
+    got = await use(baobab, "kv_get", {"app_id": app_id, "key": "a/b"}, era=era)
+    assert got["structuredContent"] == {"value": {"n": 1}}
 
 
-async def test_every_tool_is_listed_with_schema_and_hints(baobab: Baobab) -> None:
-    tools = {tool["name"]: tool for tool in (await rpc(baobab, "tools/list"))["result"]["tools"]}
-    assert list(tools) == sorted(tools)
-    assert tools["kv_get"]["annotations"]["readOnlyHint"] is True
-    assert tools["kv_flush"]["annotations"]["destructiveHint"] is True
-    assert tools["kv_put"]["inputSchema"]["required"] == ["app_id", "key", "value"]
-    assert "$ref" not in json.dumps(list(tools.values()))
-
-
-async def test_a_caller_is_listed_only_what_it_could_use(baobab: Baobab) -> None:
+@each_era
+async def test_a_structured_result_is_sent_once(baobab: Baobab, era: str) -> None:
     app_id = await baobab.app()
-    user = await baobab.user(app_id, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11")
-    names = {tool["name"] for tool in (await rpc(baobab, "tools/list", **user))["result"]["tools"]}
-    assert "kv_get" in names
-    assert not names & {"kv_flush", "apps_init", "config_get", "api_keys_create"}
+    await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": "needle"}, era=era)
+    answered = await say(baobab, "tools/call", {"name": "kv_get", "arguments": {"app_id": app_id, "key": "a"}}, era=era)
+    assert json.dumps(answered.message).count("needle") == 1
+    assert answered.result["structuredContent"] == {"value": "needle"}
 
 
-async def test_a_call_runs_as_its_caller(baobab: Baobab) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"era": "2025-03-26"},
+        {"era": EARLIER, "path": "/mcp?results=text"},
+        {"era": MODERN, "path": "/mcp?results=text"},
+    ],
+)
+async def test_a_client_that_reads_text_only_is_sent_the_whole_result_as_text(
+    baobab: Baobab, how: dict[str, Any]
+) -> None:
     app_id = await baobab.app()
-    user = await baobab.user(app_id, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11")
-    refused = await use(baobab, "kv_get", user, app_id=app_id, key="secret")
+    await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": "needle"})
+    got = await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, **how)
+    assert json.loads(got["content"][0]["text"]) == {"value": "needle"}
+    assert "structuredContent" not in got
+    listed = (await say(baobab, "tools/list", **how)).result["tools"]
+    assert how["era"] == "2025-03-26" or not any("outputSchema" in tool for tool in listed)
+
+
+@each_era
+async def test_a_call_runs_as_its_caller(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    user = await baobab.user(app_id, USER)
+    refused = await use(baobab, "kv_get", {"app_id": app_id, "key": "secret"}, by=user, era=era)
     assert refused["isError"] is True
     assert refused["structuredContent"]["error"]["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
 
 
+@each_era
+async def test_a_call_for_a_stranger_is_refused(baobab: Baobab, era: str) -> None:
+    here, elsewhere = await baobab.app(), await baobab.app()
+    user = await baobab.user(elsewhere, USER)
+    refused = await use(baobab, "kv_get", {"app_id": here, "key": "secret"}, by=user, era=era)
+    assert refused["isError"] is True
+    assert refused["structuredContent"]["error"]["remediation"]
+
+
+@each_era
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -81,10 +98,10 @@ async def test_a_call_runs_as_its_caller(baobab: Baobab) -> None:
         ({"app_id": "APP", "key": "nobody"}, "not_found"),
     ],
 )
-async def test_a_refusal_tells_code_and_remedy(baobab: Baobab, arguments: dict[str, Any], code: str) -> None:
+async def test_a_refusal_tells_code_and_remedy(baobab: Baobab, era: str, arguments: dict[str, Any], code: str) -> None:
     app_id = await baobab.app()
     given = {k: v.replace("APP", app_id) if isinstance(v, str) else v for k, v in arguments.items()}
-    refused = await use(baobab, "kv_get", **given)
+    refused = await use(baobab, "kv_get", given, era=era)
     assert refused["isError"] is True
     told = refused["structuredContent"]["error"]
     assert told["code"] == code
@@ -92,32 +109,39 @@ async def test_a_refusal_tells_code_and_remedy(baobab: Baobab, arguments: dict[s
     assert told["message"] in refused["content"][0]["text"]
 
 
-async def test_an_unknown_tool_is_the_protocols_own_error(baobab: Baobab) -> None:
-    answered = await rpc(baobab, "tools/call", {"name": "no_such_tool", "arguments": {}})
-    assert answered["error"]["code"] == -32602
-    assert answered["error"]["data"]["remediation"]
-
-
 async def test_without_a_credential_nothing_is_answered(baobab: Baobab) -> None:
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     for headers in ({}, {"authorization": "Bearer bb_sk_unknown"}, {"authorization": "Basic eA=="}):
-        answer = await baobab.client.post("/mcp", json=body, headers={**ACCEPT, **headers})
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert answer.json()["error"]["remediation"]
+        answer = await say(baobab, "tools/list", by=headers)
+        assert answer.status == 401
+        assert answer.message["error"]["remediation"]
+
+
+async def test_a_client_without_a_credential_is_told_where_to_get_one(baobab: Baobab) -> None:
+    told = (await say(baobab, "tools/list", by={})).headers["www-authenticate"]
+    assert told.startswith("Bearer ")
+    assert 'resource_metadata="http://127.0.0.1:8000/.well-known/oauth-protected-resource/mcp"' in told
+    assert 'scope="mcp"' in told
+    assert "error=" not in told
+    void = await say(baobab, "tools/list", by={"authorization": "Bearer bb_sk_unknown"})
+    assert 'error="invalid_token"' in void.headers["www-authenticate"]
 
 
 async def test_a_foreign_host_or_origin_is_refused_here_too(baobab: Baobab) -> None:
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    rebound = await baobab.client.post("/mcp", json=body, headers={**ACCEPT, **baobab.owner, "host": "evil.example"})
-    assert rebound.status_code == 421
-    page = await baobab.client.post(
-        "/mcp", json=body, headers={**ACCEPT, **baobab.owner, "origin": "https://evil.example"}
-    )
-    assert page.status_code == 403
+    assert (await say(baobab, "tools/list", headers={"host": "evil.example"})).status == 421
+    assert (await say(baobab, "tools/list", headers={"origin": "https://evil.example"})).status == 403
 
 
-async def test_there_is_no_stream_to_open(baobab: Baobab) -> None:
-    answer = await baobab.client.get("/mcp", headers={**ACCEPT, **baobab.owner})
-    assert answer.status_code == 405
-    assert "POST" in answer.headers["allow"]
+async def test_a_client_that_says_good_bye_is_let_go(baobab: Baobab) -> None:
+    assert (await baobab.client.delete("/mcp", headers=baobab.owner)).status_code == 204
+
+
+async def test_a_key_sees_the_apps_of_its_own_organisation_only(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    body = {"email": "eve@example.com", "password": "correct Horse 7!", "name": "Eve"}
+    assert (await baobab.client.post("/platform/signup", json=body)).status_code == 201
+    signed_in = await baobab.client.post("/platform/login", json={k: body[k] for k in ("email", "password")})
+    eve = {"authorization": f"Bearer {signed_in.json()['token']}"}
+    listed = await use(baobab, "apps_list", by=eve)
+    assert app_id not in json.dumps(listed)
+    refused = await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=eve)
+    assert refused["isError"] is True

@@ -198,7 +198,7 @@ def test_what_is_written_down_follows_from_the_effect(effect, audited):
 async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab, effect):
     headers = {**baobab.owner, "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    answer = await baobab.client.post("/mcp", json=body, headers=headers)
+    answer = await baobab.client.post("/mcp?toolsets=all", json=body, headers=headers)
     text = answer.text.partition("data: ")[2] or answer.text
     hints = {"read": "readOnlyHint", "destructive": "destructiveHint", "external": "openWorldHint"}
     for listed in json.loads(text)["result"]["tools"]:

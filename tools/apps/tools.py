@@ -156,6 +156,7 @@ async def apps_init(
         }
         await call.execute(insert(apps_table), row)
         await call.services.notices.publish(call.unit, "app", app_id)
+        await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
     call.audit.resource_id = row["id"]
     call.audit.organisation_id = organisation
     call.audit.app_id = row["id"]
@@ -283,6 +284,7 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     for key_digest in digests:
         await call.services.notices.publish(call.unit, "key", key_digest)
     await call.services.notices.publish(call.unit, "app", app_id)
+    await call.services.notices.publish(call.unit, "resources", f"organisation:{app.organisation_id}")
     await bury(call, app)
     call.audit.resource_id = app_id
     call.audit.data["name"] = app.name

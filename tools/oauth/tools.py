@@ -124,7 +124,7 @@ async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: C
     return client
 
 
-@oauth.tool(access=OAUTH_ENDPOINTS, effect="read", limit=PerAddress(120, 60), raises=(UnknownClient, DocumentRefused))
+@oauth.tool(access=OAUTH_ENDPOINTS, effect="read", limit=PerAddress(60, 60), raises=(UnknownClient, DocumentRefused))
 async def oauth_client(call: Call, client_id: ClientId) -> Client:
     """A client by its id: one that registered, or one whose id is the address of its metadata document."""
     if is_address(client_id):
@@ -155,6 +155,7 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
     effect="write",
     raises=(RequestGone, UnknownClient, keys.TooManyKeys),
     audit=Audit("oauth.decision", category="auth", action="create", resource="oauth_client"),
+    examples={"request": "v1.0a1b2c3d.c2VhbGVk", "decision": "approve", "read_only": True},
     grants=True,
 )
 async def oauth_decide(
@@ -175,12 +176,12 @@ async def oauth_decide(
     """
     asked = opened(call.services, request)
     organisation = organization_id or call.account.organisation_id
+    require_role(await role_now(call, organisation, call.account.account_id), "member")
     host = redirects.shown(asked.redirect_uri)
     call.audit.resource_id, call.audit.organisation_id = asked.client_id[:200], organisation
     call.audit.data |= {"decision": decision, "client": asked.client_name, "redirect_host": host}
     if decision == "deny":
         return _sent_back(call, asked, error="access_denied", error_description="The person refused.")
-    require_role(await role_now(call, organisation, call.account.account_id), "member")
     await keys.require_room(call, organisation)
     if not asked.document:
         used = update(oauth_clients).where(oauth_clients.c.id == asked.client_id).values(last_used_at=call.now)

@@ -418,7 +418,8 @@ async def _role_of(call: Call, organization_id: str, account_id: str) -> Role:
 
 async def _live_keys(call: Call, *which: Any) -> int:
     counted = select(func.count()).select_from(api_keys).where(*which, api_keys.c.revoked_at.is_(None))
-    return (await call.execute(counted)).scalar_one()
+    live: int = (await call.execute(counted)).scalar_one()
+    return live
 
 
 def _keys_of(organization_id: str, account_id: str) -> tuple[Any, Any]:

@@ -10,10 +10,13 @@ import uvicorn
 from mcp.shared.exceptions import MCPDeprecationWarning
 
 from baobab.http.protocol import GuardedProtocol
+from baobab.logs import configure
 from baobab.server import Server
 from baobab.settings import load
 from tests.e2e.profile.fixtures import FIXTURES
+from tests.e2e.profile.telling import TELLING
 
+_GRACE_SECONDS = 2
 KEY = "bb_sk_" + "E" * 40
 
 
@@ -35,14 +38,23 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sessions", action="store_true", help="keep sessions for the protocols before 2026")
     given = parser.parse_args()
+    # What the suite does wrong on purpose is logged as a warning.
+    configure("error")
     # The suite tests what the SDK calls deprecated; that is no news at each call.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    settings = load({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PORT": str(given.port)}, data=given.folder)
-    server = Server(settings, extensions=FIXTURES, sessions=given.sessions)
-    config = uvicorn.Config(
-        Signed(server), port=given.port, http=GuardedProtocol, lifespan="on", log_level="warning", server_header=False
-    )
-    asyncio.run(uvicorn.Server(config).serve())
+    asyncio.run(serve(given.port, given.folder, sessions=given.sessions))
+
+
+async def serve(port: int, folder: Path, *, sessions: bool) -> None:
+    settings = load({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PORT": str(port)}, data=folder)
+    server = Server(settings, extensions=FIXTURES, sessions=sessions)
+    async with server.open() as house:
+        TELLING.services = house.services
+        config = uvicorn.Config(
+            Signed(server.front), port=port, http=GuardedProtocol, lifespan="off", log_config=None,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )  # fmt: skip
+        await uvicorn.Server(config).serve()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tools and a prompt that need input first: the 2026 protocol's way to ask the client, by an answer it comes back to."""
+"""Tools and a prompt that need input first: they answer what they need, and the client comes again with it."""
 
 from typing import Any
 
@@ -21,9 +21,7 @@ def form(message: str, field: str, kind: str = "string") -> types.ElicitRequest:
 
 def question(text: str, max_tokens: int) -> types.CreateMessageRequest:
     asked = types.SamplingMessage(role="user", content=types.TextContent(text=text))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(messages=[asked], max_tokens=max_tokens)
-    )
+    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[asked], max_tokens=max_tokens))
 
 
 def filled(params: Any, key: str, field: str) -> Any:

@@ -15,9 +15,7 @@ _PROMPTS = (
     types.Prompt(
         name="test_prompt_with_arguments", description="A text made of arguments.", arguments=_takes("arg1", "arg2")
     ),
-    types.Prompt(
-        name="test_prompt_with_embedded_resource", description="A resource.", arguments=_takes("resourceUri")
-    ),
+    types.Prompt(name="test_prompt_with_embedded_resource", description="A resource.", arguments=_takes("resourceUri")),
     types.Prompt(name="test_prompt_with_image", description="A picture."),
 )
 

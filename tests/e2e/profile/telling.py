@@ -5,11 +5,26 @@ import asyncio
 import mcp_types as types
 
 from baobab.mcp_server.extension import Context
+from baobab.tools.services import Services
 from tests.e2e.profile.toolbox import Toolbox, said
 
-TELLING = Toolbox()
 Call = types.CallToolRequestParams
 Result = types.CallToolResult
+
+
+class Telling(Toolbox):
+    services: Services
+    """Of the house that these tools stand in; there once it is open."""
+
+    async def changed(self, topic: str) -> Result:
+        """Do what the product does when a list has changed."""
+        unit = self.services.database.unit(write=True)
+        await self.services.notices.publish(unit, topic, "*")
+        await unit.commit()
+        return said(f"The {topic} have changed.")
+
+
+TELLING = Telling()
 
 # The suite asks for pauses, so that a client sees the lines come one by one.
 _PAUSE_SECONDS = 0.05
@@ -35,3 +50,13 @@ async def test_tool_with_progress(ctx: Context, params: Call) -> Result:
         await ctx.session.report_progress(progress, 100, f"Completed step {progress} of 100")
         await asyncio.sleep(_PAUSE_SECONDS)
     return said("Reported progress.")
+
+
+@TELLING.tool("Changes the list of tools.")
+async def test_trigger_tool_change(ctx: Context, params: Call) -> Result:
+    return await TELLING.changed("tools")
+
+
+@TELLING.tool("Changes the list of prompts.")
+async def test_trigger_prompt_change(ctx: Context, params: Call) -> Result:
+    return await TELLING.changed("prompts")

@@ -23,9 +23,7 @@ class Toolbox(Extension):
             name = handler.__name__
             assert name not in self._handlers, name
             self._handlers[name] = handler
-            self.tools.append(
-                types.Tool(name=name, description=description, input_schema=schema or {"type": "object"})
-            )
+            self.tools.append(types.Tool(name=name, description=description, input_schema=schema or {"type": "object"}))
             return handler
 
         return serve

@@ -116,11 +116,17 @@ async def test_a_decision_takes_a_person(house: House, flow: Flow, ada: Account)
         await house.use("oauth_decide", key, request=request, decision="approve")
 
 
-async def test_nobody_decides_for_an_organisation_they_are_no_member_of(house: House, flow: Flow, ada: Account) -> None:
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_nobody_decides_for_an_organisation_they_are_no_member_of(
+    house: House, flow: Flow, ada: Account, decision: str
+) -> None:
     eve = await house.sign_up("eve@example.com")
     request = flow.ask(await flow.client())
     with pytest.raises(Forbidden):
-        await house.use("oauth_decide", eve, request=request, decision="approve", organization_id=ada.organisation_id)
+        await house.use("oauth_decide", eve, request=request, decision=decision, organization_id=ada.organisation_id)
+    theirs = select(audit_logs).where(audit_logs.c.organisation_id == ada.organisation_id)
+    async with house.services.database.reading() as connection:
+        assert (await connection.execute(theirs)).all() == []
 
 
 async def test_a_decision_about_a_client_that_is_gone_is_refused(house: House, flow: Flow, ada: Account) -> None:

@@ -1,0 +1,50 @@
+"""Apps as a visitor sees them: asked for with the registry's own tools, so that no rule lives here."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from baobab.mcp_server.visitor import Visitor
+from baobab.tools.errors import AppNotFound, Forbidden, KeyLimited
+from baobab.tools.registry import Registry
+
+MOST = 1000
+_PAGE = 500
+
+
+async def own_apps(registry: Registry, visitor: Visitor) -> Sequence[Mapping[str, Any]]:
+    """At most 1000 apps of the visitor, the newest first: id, name, region and more. No app where it may not look."""
+    try:
+        if visitor.app_id is not None:
+            app = await own_app(registry, visitor, visitor.app_id)
+            return [] if app is None else [app]
+        return await _listed(registry, visitor)
+    except Forbidden:
+        return []
+
+
+async def own_app(registry: Registry, visitor: Visitor, app_id: str) -> Mapping[str, Any] | None:
+    """The settings of an app; None for one that is not there or not the visitor's, which must look the same.
+
+    KeyLimited where the app is the visitor's, but its key does not open settings.
+    """
+    if visitor.app_id not in (None, app_id):
+        return None
+    try:
+        found: Mapping[str, Any] = await registry.call("config_get", {"app_id": app_id}, visitor.caller, visitor.door)
+    except KeyLimited:
+        raise
+    except (AppNotFound, Forbidden):
+        return None
+    return found
+
+
+async def _listed(registry: Registry, visitor: Visitor) -> list[Mapping[str, Any]]:
+    apps: list[Mapping[str, Any]] = []
+    asked: dict[str, Any] = {"limit": _PAGE}
+    while len(apps) < MOST:
+        page = await registry.call("apps_list", asked, visitor.caller, visitor.door)
+        apps += page["apps"]
+        if page["next_cursor"] is None:
+            break
+        asked["cursor"] = page["next_cursor"]
+    return apps

@@ -1,0 +1,42 @@
+"""Completion: ids of the visitor's apps, where a prompt or a resource template asks for one."""
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from baobab.mcp_server.apps import MOST, own_apps
+from baobab.mcp_server.extension import Context, Extension
+from baobab.mcp_server.prompts import QUICKSTART
+from baobab.mcp_server.resources import APP
+from baobab.mcp_server.results import told
+from baobab.mcp_server.visitor import visitor
+from baobab.tools.errors import BaobabError
+from baobab.tools.registry import Registry
+
+_MOST_VALUES = 100
+"""What the protocol allows in one answer."""
+
+
+class Completion(Extension):
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult | None:
+        if not _asks_for_app(params):
+            return None
+        typed = params.argument.value.casefold()
+        try:
+            apps = await own_apps(self._registry, visitor(ctx))
+        except BaobabError as error:
+            raise MCPError(types.INVALID_PARAMS, error.message, told(error)) from None
+        # A person knows the name; the argument is the id.
+        ids = [app["id"] for app in apps if app["id"].startswith(typed) or app["name"].casefold().startswith(typed)]
+        more = len(ids) > _MOST_VALUES or len(apps) >= MOST
+        return types.CompleteResult(
+            completion=types.Completion(values=ids[:_MOST_VALUES], total=len(ids), has_more=more)
+        )
+
+
+def _asks_for_app(params: types.CompleteRequestParams) -> bool:
+    ref = params.ref
+    known = ref.name == QUICKSTART if isinstance(ref, types.PromptReference) else ref.uri == APP
+    return known and params.argument.name in ("app_id", "name")

@@ -1,0 +1,115 @@
+"""Prompts: `quickstart`, which tells a model how to begin with the very tools that its connection has."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mcp_types as types
+from pydantic_core import to_json
+
+from baobab.mcp_server.apps import own_app
+from baobab.mcp_server.catalogue import Catalogue, Offer
+from baobab.mcp_server.extension import Context, Extension
+from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.tools.callers import AppKey, EndUser
+from baobab.tools.errors import AppNotFound, KeyLimited, UnknownField
+from baobab.tools.registry import Registry
+
+QUICKSTART = "quickstart"
+
+_SUMMARY = "How to begin with Baobab: first calls, more tools, errors, approvals."
+_TEXT = """\
+You have Baobab, a backend for AI agents and the apps around them. Every capability is one tool; this connection \
+offers {count}, of these families: {families}.
+
+{app}
+
+Begin so:
+{steps}
+{more}
+When a call is refused, the result says a code, a message and a remediation. Do what the remediation says before you \
+try again; nothing is converted or dropped silently.
+APPROVAL_REQUIRED means that nothing has been done yet: show your person details.decide_at, and when they have \
+decided make the very same call again.
+What is deleted or flushed cannot be brought back: ask your person first."""
+_MORE = """\
+
+Your list shows the most used tools. Find others with search_tools {"query": "what you want to do"}, then use them \
+with call_tool {"name": "...", "arguments": {...}}.
+"""
+_ANY_APP = "Values, keys and settings belong to an app; most tools take its app_id."
+
+_Step = tuple[str, dict[str, Any], str]
+"""A tool, arguments to begin with, and what it is for."""
+_BEFORE_APP: tuple[_Step, ...] = (
+    ("apps_list", {}, "your apps"),
+    ("apps_init", {"name": "todo"}, "makes an app, or answers the one of that name"),
+)
+_WITHIN_APP: tuple[_Step, ...] = (
+    ("kv_put", {"key": "greeting", "value": "hello"}, "stores a value, any JSON"),
+    ("kv_get", {"key": "greeting"}, "reads it"),
+    ("kv_incr", {"key": "visits"}, "raises a counter; safe with many callers"),
+    ("config_get", {}, "every setting of the app"),
+)
+_AT_LAST: tuple[_Step, ...] = (("system_llms_txt", {}, "the whole guide, with every tool in one line"),)
+
+
+class Prompts(Extension):
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._catalogue = Catalogue(registry)
+
+    async def prompts(self, ctx: Context) -> Sequence[types.Prompt]:
+        app_id = types.PromptArgument(name="app_id", title="App", description="Id of the app to work in.")
+        return [types.Prompt(name=QUICKSTART, title="Begin with Baobab", description=_SUMMARY, arguments=[app_id])]
+
+    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult | None:
+        if params.name != QUICKSTART:
+            return None
+        arguments = params.arguments or {}
+        unknown = [name for name in arguments if name != "app_id"]
+        if unknown:
+            raise UnknownField(f"`{unknown[0][:60]}` is not known; the argument of {QUICKSTART} is `app_id`.")
+        who = visitor(ctx)
+        # Clients send an empty text for an argument that its person left out.
+        text = await self._quickstart(who, arguments.get("app_id") or who.app_id)
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(description=_SUMMARY, messages=[message])
+
+    async def _quickstart(self, who: Visitor, app_id: str | None) -> str:
+        offer = self._catalogue.offer(who)
+        return _TEXT.format(
+            count=f"{len(offer.tools)} tools",
+            families=", ".join(dict.fromkeys(tool.toolset.name for tool in offer.tools.values())),
+            app=_ANY_APP if app_id is None else await self._about(who, app_id),
+            steps="\n".join(_steps(offer, who, app_id)),
+            more=_MORE if offer.searches else "",
+        )
+
+    async def _about(self, who: Visitor, app_id: str) -> str:
+        name = await self._name(who, app_id)
+        called = f"the app {name} ({app_id})" if name else f"the app {app_id}"
+        if who.app_id is not None:
+            return f"Every call of this connection is made in {called}; no tool asks for an app_id."
+        return f'Work in {called}: give app_id "{app_id}" to the tools that ask for it.'
+
+    async def _name(self, who: Visitor, app_id: str) -> str | None:
+        """The app's name; None where the visitor belongs to the app and may not read it. Else AppNotFound."""
+        try:
+            app = await own_app(self._registry, who, app_id)
+        except KeyLimited:
+            return None
+        if app is not None:
+            return str(app["name"])
+        if isinstance(who.caller, (AppKey, EndUser)) and app_id == who.caller.app_id == who.app_id:
+            return None
+        raise AppNotFound(details={"app_id": app_id[:100]})
+
+
+def _steps(offer: Offer, who: Visitor, app_id: str | None) -> Iterator[str]:
+    """First calls, with their arguments, of the tools that this connection has."""
+    within = {} if who.app_id is not None else {"app_id": app_id or "APP_ID"}
+    steps = [] if app_id is not None else [*_BEFORE_APP]
+    steps += [(name, {**within, **arguments}, what) for name, arguments, what in _WITHIN_APP]
+    for name, arguments, what in (*steps, *_AT_LAST):
+        if name in offer.tools:
+            yield f"- {name} {to_json(arguments).decode()}: {what}"

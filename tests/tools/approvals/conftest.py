@@ -1,0 +1,97 @@
+"""A desk: an app, an agent whose key must ask, a person who decides, and a clock that stands still."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import installation
+from tests.people import Person, first_organisation, person
+
+Headers = dict[str, str]
+
+
+@dataclass
+class Desk:
+    baobab: Baobab
+    clock: FixedClock
+    app: str
+    organisation: str
+    person: Person
+    agent: Headers
+    agent_id: str
+
+    async def ask(self, method: str, path: str, by: Headers | None = None, body: Any = None) -> httpx.Response:
+        return await self.baobab.client.request(method, path, json=body, headers=by or self.agent)
+
+    async def key(self, by: Headers | None = None, **wanted: Any) -> tuple[Headers, str]:
+        """Headers with a new key, and its id."""
+        made = await self.ask("POST", "/api-keys", by or self.baobab.owner, {"name": "agent", **wanted})
+        assert made.status_code == 201, made.text
+        return {"authorization": f"Bearer {made.json()['key']}"}, made.json()["key_id"]
+
+    async def raise_counter(self, by: Headers | None = None, key: str = "n", step: int = 1) -> httpx.Response:
+        return await self.ask("POST", f"/v1/{self.app}/kv/{key}/incr", by, {"by": step})
+
+    async def counter(self, key: str = "n") -> int:
+        found = await self.ask("GET", f"/v1/{self.app}/kv/{key}", self.baobab.owner)
+        return int(found.json()["value"]) if found.status_code == 200 else 0
+
+    async def proposed(self, answer: httpx.Response) -> str:
+        """The id of the approval that a call waits for."""
+        assert answer.status_code == 428, answer.text
+        body = answer.json()
+        told = body.get("details") or body["error"].get("details") if isinstance(body["error"], dict) else body
+        approval_id: str = told["approval_id"]
+        return approval_id
+
+    async def get(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
+        found = await self.ask("GET", f"/v1/approvals/{approval_id}", by or self.person.headers)
+        assert found.status_code == 200, found.text
+        answer: dict[str, Any] = found.json()
+        return answer
+
+    async def decide(
+        self, approval_id: str, word: str = "approve", by: Headers | None = None, **body: Any
+    ) -> httpx.Response:
+        return await self.ask("POST", f"/v1/approvals/{approval_id}/{word}", by or self.person.headers, body)
+
+    async def approved(self, approval_id: str) -> dict[str, Any]:
+        """Approve it, and wait for what comes of it."""
+        decided = await self.decide(approval_id)
+        assert decided.status_code == 200, decided.text
+        return await self.settled(approval_id)
+
+    async def settled(self, approval_id: str, by: Headers | None = None) -> dict[str, Any]:
+        for _ in range(400):
+            approval: dict[str, Any] = (await self.get(approval_id, by))["approval"]
+            if approval["status"] not in ("pending", "approved"):
+                return approval
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{approval_id} is not executed")
+
+    async def attempts(self) -> None:
+        """Return when nothing is being executed."""
+        await asyncio.gather(*self.baobab.house.services.approvals.executor._running)
+
+    async def tend(self) -> None:
+        """What housekeeping does every three seconds."""
+        await self.baobab.house.services.approvals.tend(self.baobab.house.registry)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    clock = FixedClock()
+    async with installation(tmp_path / "data", clock=clock) as baobab:
+        app = await baobab.app()
+        organisation = await first_organisation(baobab)
+        admin = await person(baobab, "ada", role="admin")
+        opened = Desk(baobab, clock, app, organisation, admin, {}, "")
+        opened.agent, opened.agent_id = await opened.key(approval="write")
+        yield opened

@@ -1,0 +1,121 @@
+"""Proposals, decisions, time and outcomes in any order, against a dictionary that says what must come of it."""
+
+import asyncio
+import itertools
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tests.clock import FixedClock
+from tests.installation import installation
+from tests.people import first_organisation, person
+from tests.tools.approvals.conftest import Desk
+
+DAY = 24 * 3600
+steps, agents = st.sampled_from([1, 10]), st.sampled_from([0, 1])
+
+
+@dataclass
+class Expected:
+    """What one call of one agent should find."""
+
+    id: str
+    status: str
+    since: float
+    result: int = 0
+
+
+class Approving(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.folder = tempfile.TemporaryDirectory()
+        self.open: dict[tuple[int, int], Expected] = {}
+        self.past: list[str] = []
+        self.counter = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.runner.run(self._begin())
+
+    async def _begin(self) -> None:
+        self.clock = FixedClock()
+        baobab = await self.stack.enter_async_context(installation(Path(self.folder.name), clock=self.clock))
+        ada = await person(baobab, "ada", role="admin")
+        self.desk = Desk(baobab, self.clock, await baobab.app(), await first_organisation(baobab), ada, {}, "")
+        self.agents = [(await self.desk.key(approval="write"))[0] for _ in range(2)]
+
+    def teardown(self) -> None:
+        self.runner.run(self.stack.aclose())
+        self.runner.close()
+        self.folder.cleanup()
+
+    @rule(agent=agents, step=steps)
+    def call(self, agent: int, step: int) -> None:
+        answer = self.runner.run(self.desk.raise_counter(self.agents[agent], step=step))
+        expected = self.open.get((agent, step))
+        if expected is not None and self.clock.time() - expected.since >= DAY:
+            self.past.append(self.open.pop((agent, step)).id)
+            expected = None
+        if expected is None:
+            approval_id = self.runner.run(self.desk.proposed(answer))
+            assert approval_id not in self.past
+            self.open[agent, step] = Expected(approval_id, "pending", self.clock.time())
+        elif expected.status == "pending":
+            assert self.runner.run(self.desk.proposed(answer)) == expected.id
+        else:
+            status = 200 if expected.status == "executed" else 403
+            assert answer.status_code == status
+            assert status == 403 or answer.json() == {"value": expected.result}
+            self.past.append(self.open.pop((agent, step)).id)
+
+    @rule(agent=agents, step=steps, word=st.sampled_from(["approve", "approve", "reject"]), times=st.integers(1, 3))
+    def decide(self, agent: int, step: int, word: str, times: int) -> None:
+        expected = self.open.get((agent, step))
+        if expected is None:
+            return
+        statuses = self.runner.run(self._decided(expected.id, word, times))
+        if expected.status != "pending" or self.clock.time() - expected.since >= DAY:
+            assert statuses == [409] * times
+            return
+        assert sorted(statuses) == [200, *[409] * (times - 1)]
+        expected.since = self.clock.time()
+        expected.status = {"approve": "executed", "reject": "rejected"}[word]
+        if word == "approve":
+            self.counter += step
+            expected.result = self.counter
+            assert self.runner.run(self.desk.settled(expected.id, self.desk.baobab.owner))["status"] == "executed"
+
+    async def _decided(self, approval_id: str, word: str, times: int) -> list[int]:
+        by = self.desk.baobab.owner
+        answers = await asyncio.gather(*(self.desk.decide(approval_id, word, by) for _ in range(times)))
+        return [answer.status_code for answer in answers]
+
+    @rule(hours=st.sampled_from([1, 13, 24]))
+    def wait(self, hours: int) -> None:
+        self.clock.advance(hours * 3600)
+        self.runner.run(self.desk.tend())
+
+    @rule()
+    def look(self) -> None:
+        assert self.runner.run(self.desk.counter()) == self.counter
+        for approval_id, _ in zip(reversed(self.past), itertools.repeat(None, 2), strict=False):
+            found: Any = self.runner.run(self.desk.decide(approval_id, by=self.desk.baobab.owner))
+            assert found.status_code == 409
+
+
+Approving.TestCase.settings = settings(
+    max_examples=12,
+    stateful_step_count=20,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestApproving = Approving.TestCase

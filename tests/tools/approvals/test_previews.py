@@ -1,0 +1,87 @@
+"""A preview says what a waiting call would do at this moment, and does nothing."""
+
+import pytest
+
+from baobab.tools.call import Door
+from tests.people import person
+from tests.tools.approvals.conftest import Desk
+
+
+async def preview(desk: Desk, method: str, path: str, body: object = None) -> str:
+    approval_id = await desk.proposed(await desk.ask(method, path, body=body))
+    told = (await desk.get(approval_id))["preview"]
+    assert isinstance(told, str)
+    return told
+
+
+async def test_a_flush_says_how_much_would_go(desk: Desk) -> None:
+    store = f"/v1/{desk.app}/kv"
+    for key in ("a", "b"):
+        await desk.ask("PUT", f"{store}/{key}", desk.baobab.owner, {"value": 123})
+    told = await preview(desk, "POST", f"{store}/_flush", {"confirm": True})
+    assert told.startswith("It would delete 2 keys (8 bytes)")
+    await desk.ask("PUT", f"{store}/_expose/public:**", desk.baobab.owner, {"read": "public", "write": "deny"})
+    assert "1 expose rules" in await preview(desk, "POST", f"{store}/_flush", {"confirm": True, "include_config": True})
+    assert (await desk.ask("GET", f"{store}/_stats", desk.baobab.owner)).json()["keys_total"] == 2
+
+
+async def test_a_call_that_would_be_refused_says_so(desk: Desk) -> None:
+    assert (await preview(desk, "POST", f"/v1/{desk.app}/kv/_flush", {})).startswith("It would fail now:")
+    await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.baobab.owner, {"approval": "destructive"})
+    approval_id = await desk.proposed(await desk.ask("DELETE", f"/v1/{desk.app}/kv/a"))
+    await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.baobab.owner, {"read_only": True})
+    assert (await desk.get(approval_id))["preview"] == "It would fail now: This key only reads."
+    await desk.ask("DELETE", f"/api-keys/{desk.agent_id}", desk.baobab.owner)
+    assert "revoked" in (await desk.get(approval_id))["preview"]
+
+
+async def test_deleting_a_key_says_whether_it_is_there(desk: Desk) -> None:
+    path = f"/v1/{desk.app}/kv/a"
+    assert "not there" in await preview(desk, "DELETE", path)
+    await desk.ask("PUT", path, desk.baobab.owner, {"value": "four"})
+    assert "6 bytes" in await preview(desk, "DELETE", path)
+
+
+async def test_unexposing_says_which_rule_goes(desk: Desk) -> None:
+    path = f"/v1/{desk.app}/kv/_expose/public:**"
+    assert "nothing would change" in await preview(desk, "DELETE", path)
+    await desk.ask("PUT", path, desk.baobab.owner, {"read": "public", "write": "deny"})
+    assert await preview(desk, "DELETE", path) == 'gone: "public:**" (read public, write deny)'
+
+
+async def test_deleting_an_app_says_which_and_what_goes_with_it(desk: Desk) -> None:
+    await desk.ask("PUT", f"/v1/{desk.app}/kv/a", desk.baobab.owner, {"value": 1})
+    await desk.key(key_scope="app", target_app_id=desk.app)
+    house = desk.baobab.house
+    tool = house.registry.find("apps_delete")
+    # No key may delete an app, so no proposal of it can be made yet; its preview is asked for as the door would.
+    caller = await house.services.credentials.caller(desk.person.headers["authorization"].encode())
+    told = await house.registry.preview(
+        tool, {"app_id": desk.app}, caller, Door("test", "t"), house.services.database.unit(write=False)
+    )
+    assert told is not None
+    assert "1 keys (2 bytes)" in told
+    assert "1 API keys" in told
+
+
+async def test_revoking_a_key_says_whose(desk: Desk) -> None:
+    _, key_id = await desk.key(name="nightly job")
+    told = await preview(desk, "DELETE", f"/api-keys/{key_id}")
+    assert '"nightly job" (bb_sk_' in told
+    assert "never used" in told
+
+
+async def test_deleting_an_organisation_and_removing_a_member_say_who_is_touched(desk: Desk) -> None:
+    here = f"/v1/organizations/{desk.organisation}"
+    member = await person(desk.baobab, "mia", role="member")
+    await desk.key(member.headers, organization_id=desk.organisation)
+    told = await preview(desk, "DELETE", f"{here}/members/{member.id}")
+    assert member.email in told
+    assert "revoke 1 of their API keys" in told
+    assert "3 members" in await preview(desk, "DELETE", here)
+
+
+@pytest.mark.parametrize("path", ["n/incr", "n/decr"])
+async def test_where_a_tool_cannot_tell_there_is_no_preview(desk: Desk, path: str) -> None:
+    approval_id = await desk.proposed(await desk.ask("POST", f"/v1/{desk.app}/kv/{path}", body={"by": 1}))
+    assert (await desk.get(approval_id))["preview"] is None
