@@ -8,6 +8,7 @@ from pydantic_core import to_json
 from starlette.routing import BaseRoute
 
 from baobab.http import openapi
+from baobab.http.approval_page import approval_routes
 from baobab.http.docs_page import docs_routes
 from baobab.http.error_page import error_page
 from baobab.http.front import not_found
@@ -37,7 +38,7 @@ def behind(
     async def errors() -> Response:
         return error_page(registry)
 
-    app.router.routes.extend([*docs_routes(), metrics_route(metrics, metrics_token), *routes])
+    app.router.routes.extend([*docs_routes(), *approval_routes(), metrics_route(metrics, metrics_token), *routes])
     app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]
     return app
 

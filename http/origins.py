@@ -8,8 +8,11 @@ from baobab.tools.errors import AppNotFound, OriginRefused
 Headers = list[tuple[bytes, bytes]]
 
 _METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
-_ALLOWED = b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey"
-_EXPOSED = b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After"
+_ALLOWED = (
+    b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey, "
+    b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID"
+)
+_EXPOSED = b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate"
 _PREFLIGHT_SECONDS = b"600"
 # What an MCP client in a browser needs before it has a key: nothing here looks at who the reader is.
 _PUBLIC = frozenset(

@@ -16,7 +16,7 @@ from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
 
 _APPROVAL = "approval"
-_PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 20.0
 _LOOK_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Calls:
         approvals = self._registry.services.approvals
         actions = [getattr(answer, "action", None) for answer in (responses or {}).values()]
         declined = "decline" in actions or "cancel" in actions
-        for _ in range(1 if declined else int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
+        for _ in range(1 if declined else int(PATIENCE_SECONDS / _LOOK_SECONDS)):
             status = await approvals.status(approval_id, who.caller)
             if status is None:
                 raise ApprovalStateSpent

@@ -1,6 +1,7 @@
 """The rows: SQLAlchemy Core over SQLite, one short transaction at a time."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Callable
@@ -91,11 +92,24 @@ class Database:
         try:
             fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            await asyncio.to_thread(fcntl.flock, self._gate, fcntl.LOCK_EX)
+            await _granted(self._gate)
         try:
             yield
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+
+async def _granted(gate: int) -> None:
+    """Wait for the lock of a file. A caller that is cancelled gives back what a thread, which cannot be, still takes."""
+    waiting = asyncio.ensure_future(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
+    try:
+        await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        while not waiting.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(waiting)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        raise
 
 
 class Unit:

@@ -64,9 +64,11 @@ class ServerProcess:
 
 
 @contextmanager
-def serving(data: Path, *options: object, settings: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
+def serving(
+    data: Path, *options: object, settings: Mapping[str, str] | None = None, port: int | None = None
+) -> Iterator[ServerProcess]:
     """A server that has said that it is ready; killed at the end if it still runs."""
-    port = free_port()
+    port = port or free_port()
     log = data.with_name(f"server-{port}-{time.monotonic_ns()}.log")
     with log.open("wb") as stderr:
         process = subprocess.Popen(

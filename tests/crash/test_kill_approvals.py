@@ -11,7 +11,7 @@ import aiohttp
 
 from tests.cli.server_process import ServerProcess, serving
 
-ROUNDS = 6
+ROUNDS = 5
 CALLS_OF_A_ROUND = 8
 LONGEST_LIFE = 0.25
 """Seconds from the first decision of a round to the kill."""

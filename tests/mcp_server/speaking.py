@@ -121,6 +121,8 @@ class Stream:
     def __init__(self) -> None:
         self.status = 0
         self.headers = httpx.Headers()
+        self.given_up = asyncio.Event()
+        """Set once the server does no more about it."""
         self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._text = ""
         self._left = asyncio.Event()
@@ -177,12 +179,18 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def opened(serve: Any, scope: dict[str, Any], body: bytes = b"") -> AsyncIterator[Stream]:
-    """An exchange with an ASGI application whose answer may not end by itself; leaving it disconnects the client."""
-    stream = Stream()
+async def opened(
+    serve: Any, scope: dict[str, Any], body: bytes = b"", stream: Stream | None = None
+) -> AsyncIterator[Stream]:
+    """An exchange with an ASGI application whose answer may not end by itself; leaving it disconnects the client.
+
+    stream: one that reads in a way of its own.
+    """
+    stream = stream or Stream()
     received = stream.receive(body)
     serving = asyncio.create_task(serve(scope, received.__anext__, stream.send))
     try:
+        serving.add_done_callback(lambda _: stream.given_up.set())
         await stream.begin()
         yield stream
     finally:
@@ -193,7 +201,13 @@ async def opened(serve: Any, scope: dict[str, Any], body: bytes = b"") -> AsyncI
 
 @contextlib.asynccontextmanager
 async def listening(
-    baobab: Baobab, *, era: str, by: Mapping[str, str] | None = None, path: str = "/mcp", **wanted: bool
+    baobab: Baobab,
+    *,
+    era: str,
+    by: Mapping[str, str] | None = None,
+    path: str = "/mcp",
+    stream: Stream | None = None,
+    **wanted: bool,
 ) -> AsyncIterator[Stream]:
     """A stream of change notifications: `subscriptions/listen` of 2026, or the GET stream of the protocols before.
 
@@ -208,11 +222,11 @@ async def listening(
         sent, method = b"", "GET"
         headers = {"accept": "text/event-stream", "mcp-protocol-version": era}
     scope = scope_of(baobab, method, path, {**headers, **(baobab.owner if by is None else by)})
-    async with opened(baobab.client._transport.app, scope, sent) as stream:  # type: ignore[attr-defined]
-        if era == MODERN and stream.status == 200 and stream.headers["content-type"].startswith("text/event-stream"):
-            acknowledged = await stream.message()
+    async with opened(baobab.client._transport.app, scope, sent, stream) as heard:  # type: ignore[attr-defined]
+        if era == MODERN and heard.headers["content-type"].startswith("text/event-stream"):
+            acknowledged = await heard.message()
             assert acknowledged["method"] == "notifications/subscriptions/acknowledged", acknowledged
-        yield stream
+        yield heard
 
 
 def scope_of(baobab: Baobab, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:

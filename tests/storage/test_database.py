@@ -113,6 +113,31 @@ async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> Non
     assert await _number(database) == 6
 
 
+async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_does_not_keep_the_turn(
+    database: Database,
+) -> None:
+    others = [Database(database.path), Database(database.path)]
+    for other in others:
+        await other.open()
+
+    async def write(into: Database) -> None:
+        async with into.writing() as connection:
+            await connection.execute(text("UPDATE counter SET n = n + 1"))
+
+    async with database.writing():
+        waiting = asyncio.create_task(write(others[0]))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        await asyncio.sleep(0.1)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(10):
+        await write(others[1])
+    assert await _number(database) == 1
+    for other in others:
+        await other.close()
+
+
 async def test_a_broken_constraint_is_the_callers_to_understand(database: Database) -> None:
     with pytest.raises(IntegrityError):
         async with database.writing() as connection:

@@ -49,6 +49,7 @@ ADMINS = "401 403 403 403 403 ok  403 403 ok  ok  ok  403 403"
 KV_OPERATORS = "403 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
 INTERNAL = "403 403 403 403 403 403 403 403 403 403 403 403 403"
 KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
+OWN_AND_ADMINS = "401 403 403 403 403 403 403 404 ok  ok  ok  404 404"
 
 POLICY = {
     "system_health": PUBLIC,
@@ -76,7 +77,13 @@ POLICY = {
     "api_keys_create": ACCOUNTS,
     "api_keys_list": ACCOUNTS,
     # A key that the owner made: to a plain member, as to a stranger, there is no such key.
-    "api_keys_revoke": "401 403 403 403 403 403 403 404 ok  ok  ok  404 404",
+    "api_keys_update": OWN_AND_ADMINS,
+    "api_keys_revoke": OWN_AND_ADMINS,
+    # What a key of the owner asked for.
+    "approvals_list": "401 ok  ok  403 403 ok  ok  ok  ok  ok  ok  ok  ok",
+    "approvals_get": "401 404 404 403 403 404 404 404 ok  ok  ok  404 404",
+    "approvals_approve": OWN_AND_ADMINS,
+    "approvals_reject": OWN_AND_ADMINS,
     "oauth_request": PUBLIC,
     "oauth_decide": TOKENS,
     # Only the OAuth endpoints call these, after they have checked what the protocol asks for.
@@ -201,6 +208,22 @@ class World:
         made = await self.use("POST", "/api-keys", self.owner.headers, name="k", organization_id=self.org)
         return {"key_id": made["key_id"]}
 
+    async def for_api_keys_update(self, caller: Caller) -> dict[str, Any]:
+        return {**await self.for_api_keys_revoke(caller), "name": "renamed"}
+
+    async def for_approvals_get(self, caller: Caller) -> dict[str, Any]:
+        asking = {"name": "agent", "organization_id": self.org, "approval": "write"}
+        made = await self.use("POST", "/api-keys", self.owner.headers, **asking)
+        agent = {"authorization": f"Bearer {made['key']}"}
+        refused = await self.baobab.client.post("/init", json={"name": self.new("app")}, headers=agent)
+        return {"approval_id": refused.json()["error"]["details"]["approval_id"]}
+
+    async def for_approvals_approve(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_approvals_get(caller)
+
+    async def for_approvals_reject(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_approvals_get(caller)
+
     async def for_apps_delete(self, caller: Caller) -> dict[str, Any]:
         made = await self.use("POST", "/init", self.owner.headers, name=self.new("app"), organization_id=self.org)
         return {"app_id": made["app_id"]}
@@ -321,8 +344,9 @@ async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_o
     for name in ("user", "app key", "owner", "owner's key"):
         header = world.callers[name].headers["authorization"].encode()
         shown = {tool.name for tool in registry.visible_to(await credentials.caller(header))}
-        allowed = {tool for tool, row in POLICY.items() if row.split()[CALLERS.index(name)] == "ok"}
-        assert allowed <= shown, name
+        words = {tool: row.split()[CALLERS.index(name)] for tool, row in POLICY.items()}
+        assert {tool for tool, word in words.items() if word == "ok" and registry.find(tool).mcp} <= shown, name
+        refused = {tool for tool in shown if words[tool] in ("401", "403")}
         # Rules may open keys to a user; by default none does.
         exposed = {tool for tool, row in POLICY.items() if row == KV_UNEXPOSED}
-        assert shown - allowed <= (exposed if name == "user" else set()), name
+        assert refused <= (exposed if name == "user" else set()), name

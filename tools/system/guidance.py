@@ -8,6 +8,9 @@ _TEXT = """\
 > A backend for AI agents and the apps around them. Every capability is one tool with one name: call it over MCP
 > at {base}/mcp, or over REST at the path given below. Same rules, same arguments, same errors.
 
+Over MCP the list shows the most used tools: `search_tools` finds the others, `call_tool` calls them.
+{base}/mcp?toolsets=kv,apps (or all), ?app_id=APP_ID and ?read_only=true show other lists.
+
 Base address: {base}
 API reference for people: {base}/docs; OpenAPI 3.1: {base}/openapi.json
 
@@ -37,6 +40,12 @@ the keys under their own id. Without a rule nobody but you reaches a key.
 Every refusal says a `code`, a `message` and a `remediation`. Do what the remediation says before you try again.
 The shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the KV family answers
 `{{"error": CODE, "message", "remediation"}}`. 429 carries `Retry-After` in seconds. All codes: {base}/docs/errors
+
+## When a person must decide
+
+`APPROVAL_REQUIRED` means that nothing has been done yet: tell your person what waits (`details.summary`) and where they
+decide (`details.decide_at`). Then make the very same call again, with the same arguments: it answers the result, which is
+told once. `APPROVAL_REJECTED` is final; do not look for a way around it.
 
 ## Good habits
 

@@ -1,0 +1,23 @@
+"""The pages on which a person decides about a waiting call, or finds what waits: static files that ask REST."""
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from baobab.http.static_page import CSS, HTML, SCRIPT, page
+
+
+def approval_routes() -> list[Route]:
+    return [
+        page("/approvals/approval.css", "approval.css", CSS),
+        page("/approvals/approval.js", "approval.js", SCRIPT),
+        page("/approvals/signin.js", "signin.js", SCRIPT),
+        page("/approvals/", "approval.html", HTML),
+        page("/approvals/{approval_id}", "approval.html", HTML),
+        Route("/approvals", _list, methods=["GET"], include_in_schema=False),
+    ]
+
+
+async def _list(_request: Request) -> Response:
+    # Relative, as everything on the page is, so that it works below a proxy's prefix.
+    return RedirectResponse("approvals/", status_code=307)

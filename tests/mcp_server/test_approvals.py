@@ -1,0 +1,229 @@
+"""Approval over MCP: the call waits, a person is shown where to decide, and the same call then answers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, Answer, say, use
+
+each_era = pytest.mark.parametrize("era", ERAS)
+
+SHOWS_ADDRESSES = {"elicitation": {"url": {}}}
+FORMS_ONLY = {"elicitation": {"form": {}}}
+OPENED = {"approval": {"action": "accept"}}
+
+
+async def held(baobab: Baobab, approval: str = "write", **wanted: Any) -> dict[str, str]:
+    """Headers with a new key whose calls wait for a person."""
+    body = {"name": "an agent", "approval": approval, **wanted}
+    made = await baobab.client.post("/api-keys", json=body, headers=baobab.owner)
+    assert made.status_code == 201, made.text
+    return {"authorization": f"Bearer {made.json()['key']}"}
+
+
+async def decide(baobab: Baobab, approval_id: str, decision: str = "approve", **body: Any) -> Any:
+    return await baobab.client.post(f"/v1/approvals/{approval_id}/{decision}", json=body, headers=baobab.owner)
+
+
+async def settled(baobab: Baobab, approval_id: str) -> str:
+    """How an approved call ended."""
+    async with asyncio.timeout(20):
+        while True:
+            read = await baobab.client.get(f"/v1/approvals/{approval_id}", headers=baobab.owner)
+            status: str = read.json()["approval"]["status"]
+            if status not in ("pending", "approved"):
+                return status
+            await asyncio.sleep(0.02)
+
+
+async def value(baobab: Baobab, app_id: str, key: str) -> Any:
+    read = await baobab.client.get(f"/v1/{app_id}/kv/{key}", headers=baobab.owner)
+    return read.json().get("value")
+
+
+def raising(app_id: str) -> dict[str, Any]:
+    return {"name": "kv_incr", "arguments": {"app_id": app_id, "key": "visits"}}
+
+
+@each_era
+async def test_a_call_that_needs_a_person_waits_and_is_answered_once_approved(baobab: Baobab, era: str) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    call = {"app_id": app_id, "key": "visits"}
+    refused = await use(baobab, "kv_incr", call, by=agent, era=era)
+    assert refused["isError"] is True
+    told = refused["structuredContent"]["error"]
+    assert told["code"] == "APPROVAL_REQUIRED"
+    assert "visits" in told["details"]["summary"]
+    assert told["details"]["decide_at"] in refused["content"][0]["text"]
+    assert await value(baobab, app_id, "visits") is None
+
+    assert (await decide(baobab, told["details"]["approval_id"])).status_code == 200
+    assert await settled(baobab, told["details"]["approval_id"]) == "executed"
+    assert await value(baobab, app_id, "visits") == 1
+    answered = await use(baobab, "kv_incr", call, by=agent, era=era)
+    assert answered["structuredContent"] == {"value": 1}
+    assert await value(baobab, app_id, "visits") == 1
+
+
+@each_era
+async def test_reads_of_such_a_key_do_not_wait(baobab: Baobab, era: str) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)
+    got = await use(baobab, "kv_get", {"app_id": app_id, "key": "a"}, by=agent, era=era)
+    assert got["structuredContent"] == {"value": 1}
+
+
+@each_era
+async def test_call_tool_is_no_way_around(baobab: Baobab, era: str) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    refused = await use(baobab, "call_tool", raising(app_id), by=agent, era=era)
+    assert refused["structuredContent"]["error"]["code"] == "APPROVAL_REQUIRED"
+    assert await value(baobab, app_id, "visits") is None
+
+
+@each_era
+async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    call = {"app_id": app_id, "key": "visits"}
+    told = (await use(baobab, "kv_incr", call, by=agent, era=era))["structuredContent"]["error"]
+    await decide(baobab, told["details"]["approval_id"], "reject", reason="not on a Saturday")
+    refused = (await use(baobab, "kv_incr", call, by=agent, era=era))["structuredContent"]["error"]
+    assert refused["code"] == "APPROVAL_REJECTED"
+    assert "not on a Saturday" in refused["message"]
+
+
+async def test_the_credential_that_proposed_cannot_decide_over_mcp_either(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab, "destructive")
+    call = {"app_id": app_id, "key": "a"}
+    told = (await use(baobab, "kv_delete", call, by=agent))["structuredContent"]["error"]
+    decision = {"approval_id": told["details"]["approval_id"]}
+    for tool, word in (("approvals_approve", "approve"), ("approvals_reject", "reject")):
+        assert (await say(baobab, "tools/call", {"name": tool, "arguments": decision}, by=agent)).error[
+            "code"
+        ] == -32602
+        over_rest = await baobab.client.post(f"/v1/approvals/{decision['approval_id']}/{word}", json={}, headers=agent)
+        assert over_rest.status_code == 403
+    mine = (await use(baobab, "approvals_get", decision, by=agent))["structuredContent"]["approval"]
+    assert mine["status"] == "pending"
+
+
+async def asked(baobab: Baobab, agent: dict[str, str], app_id: str) -> Answer:
+    answer = await say(baobab, "tools/call", raising(app_id), by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
+    assert answer.result["resultType"] == "input_required"
+    return answer
+
+
+def approval_id(answer: Answer) -> str:
+    url: str = answer.result["inputRequests"]["approval"]["params"]["url"]
+    return url.rsplit("/", 1)[1]
+
+
+async def resume(
+    baobab: Baobab,
+    agent: dict[str, str],
+    app_id: str,
+    answer: Answer,
+    responses: dict[str, Any] = OPENED,
+    **changed: Any,
+) -> Answer:
+    again = {**raising(app_id), "requestState": answer.result["requestState"], "inputResponses": responses, **changed}
+    return await say(baobab, "tools/call", again, by=agent, era=MODERN, capabilities=SHOWS_ADDRESSES)
+
+
+async def test_a_client_that_shows_addresses_is_asked_to_show_where_to_decide(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    answer = await asked(baobab, agent, app_id)
+    shown = answer.result["inputRequests"]["approval"]
+    assert shown["method"] == "elicitation/create"
+    assert shown["params"]["mode"] == "url"
+    assert shown["params"]["url"].startswith("http://127.0.0.1:8000/approvals/appr_")
+    assert "visits" in shown["params"]["message"]
+    await decide(baobab, approval_id(answer))
+    done = await resume(baobab, agent, app_id, answer)
+    assert done.result["structuredContent"] == {"value": 1}
+
+
+async def test_the_call_goes_on_as_soon_as_the_person_has_decided(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    answer = await asked(baobab, agent, app_id)
+    waiting = asyncio.create_task(resume(baobab, agent, app_id, answer))
+    await asyncio.sleep(0)
+    await decide(baobab, approval_id(answer))
+    assert (await waiting).result["structuredContent"] == {"value": 1}
+    assert await value(baobab, app_id, "visits") == 1
+
+
+async def test_the_word_of_the_client_decides_nothing(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baobab.mcp_server.calls.PATIENCE_SECONDS", 0.0)
+    app_id, agent = await baobab.app(), await held(baobab)
+    answer = await asked(baobab, agent, app_id)
+    for responses in (OPENED, {"approval": {"action": "accept", "content": {"approved": True}}}, {}):
+        still = await resume(baobab, agent, app_id, answer, responses)
+        assert still.result["isError"] is True
+        assert still.result["structuredContent"]["error"]["code"] == "APPROVAL_REQUIRED"
+    assert await value(baobab, app_id, "visits") is None
+
+
+async def test_a_person_who_does_not_look_leaves_the_call_waiting(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    answer = await asked(baobab, agent, app_id)
+    declined = await resume(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
+    assert declined.result["structuredContent"]["error"]["details"]["approval_id"] == approval_id(answer)
+    assert await value(baobab, app_id, "visits") is None
+
+
+async def test_a_state_that_was_used_is_refused_and_nothing_runs_again(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    answer = await asked(baobab, agent, app_id)
+    await decide(baobab, approval_id(answer))
+    await resume(baobab, agent, app_id, answer)
+    for _ in range(2):
+        replayed = (await resume(baobab, agent, app_id, answer)).error
+        assert replayed["code"] == -32602
+        assert replayed["data"]["code"] == "APPROVAL_STATE_SPENT"
+        assert replayed["data"]["remediation"]
+    assert await value(baobab, app_id, "visits") == 1
+    pending = await baobab.client.get("/v1/approvals?status=pending", headers=baobab.owner)
+    assert pending.json()["approvals"] == []
+
+
+@pytest.mark.parametrize("change", ["arguments", "tool", "caller", "tampered", "forged"])
+async def test_a_state_is_good_for_its_own_call_alone(baobab: Baobab, change: str) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    answer = await asked(baobab, agent, app_id)
+    await decide(baobab, approval_id(answer))
+    changed: dict[str, Any] = {}
+    match change:
+        case "arguments":
+            changed = {"arguments": {"app_id": app_id, "key": "other"}}
+        case "tool":
+            changed = {"name": "kv_decr"}
+        case "caller":
+            agent = await held(baobab)
+        case "tampered":
+            changed = {"requestState": answer.result["requestState"][:-4] + "AAAA"}
+        case "forged":
+            changed = {"requestState": approval_id(answer)}
+    refused = (await resume(baobab, agent, app_id, answer, **changed)).error
+    assert refused["code"] == -32602
+    assert refused["data"]["remediation"]
+
+
+@pytest.mark.parametrize(("era", "capabilities"), [(MODERN, FORMS_ONLY), (MODERN, {}), (EARLIER, {})])
+async def test_a_client_that_shows_no_addresses_is_told_in_words(
+    baobab: Baobab, era: str, capabilities: dict[str, Any]
+) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    told = await say(baobab, "tools/call", raising(app_id), by=agent, era=era, capabilities=capabilities)
+    assert told.result["isError"] is True
+    assert "/approvals/appr_" in told.result["content"][0]["text"]
+
+
+async def test_one_approval_serves_the_same_call_through_every_door(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    over_mcp = (await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": 1}, by=agent))["structuredContent"]
+    over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=agent)
+    assert over_rest.status_code == 428
+    assert over_rest.json()["approval_id"] == over_mcp["error"]["details"]["approval_id"]

@@ -1,0 +1,279 @@
+"""The official client against real servers: what its users may do over both eras of the protocol."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from baobab import tools
+from baobab.composition import house
+from baobab.http.protocol import GuardedProtocol
+from baobab.mcp_server.catalogue import PAGE
+from baobab.mcp_server.door import McpDoor
+from baobab.settings import load
+from baobab.tools.access import EVERYBODY
+from baobab.tools.accounts.first import ensure_first_account
+from baobab.tools.call import Call
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Toolset
+from tests.cli.server_process import PATIENCE, ServerProcess, free_port, serving
+from tests.conftest import KEY, begin
+
+ERAS = ("legacy", "auto")
+"""The client's names for them: `initialize` before 2026, `server/discover` since."""
+SETTINGS = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
+
+
+@dataclass
+class User:
+    """A client, and what it has sent."""
+
+    client: Client
+    sent: list[str] = field(default_factory=list)
+
+    async def use(self, tool: str, **arguments: Any) -> Any:
+        result = await self.client.call_tool(tool, arguments)
+        assert not result.is_error, result.content
+        return result.structured_content
+
+
+@contextlib.asynccontextmanager
+async def user(address: str, era: str, *, view: str = "", keep_alive: bool = True) -> AsyncIterator[User]:
+    """keep_alive: whether requests may share a connection, which one worker has accepted."""
+    sent: list[str] = []
+
+    async def note(request: httpx2.Request) -> None:
+        sent.append(request.method)
+
+    limits = httpx2.Limits(max_keepalive_connections=None if keep_alive else 0)
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, limits=limits, timeout=PATIENCE, event_hooks={"request": [note]}) as http,
+        Client(streamable_http_client(f"{address}/mcp{view}", http_client=http), mode=era) as client,
+    ):
+        yield User(client, sent)
+
+
+# -- Workers in processes of their own ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with two workers."""
+    data = begin(tmp_path_factory.mktemp("pair") / "data")
+    with serving(data, "--workers", 2, settings=SETTINGS) as server:
+        yield server
+
+
+def workers(server: ServerProcess) -> list[int]:
+    pid = server.process.pid
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+@contextlib.contextmanager
+def asleep(worker: int) -> Iterator[None]:
+    """While one worker sleeps, the other must answer everything."""
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_tools_are_listed_and_called(pair: ServerProcess, era: str) -> None:
+    async with user(pair.address, era) as agent:
+        assert (agent.client.protocol_version >= "2026") is (era == "auto")
+        listed = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
+        assert listed["kv_put"].input_schema["required"] == ["app_id", "key", "value"]
+        app_id = (await agent.use("apps_init", name=f"of-{era}"))["app_id"]
+        await agent.use("kv_put", app_id=app_id, key="a/b", value={"n": 1})
+        assert await agent.use("kv_get", app_id=app_id, key="a/b") == {"value": {"n": 1}}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProcess, era: str) -> None:
+    async with user(pair.address, era) as agent:
+        refused = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
+        assert refused.is_error
+        told = refused.structured_content["error"]
+        assert told["code"] == "APP_NOT_FOUND"
+        assert told["remediation"] in refused.content[0].text
+        with pytest.raises(MCPError) as unknown:
+            await agent.client.call_tool("no_such_tool", {})
+        assert unknown.value.error.data["remediation"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_any_worker_answers_any_request(pair: ServerProcess, era: str) -> None:
+    one, other = workers(pair)
+    async with user(pair.address, era, keep_alive=False) as agent:
+        with asleep(one):
+            app_id = (await agent.use("apps_init", name=f"shared-{era}"))["app_id"]
+            await agent.use("kv_put", app_id=app_id, key="a", value=1)
+        with asleep(other):
+            assert await agent.use("kv_get", app_id=app_id, key="a") == {"value": 1}
+            await agent.use("kv_put", app_id=app_id, key="a", value=2)
+        with asleep(one):
+            assert await agent.use("kv_get", app_id=app_id, key="a") == {"value": 2}
+            assert (await agent.client.list_tools(cache_mode="bypass")).tools
+
+
+async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path: Path) -> None:
+    data, port = begin(tmp_path / "data"), free_port()
+    async with contextlib.AsyncExitStack() as stack:
+        with serving(data, settings=SETTINGS, port=port) as server:
+            agents = [await stack.enter_async_context(user(server.address, era)) for era in ERAS]
+            app_id = (await agents[0].use("apps_init", name="survivor"))["app_id"]
+            for agent in agents:
+                await agent.use("kv_put", app_id=app_id, key=agent.client.protocol_version, value="kept")
+            server.kill()
+        with serving(data, settings=SETTINGS, port=port):
+            for agent in agents:
+                key = agent.client.protocol_version
+                assert await agent.use("kv_get", app_id=app_id, key=key) == {"value": "kept"}
+                assert (await agent.client.list_tools(cache_mode="bypass")).tools
+
+
+# -- A door in this process, with tools made for the test --------------------------------------------------------------
+
+
+class Rope:
+    """What a waiting tool and its test hold on to."""
+
+    def __init__(self) -> None:
+        self.waiting = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def hang(self) -> None:
+        self.waiting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+def probes(rope: Rope) -> Toolset:
+    probe = Toolset("probe", "Tools for this test.")
+
+    @probe.tool(access=EVERYBODY, effect="read", long_running=True)
+    async def probe_steps(call: Call) -> dict[str, bool]:
+        """Do something in three steps."""
+        for step in (1, 2, 3):
+            await call.progress(step, 3, f"step {step}")
+        return {"done": True}
+
+    @probe.tool(access=EVERYBODY, effect="write", long_running=True)
+    async def probe_wait(call: Call) -> None:
+        """Begin something that takes for ever."""
+        await call.progress(1, 2, "begun")
+        await rope.hang()
+
+    for number in range(PAGE):
+
+        async def probe_one(call: Call) -> None:
+            """Be one of many."""
+
+        probe_one.__name__ = f"probe_one_{number}"
+        probe.tool(access=EVERYBODY, effect="read")(probe_one)
+    return probe
+
+
+@dataclass
+class Standing:
+    address: str
+    rope: Rope
+
+
+@contextlib.asynccontextmanager
+async def standing(data: Path) -> AsyncIterator[Standing]:
+    """The door itself on a socket: nothing but uvicorn stands before it."""
+    rope = Rope()
+    settings = load(SETTINGS, data=begin(data))
+    async with house(settings) as home:
+        await ensure_first_account(home.services, KEY)
+        door = McpDoor(Registry([*tools.toolsets(), probes(rope)]).bind(home.services), "1")
+        config = uvicorn.Config(
+            door, port=0, http=GuardedProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
+        )  # type: ignore[arg-type]
+        server = uvicorn.Server(config)
+        async with door.manager.run():
+            serve = asyncio.create_task(server.serve())
+            while not server.started:
+                await asyncio.sleep(0.01)
+            yield Standing(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", rope)
+            server.should_exit = True
+            await serve
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_long_list_comes_in_pages(tmp_path: Path, era: str) -> None:
+    async with standing(tmp_path) as door, user(door.address, era, view="?toolsets=probe") as agent:
+        first = await agent.client.list_tools()
+        assert first.next_cursor is not None
+        second = await agent.client.list_tools(cursor=first.next_cursor)
+        assert second.next_cursor is None
+        names = [tool.name for tool in (*first.tools, *second.tools)]
+        assert names == sorted({"probe_steps", "probe_wait", *(f"probe_one_{number}" for number in range(PAGE))})
+
+
+@pytest.mark.parametrize(("era", "requests"), [("legacy", 1), ("auto", 0)])
+async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: str, requests: int) -> None:
+    """The protocols before 2026 do not say for how long a list may be kept."""
+    async with standing(tmp_path) as door, user(door.address, era) as agent:
+        listed = await agent.client.list_tools()
+        before = len(agent.sent)
+        assert (await agent.client.list_tools()).tools == listed.tools
+        assert len(agent.sent) - before == requests
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
+
+    async with standing(tmp_path) as door, user(door.address, era) as agent:
+        result = await agent.client.call_tool("probe_steps", {}, progress_callback=hear)
+    assert result.structured_content == {"done": True}
+    assert heard == [(step, 3, f"step {step}") for step in (1, 2, 3)]
+
+
+async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> None:
+    """Of the 2026 protocol: the client closes the stream of the answer, and goes on."""
+    async with standing(tmp_path) as door, user(door.address, "auto") as agent:
+        call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
+        await within(door.rope.waiting)
+        call.cancel()
+        await within(door.rope.cancelled)
+        assert (await agent.use("probe_steps")) == {"done": True}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_whose_client_leaves_is_cancelled(tmp_path: Path, era: str) -> None:
+    async with standing(tmp_path) as door:
+        async with user(door.address, era) as agent:
+            call = asyncio.create_task(agent.client.call_tool("probe_wait", {}))
+            await within(door.rope.waiting)
+        await within(door.rope.cancelled)
+        with pytest.raises(MCPError):
+            await call
+
+
+async def within(event: asyncio.Event) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await event.wait()
