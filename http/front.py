@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from baobab.http.answer import Headers, Send, reply_to, send_error
+from baobab.http.answer import WHOLE, Headers, Send, reply_to, send_error
 from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.origins import Origins
@@ -86,7 +86,7 @@ class Front:
             request.headers += await self._origins.headers(request, None)
             if request.preflight:
                 return await _options(request, {})
-            return await self._pass_on(scope, receive, respond, request.headers)
+            return await self._pass_on(scope, receive, respond, request)
         methods, request.captured = found
         method = request.method
         tool = request.tool = _tool_for(methods, method)
@@ -106,19 +106,32 @@ class Front:
         request.path = inside(request.path, app_id)
         scope["raw_path"] = request.path.encode("latin-1")
 
-    async def _pass_on(self, scope: Scope, receive: Any, respond: Send, headers: Headers) -> int:
-        """What FastAPI serves: pages, streams, MCP. It gets our headers; its 404 becomes ours."""
+    async def _pass_on(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
+        """What FastAPI and the MCP door serve. It gets our headers; its 404 becomes ours."""
         sent = 0
 
-        async def send_on(message: dict[str, Any]) -> None:
+        def ours(status: int, given: Headers) -> Headers:
             nonlocal sent
+            sent = status
+            known = {name for name, _ in given}
+            return [*given, *(pair for pair in request.headers if pair[0] not in known)]
+
+        async def send_on(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                sent = message["status"]
-                known = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(pair for pair in headers if pair[0] not in known)]
+                message["headers"] = ours(message["status"], message["headers"])
             await respond(message)
 
-        await self._behind(scope, receive, send_on)
+        async def reply_on(status: int, given: Headers, body: bytes) -> None:
+            await request.reply(status, ours(status, given), body)
+
+        # Who reads the request again must find the id that the answer tells: logs and audit rows name it.
+        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), request.headers[0]]
+        scope[WHOLE] = reply_on
+        try:
+            await self._behind(scope, receive, send_on)
+        finally:
+            # As in reply_to: where nobody took it, it must not stay in the scope that it leads back to.
+            scope.pop(WHOLE, None)
         return sent
 
     async def _refuse(self, request: Request, error: BaobabError) -> int:

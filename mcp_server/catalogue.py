@@ -41,7 +41,7 @@ class Offer:
         self._view = visitor.view
         self._extra = extra
         self._vault = vault
-        self._pages: dict[str | None, Page] = {}
+        self._pages: dict[int, Page] = {}
 
     @cached_property
     def index(self) -> Index:
@@ -63,13 +63,13 @@ class Offer:
 
     def page(self, cursor: str | None) -> Page:
         """One page of the list; CursorInvalid for a cursor that another list gave."""
-        page = self._pages.get(cursor)
+        at = 0 if cursor is None else int(decode_cursor(self._vault, self._name, cursor)[0])
+        page = self._pages.get(at)
         if page is None:
-            at = 0 if cursor is None else int(decode_cursor(self._vault, self._name, cursor)[0])
             shown, following = self.listed[at : at + PAGE], at + PAGE
             more = encode_cursor(self._vault, self._name, str(following)) if following < len(self.listed) else None
-            # Only cursors that we gave come this far, so there are no more pages than the list has.
-            page = self._pages[cursor] = Page(to_json(shown), more)
+            # Kept by where it begins: base64 has many spellings of one cursor, and each would be a page of its own.
+            page = self._pages[at] = Page(to_json(shown), more)
         return page
 
     @cached_property

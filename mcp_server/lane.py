@@ -7,8 +7,12 @@ tool, a call that may take long or may need approval) is left to the protocol se
 
 from typing import Any
 
-from mcp.shared.inbound import InboundModernRoute, classify_inbound_request, find_duplicated_routing_header
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, SERVER_INFO_META_KEY
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+)
 from pydantic_core import to_json
 
 from baobab.http.answer import Headers
@@ -18,6 +22,7 @@ from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.protocol import FRESH_MS
 from baobab.mcp_server.visitor import Visitor
 from baobab.tools.errors import BaobabError, ToolNotFound
+from baobab.tools.pagination import CursorInvalid
 from baobab.tools.registry import Registry
 
 _VERSION = "2026-07-28"
@@ -47,17 +52,23 @@ class Lane:
         method, params, request_id = message.get("method"), message.get("params"), message.get("id")
         if method not in ("tools/call", "tools/list") or message.get("jsonrpc") != "2.0":
             return None
-        if type(request_id) not in (int, str) or not isinstance(params, dict) or not _enveloped(message, headers):
+        if type(request_id) not in (int, str) or not isinstance(params, dict):
+            return None
+        if not _enveloped(method, params, headers):
             return None
         offer = self._catalogue.offer(who)
         if method == "tools/list":
-            if params.keys() - {"_meta"}:
-                return None
-            return self._listed(request_id, offer)
+            return self._listed(request_id, params, offer)
         return await self._called(request_id, params, offer, who)
 
-    def _listed(self, request_id: Any, offer: Offer) -> bytes:
-        page = offer.page(None)
+    def _listed(self, request_id: Any, params: dict[str, Any], offer: Offer) -> bytes | None:
+        cursor = params.get("cursor")
+        if params.keys() - {"_meta", "cursor"} or not isinstance(cursor, str | None):
+            return None
+        try:
+            page = offer.page(cursor)
+        except CursorInvalid:
+            return None
         more = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)
         fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS
         return b"".join((_begin(request_id), b'"tools":', page.tools, more, fresh, self._end))
@@ -90,15 +101,22 @@ def _begin(request_id: Any) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + to_json(request_id) + b',"result":{'
 
 
-def _enveloped(message: dict[str, Any], pairs: Headers) -> bool:
-    """Whether headers and envelope are whole and agree, as the protocol asks of each request."""
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
-    if len(headers) != len(pairs) and find_duplicated_routing_header([(n.decode("latin-1"), "") for n, _ in pairs]):
+def _enveloped(method: str, params: dict[str, Any], pairs: Headers) -> bool:
+    """Whether headers and envelope are whole and agree, as the protocol asks of each request.
+
+    Only what is so to the letter goes on here; other spellings (a header in base64, one that stands twice) and the
+    inner shape of what the client tells of itself are the protocol server's to judge.
+    """
+    headers, meta = dict(pairs), params.get("_meta")
+    if len(headers) != len(pairs) or not isinstance(meta, dict):
         return False
-    if not isinstance(classify_inbound_request(message, headers=headers), InboundModernRoute):
-        return False
-    meta = message["params"]["_meta"]
+    named = method == "tools/list" or headers.get(b"mcp-name", b"").decode("latin-1") == params.get("name")
     info = meta.get(CLIENT_INFO_META_KEY)
-    # Their inner shape is the protocol server's to judge; only what is certainly right goes on here.
-    right = info is None or (isinstance(info, dict) and {"name", "version"} <= info.keys())
-    return right and isinstance(meta[CLIENT_CAPABILITIES_META_KEY], dict)
+    return (
+        named
+        and headers.get(b"mcp-method") == method.encode()
+        and headers.get(b"mcp-protocol-version") == _VERSION.encode()
+        and meta.get(PROTOCOL_VERSION_META_KEY) == _VERSION
+        and (info is None or (isinstance(info, dict) and {"name", "version"} <= info.keys()))
+        and isinstance(meta.get(CLIENT_CAPABILITIES_META_KEY), dict)
+    )

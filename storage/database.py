@@ -100,7 +100,7 @@ class Database:
 
 
 async def _granted(gate: int) -> None:
-    """Wait for the lock of a file. A caller that is cancelled gives back what a thread, which cannot be, still takes."""
+    """Wait for the lock of a file; a caller that is cancelled gives back what its thread still takes."""
     waiting = asyncio.ensure_future(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
     try:
         await asyncio.shield(waiting)

@@ -169,7 +169,7 @@ class Approvals:
                 "finished_at": call.now,
                 **self._seals.without_arguments(approval_id),
             }
-            await call.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
+            await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
 
     async def tend(self, registry: "Registry") -> None:
         """Execute what was approved and left behind, expire what nobody decided, erase and forget what is past."""

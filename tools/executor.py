@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json, to_json
 from sqlalchemy import or_, select, update
 
 from baobab.storage.clock import Clock, Ids
@@ -186,7 +187,8 @@ class Executor:
             "code": error.code,
             "message": error.message,
             "remediation": error.remedy,
-            "details": error.details,
+            # Doors render what a JSON column would not take, such as moments.
+            "details": from_json(to_json(error.details)),
         }
         values = {
             "status": "failed",

@@ -95,10 +95,8 @@ def lean_output(schema: Any) -> Any:
     return lean
 
 
-_NOT_SHAPE = frozenset(
-    ("description", "examples", "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum")
-    + ("maximum", "additionalProperties")
-)
+_BOUNDING = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
+_NOT_SHAPE = frozenset(("description", "examples", "default", "additionalProperties", *_BOUNDING))
 
 
 def _lean_argument(schema: Schema) -> Schema:

@@ -11,9 +11,9 @@ import aiohttp
 
 from tests.cli.server_process import ServerProcess, serving
 
-ROUNDS = 5
-CALLS_OF_A_ROUND = 8
-LONGEST_LIFE = 0.25
+ROUNDS = 4
+CALLS_OF_A_ROUND = 10
+LONGEST_LIFE = 1.0
 """Seconds from the first decision of a round to the kill."""
 PATIENCE = 60
 KEY = "bb_sk_" + "K" * 40
@@ -51,7 +51,7 @@ class Desk:
         for _ in range(CALLS_OF_A_ROUND):
             ledger.number += 1
             by, name = ledger.number, f"key {ledger.number}"
-            if ledger.number % 2:
+            if ledger.number % 5:
                 status, told = await self.ask(server, "POST", f"/v1/{self.app}/kv/n/incr", {"by": by}, self.agent)
                 ledger.raises[told["approval_id"]] = by
             else:

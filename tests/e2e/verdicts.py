@@ -45,13 +45,12 @@ def verdicts(folder: Path) -> list[Verdict]:
 
 
 def left_out(configuration: str, requirements: str) -> set[str]:
-    known = tomllib.loads(LEFT_OUT.read_text())["left_out"]
-    lists = [
-        known["scenarios"]
-        for known in known
-        if configuration in known["configurations"] and requirements == known["requirements"]
-    ]
-    return {scenario for scenarios in lists for scenario in scenarios}
+    return {
+        scenario
+        for group in tomllib.loads(LEFT_OUT.read_text())["left_out"]
+        if configuration in group["configurations"] and requirements == group["requirements"]
+        for scenario in group["scenarios"]
+    }
 
 
 def judged(found: list[Verdict], known: set[str], expected: int) -> tuple[Counter[str], list[str]]:
@@ -70,7 +69,11 @@ def judged(found: list[Verdict], known: set[str], expected: int) -> tuple[Counte
             count["failed"] += 1
             faults = verdict.faults or ("it found nothing to look at",)
             told += [f"{verdict.scenario}: {fault}" for fault in faults]
-    missing = expected - len({verdict.scenario for verdict in found})
+    ran = {verdict.scenario for verdict in found}
+    for scenario in sorted(known - ran):
+        count["failed"] += 1
+        told.append(f"{scenario}: did not run; {LEFT_OUT.name} names it")
+    missing = expected - len(ran)
     if missing:
         count["failed"] += abs(missing)
         told.append(f"{len(found)} scenarios ran; there are {expected}")

@@ -124,8 +124,8 @@ async def test_every_answer_and_every_error_of_a_tool_is_described(baobab, docum
         (machinery.InvalidToken, lambda tool: tool.access.credential),
         (machinery.UserTokenExpired, lambda tool: tool.access.credential),
         (machinery.ImpersonationForbidden, lambda tool: tool.access.credential),
-        (machinery.MalformedBody, lambda tool: tool.rest.method in ("POST", "PUT", "PATCH")),
-        (machinery.BodyTooLarge, lambda tool: tool.rest.method in ("POST", "PUT", "PATCH")),
+        (machinery.MalformedBody, lambda tool: tool.rest and tool.rest.method in ("POST", "PUT", "PATCH")),
+        (machinery.BodyTooLarge, lambda tool: tool.rest and tool.rest.method in ("POST", "PUT", "PATCH")),
         (machinery.UnknownField, lambda tool: True),
         (machinery.OriginRefused, lambda tool: True),
         (machinery.RateLimited, lambda tool: tool.limit is not None),
@@ -188,7 +188,7 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab, documen
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         name = operation["operationId"]
         # The example of a refresh token is none that anybody was given.
-        if "example" not in content or name == "platform_refresh":
+        if "example" not in content or name in ("platform_refresh", "oauth_decide"):
             continue
         text = json.dumps(content["example"])
         for shown, real in moved.items():

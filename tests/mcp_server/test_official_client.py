@@ -242,15 +242,16 @@ async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) -> None:
-    heard: list[tuple[float, float | None, str | None]] = []
+    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total, message))
+    async def hear(*told: Any) -> None:
+        await heard.put(told)
 
     async with standing(tmp_path) as door, user(door.address, era) as agent:
         result = await agent.client.call_tool("probe_steps", {}, progress_callback=hear)
-    assert result.structured_content == {"done": True}
-    assert heard == [(step, 3, f"step {step}") for step in (1, 2, 3)]
+        assert result.structured_content == {"done": True}
+        async with asyncio.timeout(PATIENCE):
+            assert [await heard.get() for _ in range(3)] == [(step, 3, f"step {step}") for step in (1, 2, 3)]
 
 
 async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, NotY
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Account
 from baobab.tools.effects import Effect
-from baobab.tools.errors import BaobabError, Forbidden
+from baobab.tools.errors import AppNotFound, BaobabError, Forbidden
 from baobab.tools.membership import role_now
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.registry import Registry
@@ -107,7 +107,7 @@ class Approvals(TypedDict):
     next_cursor: str | None
 
 
-@approvals.tool("GET /", access=AnyCredential(), effect="read", start=True)
+@approvals.tool("GET /", access=AnyCredential(), effect="read", raises=(AppNotFound,), start=True)
 async def approvals_list(
     call: Call,
     status: Status | None = None,
@@ -129,6 +129,7 @@ async def approvals_list(
     elif status is not None:
         query = query.where(rows.c.status == status)
     if app_id is not None:
+        await call.services.directory.app(app_id)
         query = query.where(rows.c.app_id == app_id)
     of = f"approvals:{proposers.name(call.caller)}"
     if cursor is not None:

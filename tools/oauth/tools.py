@@ -40,7 +40,9 @@ _STORED = {"mcp": ["*", "substrate"], "ai:gateway": ["ai:gateway"]}
 RedirectUris = Annotated[
     list[Annotated[str, Text(redirects.LONGEST, min_length=1)]], Field(min_length=1, max_length=MOST_REDIRECTS)
 ]
-Sealed = Annotated[str, Text(LONGEST, min_length=1), Field(description="The request, as the consent page got it.")]
+Sealed = Annotated[
+    str, Text(LONGEST, 1, r"^[A-Za-z0-9._=-]+$"), Field(description="The request, as the consent page got it.")
+]
 Code = Annotated[str, Text(100, min_length=1)]
 Decision = Literal["approve", "deny"]
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the token's own when left out.")]
