@@ -17,6 +17,8 @@ Reply = Callable[[int, Headers, bytes], Awaitable[None]]
 
 WHOLE = "baobab.whole"
 """Where a server that can send a whole answer in one write leaves its Reply, in the request's scope."""
+ON_STOP = "baobab.on_stop"
+"""Where an answer without an end leaves what ends it, in its request's scope: called when the server stops."""
 
 
 def reply_to(scope: dict[str, Any], respond: Send) -> Reply:

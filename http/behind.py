@@ -14,6 +14,7 @@ from baobab.http.error_page import error_page
 from baobab.http.front import not_found
 from baobab.http.metrics import CallMetrics
 from baobab.http.metrics_page import metrics_route
+from baobab.tools.errors import BaobabError
 from baobab.tools.registry import Registry
 
 
@@ -25,6 +26,7 @@ def behind(
     metrics: CallMetrics,
     metrics_token: str,
     routes: Sequence[BaseRoute] = (),
+    of_doors: Sequence[type[BaobabError]] = (),
 ) -> FastAPI:
     app = FastAPI(title="Baobab", version=version, openapi_url=None, docs_url=None, redoc_url=None)
     app.openapi = _once(lambda: openapi.document(registry, version, base_url))  # type: ignore[method-assign]
@@ -36,7 +38,7 @@ def behind(
 
     @app.get("/docs/errors", include_in_schema=False)
     async def errors() -> Response:
-        return error_page(registry)
+        return error_page(registry, of_doors)
 
     app.router.routes.extend([*docs_routes(), *approval_routes(), metrics_route(metrics, metrics_token), *routes])
     app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]

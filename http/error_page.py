@@ -1,6 +1,7 @@
 """/docs/errors: every code, what it means and what to do; where `documentation_url` leads."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -34,8 +35,11 @@ class Section:
     causes: set[Cause] = field(default_factory=set)
 
 
-def every_error(registry: Registry) -> dict[str, Section]:
-    """All codes that can be answered, in the words of their families, by their anchor."""
+def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) -> dict[str, Section]:
+    """All codes that can be answered, in the words of their families, by their anchor.
+
+    of_doors: what other doors refuse by themselves.
+    """
     sections: defaultdict[str, Section] = defaultdict(Section)
 
     def add(envelope: Envelope, kind: type[BaobabError]) -> None:
@@ -44,7 +48,7 @@ def every_error(registry: Registry) -> dict[str, Section]:
         section.codes.add(code)
         section.causes.add((kind.status, kind.summary, kind.remediation))
 
-    for kind in _BEFORE_OPERATIONS:
+    for kind in (*_BEFORE_OPERATIONS, *of_doors):
         add(STRUCTURED, kind)
     for tool in registry.tools.values():
         for kind in (*errors_of(tool), MethodNotAllowed):
@@ -52,10 +56,10 @@ def every_error(registry: Registry) -> dict[str, Section]:
     return dict(sorted(sections.items()))
 
 
-def error_page(registry: Registry) -> Response:
+def error_page(registry: Registry, of_doors: Sequence[type[BaobabError]]) -> Response:
     entries = "\n".join(
         _ENTRY.format(anchor=anchor, codes=_codes(section), causes=_causes(section))
-        for anchor, section in every_error(registry).items()
+        for anchor, section in every_error(registry, of_doors).items()
     )
     headers = {"content-security-policy": _POLICY, "x-content-type-options": "nosniff"}
     return Response(_PAGE.format(entries=entries), media_type="text/html; charset=utf-8", headers=headers)

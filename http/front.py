@@ -124,8 +124,9 @@ class Front:
         async def reply_on(status: int, given: Headers, body: bytes) -> None:
             await request.reply(status, ours(status, given), body)
 
-        # Who reads the request again must find the id that the answer tells: logs and audit rows name it.
-        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), request.headers[0]]
+        # Whoever reads the request again must find the id that the answer tells: audit rows name it.
+        identified = (b"x-request-id", request.id.encode())
+        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), identified]
         scope[WHOLE] = reply_on
         try:
             await self._behind(scope, receive, send_on)

@@ -14,12 +14,12 @@ import asyncio
 import json
 from collections import deque
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from baobab.http.answer import WHOLE
+from baobab.http.answer import ON_STOP, WHOLE
 from baobab.http.whole import send_whole
 from baobab.tools.errors import BadRequest, BaobabError
 
@@ -137,8 +137,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         if self._parting:
             self.transport.close()
-        else:
-            super().shutdown()
+            return
+        super().shutdown()
+        for cycle in (*self._earlier, self.cycle):
+            end: Any = cycle and cycle.scope.get(ON_STOP)
+            if end is not None:
+                end()
 
     def handle_websocket_upgrade(self) -> None:
         self._drop_timer()

@@ -10,8 +10,9 @@ from mcp.shared.exceptions import MCPError
 
 from baobab.mcp_server import meta_tools, results
 from baobab.mcp_server.catalogue import Catalogue, Offer, describe
+from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.visitor import Visitor, visitor
-from baobab.tools.errors import ApprovalRequired, BadRequest, BaobabError, Internal, ToolNotFound
+from baobab.tools.errors import ApprovalRequired, BaobabError, Internal, ToolNotFound
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
 
@@ -21,11 +22,6 @@ _LOOK_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
-
-class ApprovalStateSpent(BadRequest):
-    code = "APPROVAL_STATE_SPENT"
-    summary = "This requestState belongs to a call whose result has been fetched, or to none."
-    remediation = "Make the call again without requestState; it is a new call then."
 
 
 class Calls:

@@ -29,6 +29,8 @@ from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from baobab.http.answer import ON_STOP
+from baobab.mcp_server.errors import TooManyStreams
 from baobab.mcp_server.refusals import Explained, refuse
 from baobab.mcp_server.results import told
 from baobab.mcp_server.visitor import Visitor, visitor
@@ -39,9 +41,6 @@ from baobab.tools.callers import Account
 from baobab.tools.credentials import Credentials
 from baobab.tools.errors import BaobabError, MethodNotAllowed
 from baobab.tools.registry import Registry
-
-ON_STOP = "baobab.on_stop"
-"""Where an answer without an end leaves what ends it, in its request's scope: called when the server stops."""
 
 _PING_SECONDS = 15
 _MOST_UNSENT = 16
@@ -61,12 +60,6 @@ class Bounds:
     recheck_seconds: float = 30.0
     send_seconds: float = 20.0
 
-
-class TooManyStreams(BaobabError):
-    code = "STREAMS_EXHAUSTED"
-    status = 429
-    summary = "As many streams of changes are open as may be."
-    remediation = "Close one of details.limit open streams, or do without: any list may be asked for again at any time."
 
 
 class OpenStream:

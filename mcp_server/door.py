@@ -13,6 +13,7 @@ from baobab.http.request import ClientGone, Request
 from baobab.mcp_server.calls import Calls
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import Changes
+from baobab.mcp_server.errors import NoMessage, UnknownSession
 from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.lane import Lane
 from baobab.mcp_server.protocol import Protocol
@@ -22,7 +23,7 @@ from baobab.mcp_server.visitor import Visitor
 from baobab.tools.call import Door
 from baobab.tools.callers import Anonymous
 from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import BaobabError, BodyTooLarge, MalformedBody, MethodNotAllowed, NotFound, Unauthenticated
+from baobab.tools.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
 from baobab.tools.registry import Registry
 
 Scope = dict[str, Any]
@@ -31,15 +32,6 @@ MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
 
 
-class UnknownSession(NotFound):
-    code = "SESSION_UNKNOWN"
-    summary = "There is no such session; this server keeps none."
-    remediation = "Leave Mcp-Session-Id out. Any request may come at any time, to any worker."
-
-
-class NoMessage(MalformedBody):
-    summary = "The id of a request is a text or a whole number."
-    remediation = "Send an id that you can tell the answer by, or none at all for a notification."
 
 
 class McpDoor:

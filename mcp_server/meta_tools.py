@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from baobab.mcp_server.errors import OtherApp
 from baobab.mcp_server.visitor import Visitor
 from baobab.tools.errors import BadRequest, InvalidType, MissingField, UnknownField
 
@@ -81,8 +82,3 @@ def fixed(arguments: dict[str, Any], visitor: Visitor, parameter: str | None) ->
     if given not in (None, visitor.app_id):
         raise OtherApp
     return {**arguments, "app_id": visitor.app_id}
-
-
-class OtherApp(BadRequest):
-    summary = "This connection is bound to another app."
-    remediation = "Leave `app_id` out, or connect without ?app_id= (or with a key of that app)."

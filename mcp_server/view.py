@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
+from baobab.mcp_server.errors import ViewInvalid
 from baobab.tools.directory import APP_ID_PATTERN
-from baobab.tools.errors import BadRequest
 
 _KNOWN = ("toolsets", "app_id", "read_only", "results")
 
@@ -31,10 +31,6 @@ class View:
         """Whether the start set is shown."""
         return self.toolsets is None and not self.every
 
-
-class ViewInvalid(BadRequest):
-    summary = "The address asks for a view that there is none of."
-    remediation = "Use /mcp with toolsets (names of details.toolsets, or all), app_id, read_only=true, results=text."
 
 
 class Views:

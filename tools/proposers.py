@@ -41,6 +41,13 @@ async def restored(execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]
     return ScopedKey(key.account_id, key.organisation_id, key.id, frozenset(key.scopes), limits)
 
 
+async def called(call: "Call", held: dict[str, Any]) -> str | None:
+    """The name that a key's owner gave it; None once it is revoked."""
+    query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+    found: str | None = (await call.execute(query)).scalar()
+    return found
+
+
 async def owner(call: "Call") -> tuple[str, str]:
     """The organisation and the account that a proposal belongs to."""
     caller = call.caller

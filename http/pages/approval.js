@@ -8,13 +8,14 @@ const POLL_MILLISECONDS = 1000;
 const when = (moment) => new Date(moment).toLocaleString();
 const after = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
-function describe({ approval, preview, arguments: all }) {
+function describe({ approval, proposer_name: called, preview, arguments: all }) {
 	const texts = {
 		summary: approval.summary,
 		preview: preview ?? "The tool cannot tell more than is said above.",
 		tool: approval.tool,
 		effect: approval.effect,
 		app: approval.app_id ?? "none",
+		called: called ?? "a key that is revoked",
 		proposer: approval.proposer,
 		account: approval.account_id,
 		created: when(approval.created_at),

@@ -95,6 +95,7 @@ class Annex:
         from baobab.http.behind import behind
         from baobab.mcp_server.completion import Completion
         from baobab.mcp_server.door import McpDoor
+        from baobab.mcp_server.errors import ERRORS
         from baobab.mcp_server.oauth.routes import oauth_routes
         from baobab.mcp_server.prompts import Prompts
         from baobab.mcp_server.resources import Resources
@@ -109,5 +110,6 @@ class Annex:
             metrics=self._metrics,
             metrics_token=self._settings.metrics_token,
             routes=oauth_routes(self._registry, self._settings.address),
+            of_doors=ERRORS,
         )
         return application, door

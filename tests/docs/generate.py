@@ -6,6 +6,7 @@ from typing import Any
 
 from baobab.http import protocol
 from baobab.http.openapi import errors_of
+from baobab.mcp_server.errors import ERRORS
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
 from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost
@@ -22,7 +23,7 @@ _OF_CONNECTIONS = [
     for kind in vars(protocol).values()
     if isinstance(kind, type) and issubclass(kind, BaobabError) and kind.__module__ == protocol.__name__
 ]
-_OF_DOORS = (MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost, *_OF_CONNECTIONS)
+_OF_DOORS = (MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost, *_OF_CONNECTIONS, *ERRORS)
 
 _MADE = "<!-- Made by `make docs`. Change the code that it is made from. -->"
 

@@ -30,8 +30,8 @@ def test_every_tool_setting_and_command_that_a_page_names_exists(page: Path) -> 
     settings = (ROOT / "docs/settings.md").read_text()
     for variable in re.findall(r"BAOBAB_[A-Z_]*[A-Z]", text):
         assert f"`{variable}`" in settings, variable
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for target in re.findall(r"`make ([a-z-]+)", text):
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for target in re.findall(r"`make ([a-z0-9-]+)", text):
         assert target in targets, target
 
 

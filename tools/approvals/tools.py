@@ -94,6 +94,7 @@ class OneApproval(TypedDict):
 
 
 class ApprovalDetail(OneApproval):
+    proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
     arguments: Annotated[
         JsonObject | None, Field(description="All that the call says, but for secrets; null once it is no longer kept.")
     ]
@@ -149,15 +150,17 @@ async def approvals_list(
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, now too where its tool can tell, and what became of it."""
     row = await _find(call, approval_id)
-    if _status(call, row) not in ("pending", "approved"):
-        return {"approval": _shown(call, row), "arguments": None, "preview": None}
-    arguments = call.services.approvals.arguments(row)
-    tool = call.registry.tools.get(row.tool)
+    arguments, preview = None, None
+    if _status(call, row) in ("pending", "approved"):
+        asked, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
+        # Of a tool that is gone nobody knows any more which arguments are secrets.
+        arguments = None if tool is None else shown(tool, asked)
+        preview = await _preview(call, row, asked) if row.status == "pending" else None
     return {
         "approval": _shown(call, row),
-        # Of a tool that is gone nobody knows any more which arguments are secrets.
-        "arguments": None if tool is None else shown(tool, arguments),
-        "preview": await _preview(call, row, arguments) if row.status == "pending" else None,
+        "proposer_name": await proposers.called(call, row.caller),
+        "arguments": arguments,
+        "preview": preview,
     }
 
 

@@ -107,6 +107,7 @@ async def test_the_person_sees_all_of_a_long_argument_and_nobody_does_afterwards
     approval_id = await desk.proposed(answer)
     detail = await desk.get(approval_id)
     assert detail["arguments"]["description"] == text
+    assert detail["proposer_name"] == "agent"
     assert len(detail["approval"]["summary"]) < 1000
     await desk.decide(approval_id, "reject")
     assert (await desk.get(approval_id))["arguments"] is None

@@ -1,0 +1,47 @@
+"""What this door refuses by itself, before or beside any tool."""
+
+from baobab.tools.errors import BadRequest, BaobabError, MalformedBody, NotFound
+
+
+class NoMessage(MalformedBody):
+    summary = "The id of a request is a text or a whole number."
+    remediation = "Send an id that you can tell the answer by, or none at all for a notification."
+
+
+class ViewInvalid(BadRequest):
+    summary = "The address asks for a view that there is none of."
+    remediation = "Use /mcp with toolsets (names of details.toolsets, or all), app_id, read_only=true, results=text."
+
+
+class OtherApp(BadRequest):
+    summary = "This connection is bound to another app."
+    remediation = "Leave `app_id` out, or connect without ?app_id= (or with a key of that app)."
+
+
+class ApprovalStateSpent(BadRequest):
+    code = "APPROVAL_STATE_SPENT"
+    summary = "This requestState belongs to a call whose result has been fetched, or to none."
+    remediation = "Make the call again without requestState; it is a new call then."
+
+
+class UnknownSession(NotFound):
+    code = "SESSION_UNKNOWN"
+    summary = "There is no such session; this server keeps none."
+    remediation = "Leave Mcp-Session-Id out. Any request may come at any time, to any worker."
+
+
+class TooManyStreams(BaobabError):
+    code = "STREAMS_EXHAUSTED"
+    status = 429
+    summary = "As many streams of changes are open as may be."
+    remediation = "Close one of details.limit open streams, or do without: any list may be asked for again at any time."
+
+
+ERRORS: tuple[type[BaobabError], ...] = (
+    NoMessage,
+    ViewInvalid,
+    OtherApp,
+    ApprovalStateSpent,
+    UnknownSession,
+    TooManyStreams,
+)
