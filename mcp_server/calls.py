@@ -23,7 +23,6 @@ _LOOK_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-
 class Calls:
     def __init__(self, registry: Registry, catalogue: Catalogue) -> None:
         self._registry = registry

@@ -61,7 +61,6 @@ class Bounds:
     send_seconds: float = 20.0
 
 
-
 class OpenStream:
     """One stream, from its request to its end. What its client was not told yet is at most one event of each kind."""
 

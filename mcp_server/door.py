@@ -32,8 +32,6 @@ MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
 
 
-
-
 class McpDoor:
     """An ASGI endpoint for /mcp. Every request stands alone: no worker knows more of a client than another.
 

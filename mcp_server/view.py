@@ -32,7 +32,6 @@ class View:
         return self.toolsets is None and not self.every
 
 
-
 class Views:
     def __init__(self, toolsets: Iterable[str]) -> None:
         self._toolsets = frozenset(toolsets)

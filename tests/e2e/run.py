@@ -1,7 +1,8 @@
 """Let the public MCP conformance suite judge the door: `make e2e`.
 
 Every requirement set runs against the profile in two configurations: stateless, which is what the product is, and with
-the SDK's sessions, for what protocols before 2026 cannot do without them.
+the SDK's sessions, for what protocols before 2026 cannot do without them. A strict reader of JSON Schema, which clients
+use, must take every tool's.
 """
 
 import contextlib
@@ -42,6 +43,8 @@ def main() -> int:
                     print(f"{configuration}, {requirements}: {_counted(count)}, {count['left out']} left out")
                     print(*(f"  {line}" for line in told), sep="\n", end="\n" * bool(told))
                     total += count
+                if configuration == "stateless":
+                    total["passed" if read_strictly(address) else "failed"] += 1
     print(_counted(total))
     return 1 if total["failed"] else 0
 
@@ -70,6 +73,11 @@ def run(address: str, requirements: str, folder: Path) -> None:
     """Let the suite write its checks into a folder. What it makes of them is not asked: it lets warnings pass."""
     command = [*map(str, SUITE), "server", "--url", address, "--requirements", requirements, "-o", str(folder)]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SUITE_SECONDS, check=False)
+
+
+def read_strictly(address: str) -> bool:
+    """Let a strict reader of JSON Schema compile the schemas of all tools; whether it objects to none."""
+    return not subprocess.run([SUITE[0], Path(__file__).with_name("schemas.mjs"), address], check=False).returncode
 
 
 def _answers(address: str) -> bool:
