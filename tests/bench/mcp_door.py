@@ -28,7 +28,7 @@ _VALUE = b'{"items":[1,2,3],"name":"cart","total":12.5}'
 _PREFIX = "io.modelcontextprotocol/"
 
 Costs = dict[str, float]
-CALL = "tools/call, 2026-07-28"
+CALL, REST = "tools/call, 2026-07-28", "GET over our REST door"
 FASTAPI, ALONE = "FastAPI, 169 routes", "FastAPI, nothing but this"
 FASTMCP, FASTMCP_LEGACY = "fastmcp, 2026-07-28", "fastmcp, 2025-06-18"
 START, FIRST, SECOND = "tools/list, start set", "tools/list, all: page 1", "tools/list, all: page 2"
@@ -66,6 +66,7 @@ async def run(requests: int = 3000) -> Costs:
                     ALONE: (alone_pid, alone, _gets(apps, alone), requests),
                     FASTMCP: (fast_pid, fast, _calls(apps, fast), requests // 30),
                     FASTMCP_LEGACY: (fast_pid, fast, _legacy_calls(apps, fast), requests // 8),
+                    REST: (ours_pid, ours, _gets(apps, ours), requests),
                     START: (ours_pid, ours, _lists(ours, "/mcp"), requests),
                     FIRST: (ours_pid, ours, _lists(ours, "/mcp?toolsets=all"), requests),
                     SECOND: (ours_pid, ours, _lists(ours, "/mcp?toolsets=all", cursor), requests),
