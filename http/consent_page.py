@@ -10,4 +10,5 @@ def consent_routes() -> list[Route]:
         page("/oauth/consent", "consent.html", HTML),
         page("/oauth/consent/consent.css", "consent.css", CSS),
         page("/oauth/consent/consent.js", "consent.js", SCRIPT),
+        page("/oauth/consent/signin.js", "signin.js", SCRIPT),
     ]

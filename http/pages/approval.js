@@ -1,7 +1,7 @@
 // The page of approvals: shows what waits, signs a person in, sends the decision, tells what came of it.
 // What a proposer wrote reaches the page as text only.
 
-import { ask, attempt, byId, say, show, signIn } from "../approvals/signin.js";
+import { ask, attempt, byId, say, show, signIn } from "./signin.js";
 
 const id = /\/approvals\/(appr_[A-Za-z0-9]+)$/.exec(location.pathname)?.[1] ?? "";
 const POLL_MILLISECONDS = 1000;
@@ -11,7 +11,7 @@ const after = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, m
 function describe({ approval, proposer_name: called, preview, arguments: all }) {
 	const texts = {
 		summary: approval.summary,
-		preview: preview ?? "The tool cannot tell more than is said above.",
+		preview: preview ?? (approval.status === "pending" ? "The tool cannot tell more than is said above." : "It is decided."),
 		tool: approval.tool,
 		effect: approval.effect,
 		app: approval.app_id ?? "none",

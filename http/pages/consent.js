@@ -1,5 +1,7 @@
 // The consent page: shows what a client asks for, signs a person in, and sends the decision.
-// What a client says of itself reaches the page as text nodes only; the token lives in this module's memory only.
+// What a client says of itself reaches the page as text nodes only.
+
+import { ask, attempt, byId, complain, root, say, show, signIn } from "./signin.js";
 
 const RIGHTS = {
 	"mcp": [
@@ -8,48 +10,7 @@ const RIGHTS = {
 	],
 	"ai:gateway": ["use AI models at the organisation's expense"],
 };
-const root = new URL("../", document.baseURI);
 const request = new URLSearchParams(location.search).get("request") ?? "";
-const byId = (id) => document.getElementById(id);
-let token = "";
-
-function show(id, shown = true) {
-	byId(id).hidden = !shown;
-}
-
-function say(text) {
-	byId("status").textContent = text;
-}
-
-function complain(text) {
-	byId("problem").textContent = text;
-	show("problem", text !== "");
-}
-
-/** The answer's body; throws an Error whose message a person can read. */
-async function ask(method, path, body) {
-	const headers = token ? { Authorization: `Bearer ${token}` } : {};
-	if (body) headers["Content-Type"] = "application/json";
-	const options = { method, headers, credentials: "omit", cache: "no-store", body: body && JSON.stringify(body) };
-	const response = await fetch(new URL(path, root), options);
-	const answer = await response.json();
-	if (response.ok) return answer;
-	throw new Error(`${answer.error?.message ?? "The server refused."} ${answer.error?.remediation ?? ""}`);
-}
-
-/** Runs what a button asks for once at a time, and shows what went wrong. */
-async function attempt(form, work) {
-	const buttons = [...form.querySelectorAll("button")];
-	for (const button of buttons) button.disabled = true;
-	complain("");
-	try {
-		await work();
-	} catch (error) {
-		complain(error instanceof TypeError ? "The server does not answer." : error.message);
-	} finally {
-		for (const button of buttons) button.disabled = false;
-	}
-}
 
 function describe(asked) {
 	byId("client").textContent = asked.client_name;
@@ -75,11 +36,8 @@ function describe(asked) {
 	say("");
 }
 
-async function signIn() {
-	const credentials = { email: byId("email").value, password: byId("password").value };
-	token = (await ask("POST", "platform/login", credentials)).token;
-	byId("password").value = "";
-	const me = await ask("GET", "platform/me");
+async function welcome() {
+	const me = await signIn();
 	byId("account").textContent = `${me.user.name} (${me.user.email})`;
 	for (const organization of me.organizations) {
 		byId("organization").append(new Option(`${organization.name} (${organization.role})`, organization.id));
@@ -90,13 +48,14 @@ async function signIn() {
 
 async function decide(decision) {
 	const { redirect_to } = await ask("POST", "oauth/decision", {
-		request,
-		decision,
-		organization_id: byId("organization").value,
-		read_only: byId("read-only").checked,
-		approval: byId("decide").elements.approval.value,
+		body: {
+			request,
+			decision,
+			organization_id: byId("organization").value,
+			read_only: byId("read-only").checked,
+			approval: byId("decide").elements.approval.value,
+		},
 	});
-	token = "";
 	show("asked", false);
 	show("decide", false);
 	say(decision === "approve" ? "Access is given. You may close this page." : "Refused. You may close this page.");
@@ -105,7 +64,7 @@ async function decide(decision) {
 
 byId("sign-in").addEventListener("submit", (event) => {
 	event.preventDefault();
-	attempt(event.target, signIn);
+	attempt(event.target, welcome);
 });
 byId("decide").addEventListener("submit", (event) => {
 	event.preventDefault();
