@@ -144,7 +144,8 @@ class ApprovalRequired(BaobabError):
     status = 428
     summary = "This call waits for a person's approval; nothing has been done yet."
     remediation = (
-        "Ask a person to decide at the address `decide_at`. After that make the very same call again: it answers the result."
+        "Ask a person to decide at the address `decide_at`. "
+        "After that make the very same call again: it answers the result."
     )
 
 
