@@ -1,75 +1,67 @@
-"""The rows: SQLAlchemy Core over SQLite, one short transaction at a time."""
+"""The rows: SQLAlchemy Core over SQLite or Postgres, one short transaction at a time."""
 
 import asyncio
-import contextlib
-import fcntl
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ClassVar
 
-from sqlalchemy import Connection, CursorResult, Executable, event
-from sqlalchemy.engine import make_url
+from sqlalchemy import CursorResult, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-
-_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=FULL",
-    "PRAGMA foreign_keys=ON",
-    "PRAGMA busy_timeout=10000",
-)
-_READ = {"begin": "BEGIN"}
-_WRITE = {"begin": "BEGIN IMMEDIATE"}
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 
 class DatabaseUnavailable(Exception):
     """The database did not answer; its own words stay in the log."""
 
 
-class Database:
+class Database(ABC):
     """One database of rows.
 
-    Writes take turns: within the process by a lock, among processes by a file lock. A reader never waits for a
-    writer (WAL). Turns cost nothing, since SQLite has one writer anyway, and they keep writers and checkpoints
-    of interpreters whose SQLite is older than 3.51.3 apart (docs/decisions/0003-sqlite-turns.md).
+    Writes take turns, among processes too: whoever writes sees what everybody wrote before, and nobody writes in
+    between. A reader never waits for a writer.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._turn = asyncio.Lock()
-        self._gate: int | None = None
-        self._engine = create_async_engine(
-            make_url("sqlite+aiosqlite://").set(database=str(path)), pool_size=4, max_overflow=4
-        )
-        event.listen(self._engine.sync_engine, "connect", _on_connect)
-        event.listen(self._engine.sync_engine, "begin", _on_begin)
+    _reading: ClassVar[Mapping[str, Any]]
+    """The options of a transaction that sees one state of the rows and changes nothing."""
+    _writing: ClassVar[Mapping[str, Any]]
 
-    async def open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._gate = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        async with self.writing():
-            # Processes that start together would race for the switch to WAL; the first connection is made in turn.
-            pass
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._turn = asyncio.Lock()
+
+    @abstractmethod
+    async def open(self) -> None: ...
+
+    @abstractmethod
+    async def ping(self) -> None:
+        """Ask the database for something that only it can answer; DatabaseUnavailable."""
+
+    @abstractmethod
+    def _among_processes(self) -> AbstractAsyncContextManager[None]:
+        """The turn among processes, where it is taken before a transaction begins."""
+
+    @abstractmethod
+    async def _begun(self, connection: AsyncConnection) -> None:
+        """What a transaction that writes does first."""
+
+    @abstractmethod
+    async def announce(self, unit: "Unit") -> None:
+        """Wake other processes that await an announcement, when the unit is committed."""
+
+    @abstractmethod
+    async def announced(self, seconds: float) -> None:
+        """Return when another process has announced something, and after so many seconds at the latest."""
 
     async def close(self) -> None:
         await self._engine.dispose()
-        if self._gate is not None:
-            os.close(self._gate)
-            self._gate = None
-
-    async def ping(self) -> None:
-        async with self.reading() as connection:
-            # Unlike `SELECT 1`, this reads the file.
-            await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the rows and changes nothing."""
         with _Translated():
             async with self._engine.connect() as connection:
-                await connection.execution_options(**_READ)
+                await connection.execution_options(**self._reading)
                 async with connection.begin():
                     yield connection
 
@@ -78,38 +70,13 @@ class Database:
         """A transaction that commits when the block ends and leaves nothing when it raises."""
         with _Translated():
             async with self._turn, self._among_processes(), self._engine.connect() as connection:
-                await connection.execution_options(**_WRITE)
+                await connection.execution_options(**self._writing)
                 async with connection.begin():
+                    await self._begun(connection)
                     yield connection
 
     def unit(self, *, write: bool) -> "Unit":
         return Unit(self, write=write)
-
-    @asynccontextmanager
-    async def _among_processes(self) -> AsyncIterator[None]:
-        if self._gate is None:
-            raise DatabaseUnavailable("the database is closed")
-        try:
-            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            await _granted(self._gate)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
-
-
-async def _granted(gate: int) -> None:
-    """Wait for the lock of a file; a caller that is cancelled gives back what its thread still takes."""
-    waiting = asyncio.ensure_future(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
-    try:
-        await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        while not waiting.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(waiting)
-        fcntl.flock(gate, fcntl.LOCK_UN)
-        raise
 
 
 class Unit:
@@ -176,16 +143,3 @@ class _Translated:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
             raise DatabaseUnavailable(type(error.orig).__name__) from error
-
-
-def _on_connect(connection: Any, _record: object) -> None:
-    # The driver must leave transactions to us: its own deferred BEGIN loses updates and answers "locked".
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in _PRAGMAS:
-        cursor.execute(pragma)
-    cursor.close()
-
-
-def _on_begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN IMMEDIATE"))

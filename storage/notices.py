@@ -46,6 +46,7 @@ class Notices:
     async def publish(self, unit: Unit, topic: str, subject: str) -> None:
         row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
         await unit.execute(insert(notices), row)
+        await self._database.announce(unit)
         unit.after_commit(lambda: self._tell(topic, subject))
 
     async def start(self) -> None:
@@ -76,7 +77,7 @@ class Notices:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await self._database.announced(POLL_SECONDS)
             try:
                 await self.poll()
             except DatabaseUnavailable:

@@ -1,9 +1,8 @@
 """A whole Baobab in this process, on a folder of its own, reached through its front."""
 
-import asyncio
+import contextlib
 import itertools
-import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ import pytest
 from baobab.composition import House
 from baobab.server import Server
 from baobab.settings import load
-from baobab.storage.database import Database
-from baobab.storage.migrate import migrate
+from tests.columns import CHOSEN, Column, Embedded, Grown, begin, end
+from tests.servers import postgres
 
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
 _NAMES = itertools.count(1)
-TEMPLATE: list[Path] = []
 
 
 @dataclass
@@ -55,33 +53,27 @@ def settings() -> dict[str, str]:
     return {"BAOBAB_PLAN": "enterprise"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--column", choices=("embedded", "grown"), default="embedded", help="where the rows are")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with the schema and nothing else: migrating costs more than most tests."""
-    folder = tmp_path_factory.mktemp("migrated")
-
-    async def make() -> None:
-        database = Database(folder / "baobab.db")
-        await database.open()
-        await migrate(database)
-        await database.close()
-
-    asyncio.run(make())
-    TEMPLATE.append(folder / "baobab.db")
-    return folder / "baobab.db"
-
-
-def begin(data: Path) -> Path:
-    """A data folder whose database needs no migration."""
-    data.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(TEMPLATE[0], data / "baobab.db")
-    return data
+def column(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Column]:
+    with contextlib.ExitStack() as stack:
+        if request.config.getoption("column") == "grown":
+            CHOSEN.append(Grown(stack.enter_context(postgres())))
+        else:
+            CHOSEN.append(Embedded(tmp_path_factory.mktemp("migrated")))
+        yield CHOSEN[0]
+        CHOSEN.clear()
 
 
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
-    server = Server(load({**settings, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=begin(tmp_path / "data")))
+    data = tmp_path / "data"
+    server = Server(load({**settings, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data))
     async with server.open() as house:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             yield Baobab(house, client)
+    end(data)

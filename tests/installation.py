@@ -9,16 +9,15 @@ import httpx
 
 from baobab.server import Server
 from baobab.settings import load
-from tests.conftest import ADDRESS, KEY, Baobab, begin
+from tests.columns import begin
+from tests.conftest import ADDRESS, KEY, Baobab
 
 
 @contextlib.asynccontextmanager
 async def installation(data: Path, variables: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Baobab]:
     """What the fixture `baobab` is; `parts` are what the composition takes instead of its own, such as a clock."""
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **(variables or {})}
-    if not (data / "baobab.db").exists():
-        begin(data)
-    server = Server(load(environment, data=data), **parts)
+    server = Server(load({**environment, **begin(data)}, data=data), **parts)
     async with server.open() as house:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

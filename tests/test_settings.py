@@ -3,7 +3,6 @@
 import base64
 import os
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -29,7 +28,7 @@ def test_without_any_variable_every_setting_has_a_value():
     settings = load({})
     assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8000, 1)
     assert settings.address == "http://127.0.0.1:8000"
-    assert settings.database_file == Path("data/baobab.db")
+    assert settings.rows_url == "sqlite:///data/baobab.db"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_without_any_variable_every_setting_has_a_value():
         ("base_url", "shop.example", "http:// or https:// address"),
         ("base_url", "ftp://shop.example", "http:// or https:// address"),
         ("base_url", "https://", "http:// or https:// address"),
-        ("database_url", "postgresql://user:hunter2@db/baobab", "sqlite:///FILE only"),
+        ("database_url", "mysql://user:hunter2@db/baobab", "sqlite:///FILE or postgresql"),
         ("valkey_url", "redis://localhost", "leave it empty"),
         ("objects_url", "s3://bucket", "file:///FOLDER only"),
         ("secret_key", "short", "base64url texts of 32 bytes"),
@@ -139,7 +138,7 @@ def test_the_refusal_of_a_secret_does_not_show_it(variable):
 
 
 def test_the_password_of_a_database_is_not_shown():
-    assert "hunter2" not in refused(database_url="postgresql://user:hunter2@db/baobab")
+    assert "hunter2" not in refused(database_url="mysql://user:hunter2@db/baobab")
 
 
 def test_settings_that_are_printed_show_no_secret():

@@ -79,13 +79,13 @@ def migrate(data: Path | None) -> None:
 
     `baobab serve` does so by itself; run it beforehand when you want to see it happen.
     """
-    from baobab.storage.database import Database
+    from baobab.storage.databases import database_at
     from baobab.storage.migrate import migrate as apply
 
     async def work() -> list[str]:
         settings = _settings(data=data)
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        database = Database(settings.database_file)
+        database = database_at(settings.rows_url)
         await database.open()
         try:
             return await apply(database)

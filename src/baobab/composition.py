@@ -12,7 +12,8 @@ from baobab.runtime.egress import Egress
 from baobab.settings import Settings
 from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.databases import database_at
 from baobab.storage.kv.errors import KvError
 from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.migrate import migrate
@@ -56,7 +57,7 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     keys = vault(settings)
     async with contextlib.AsyncExitStack() as stack:
-        database = Database(settings.database_file)
+        database = database_at(settings.rows_url)
         await database.open()
         stack.push_async_callback(database.close)
         await migrate(database)

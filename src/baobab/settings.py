@@ -33,7 +33,9 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Server processes.")
     base_url: str = Field("", description="Address under which clients reach the server; HOST and PORT when empty.")
-    database_url: str = Field("", description="Database of rows; `sqlite:///FILE`, or empty for a file in DATA.")
+    database_url: str = Field(
+        "", description="Database of rows: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
+    )
     valkey_url: str = Field("", description="Not served yet: must be empty.")
     objects_url: str = Field("", description="Where files are kept; DATA/objects when empty. A `file://` address.")
     secret_key: str = Field(
@@ -88,9 +90,10 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _database(cls, value: str) -> str:
-        if value and not value.startswith("sqlite:///"):
-            raise ValueError("this version serves sqlite:///FILE only")
-        return value
+        if value and not value.startswith(("sqlite:///", "postgresql://", "postgres://")):
+            raise ValueError("must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME")
+        # The name that drivers know; the other is an older spelling of it.
+        return value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
 
     @field_validator("valkey_url")
     @classmethod
@@ -132,8 +135,8 @@ class Settings(BaseSettings):
         return self.base_url or f"http://{host}:{self.port}"
 
     @property
-    def database_file(self) -> Path:
-        return Path(self.database_url.removeprefix("sqlite:///")) if self.database_url else self.data / "baobab.db"
+    def rows_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data / 'baobab.db'}"
 
     @property
     def secret_file(self) -> Path:

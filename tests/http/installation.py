@@ -13,6 +13,7 @@ from urllib.parse import quote
 from baobab.composition import House
 from baobab.server import Server
 from baobab.settings import load
+from tests.columns import begin
 
 KEY = "bb_sk_" + "T" * 40
 HOST = "127.0.0.1:8000"
@@ -138,6 +139,6 @@ async def installation(folder: Path, clock: Any = None, **settings: str) -> Asyn
     """`settings` are environment variables without their prefix, in lower case."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     parts = {"clock": clock} if clock else {}
-    server = Server(load({**environment, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
+    server = Server(load({**environment, **begin(folder), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
     async with server.open() as house:
         yield Installation(server, house)

@@ -28,7 +28,8 @@ from baobab.tools.call import Call
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Toolset
 from tests.cli.server_process import PATIENCE, ServerProcess, free_port, serving
-from tests.conftest import KEY, begin
+from tests.columns import begin
+from tests.conftest import KEY
 
 ERAS = ("legacy", "auto")
 """The client's names for them: `initialize` before 2026, `server/discover` since."""
@@ -71,8 +72,8 @@ async def user(address: str, era: str, *, view: str = "", keep_alive: bool = Tru
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with two workers."""
-    data = begin(tmp_path_factory.mktemp("pair") / "data")
-    with serving(data, "--workers", 2, settings=SETTINGS) as server:
+    data = tmp_path_factory.mktemp("pair") / "data"
+    with serving(data, "--workers", 2, settings={**SETTINGS, **begin(data)}) as server:
         yield server
 
 
@@ -132,15 +133,16 @@ async def test_any_worker_answers_any_request(pair: ServerProcess, era: str) -> 
 
 
 async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path: Path) -> None:
-    data, port = begin(tmp_path / "data"), free_port()
+    data, port = tmp_path / "data", free_port()
+    settings = {**SETTINGS, **begin(data)}
     async with contextlib.AsyncExitStack() as stack:
-        with serving(data, settings=SETTINGS, port=port) as server:
+        with serving(data, settings=settings, port=port) as server:
             agents = [await stack.enter_async_context(user(server.address, era)) for era in ERAS]
             app_id = (await agents[0].use("apps_init", name="survivor"))["app_id"]
             for agent in agents:
                 await agent.use("kv_put", app_id=app_id, key=agent.client.protocol_version, value="kept")
             server.kill()
-        with serving(data, settings=SETTINGS, port=port):
+        with serving(data, settings=settings, port=port):
             for agent in agents:
                 key = agent.client.protocol_version
                 assert await agent.use("kv_get", app_id=app_id, key=key) == {"value": "kept"}
@@ -202,7 +204,7 @@ class Standing:
 async def standing(data: Path) -> AsyncIterator[Standing]:
     """The door itself on a socket: nothing but uvicorn stands before it."""
     rope = Rope()
-    settings = load(SETTINGS, data=begin(data))
+    settings = load({**SETTINGS, **begin(data)}, data=data)
     async with house(settings) as home:
         await ensure_first_account(home.services, KEY)
         door = McpDoor(Registry([*tools.toolsets(), probes(rope)]).bind(home.services), "1")

@@ -11,15 +11,17 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.sqlite import SqliteDatabase
 
 _INCREMENT = """
 import asyncio, sys
 from pathlib import Path
 from sqlalchemy import text
 from baobab.storage.database import Database
+from baobab.storage.sqlite import SqliteDatabase
 
 async def main():
-    database = Database(Path(sys.argv[1]))
+    database = SqliteDatabase(Path(sys.argv[1]))
     await database.open()
     for _ in range(50):
         async with database.writing() as connection:
@@ -33,7 +35,7 @@ asyncio.run(main())
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(tmp_path / "rows.db")
+    database = SqliteDatabase(tmp_path / "rows.db")
     await database.open()
     async with database.writing() as connection:
         await connection.execute(text("CREATE TABLE counter (n INTEGER NOT NULL CHECK (n < 100000))"))
@@ -116,7 +118,7 @@ async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> Non
 async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_does_not_keep_the_turn(
     database: Database,
 ) -> None:
-    others = [Database(database.path), Database(database.path)]
+    others = [SqliteDatabase(database.path), SqliteDatabase(database.path)]
     for other in others:
         await other.open()
 
@@ -147,7 +149,7 @@ async def test_a_broken_constraint_is_the_callers_to_understand(database: Databa
 async def test_a_database_that_cannot_be_read_is_unavailable_in_one_word(tmp_path: Path) -> None:
     path = tmp_path / "broken.db"
     path.write_bytes(b"this is no database" * 100)
-    database = Database(path)
+    database = SqliteDatabase(path)
     with pytest.raises(DatabaseUnavailable):
         await database.open()
     await database.close()

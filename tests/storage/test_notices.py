@@ -8,12 +8,13 @@ import pytest
 from baobab.storage.clock import Ids
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices, notices
+from baobab.storage.sqlite import SqliteDatabase
 from tests.clock import FixedClock
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(tmp_path / "rows.db")
+    database = SqliteDatabase(tmp_path / "rows.db")
     await database.open()
     async with database.writing() as connection:
         await connection.run_sync(notices.create)

@@ -20,7 +20,7 @@ from baobab.tools.platform_tables import accounts, apps
 from baobab.tools.registry import Registry
 from baobab.tools.services import Services
 from tests.clock import FixedClock
-from tests.conftest import begin
+from tests.columns import begin, end, kept
 
 PASSWORD = "correct Horse 7!"
 _ENCODED: list[str] = []
@@ -33,6 +33,7 @@ class House:
     services: Services
     registry: Registry
     clock: FixedClock
+    data: Path
     _requests: Any = field(default_factory=itertools.count)
 
     async def use(self, tool: str, by: Caller = ANONYMOUS, *, ip: str | None = None, **arguments: Any) -> Any:
@@ -81,12 +82,12 @@ class House:
 
     def kept(self) -> bytes:
         """Every byte that the database has written."""
-        path = self.services.database.path
-        return b"".join(file.read_bytes() for file in path.parent.glob(path.name + "*"))
+        return kept(self.data)
 
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = FixedClock()
-    async with composition.house(load({}, data=begin(tmp_path)), clock=clock) as opened:
-        yield House(opened.services, opened.registry, clock)
+    async with composition.house(load(begin(tmp_path), data=tmp_path), clock=clock) as opened:
+        yield House(opened.services, opened.registry, clock, tmp_path)
+    end(tmp_path)

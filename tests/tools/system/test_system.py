@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from baobab.http.front import Front, not_found
-from baobab.storage.database import Database
 from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
+from baobab.storage.sqlite import SqliteDatabase
 from baobab.tools import toolsets
 from baobab.tools.registry import Registry
 from baobab.tools.services import Stores
@@ -40,7 +40,7 @@ async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(b
         path.mkdir()
     else:
         path.write_bytes(b"this is no database, but long enough to be read as one" * 100)
-    database = Database(path)
+    database = SqliteDatabase(path)
     answer = await ready(dataclasses.replace(baobab.house.services, database=database))
     await database.close()
     assert answer.status_code == 503

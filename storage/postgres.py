@@ -1,0 +1,100 @@
+"""The rows in Postgres, for many workers on many machines."""
+
+import asyncio
+import contextlib
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, ClassVar
+
+import psycopg
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
+
+CHANNEL = "baobab"
+POOL, OVERFLOW = 4, 4
+"""Connections of one worker: kept, and more when it is busy. One more listens."""
+
+_TURN = 7_243_392_001
+"""The advisory lock by which writers take turns; any number will do that nobody else in the database uses."""
+_CONNECT_SECONDS = 5
+# A worker that is frozen in the middle of a transaction must neither hold its turn for ever nor commit when it wakes.
+_SESSION = {
+    "timezone": "UTC",
+    "lock_timeout": "10s",
+    "statement_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",
+}
+
+
+class PostgresDatabase(Database):
+    """Turns are taken by an advisory lock, which the server gives back when a transaction or its connection ends.
+
+    So the code that decides on what it has just read is right here for the same reason as on SQLite. The price is one
+    writer at a time for these rows (accounts, keys, apps, approvals; never an app's data): docs/decisions/0012.
+    """
+
+    _reading: ClassVar = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    _writing: ClassVar = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
+
+    def __init__(self, url: str) -> None:
+        """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it."""
+        self._url = url
+        self._listener: psycopg.AsyncConnection[Any] | None = None
+        session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        super().__init__(
+            create_async_engine(
+                make_url(url).set(drivername="postgresql+psycopg"),
+                pool_size=POOL,
+                max_overflow=OVERFLOW,
+                pool_timeout=_CONNECT_SECONDS * 2,
+                connect_args={"connect_timeout": _CONNECT_SECONDS, "options": session, "application_name": "baobab"},
+            )
+        )
+
+    async def open(self) -> None:
+        await self.ping()
+
+    async def close(self) -> None:
+        await self._stop_listening()
+        await super().close()
+
+    async def ping(self) -> None:
+        try:
+            async with self.reading() as connection:
+                await connection.execute(text("SELECT 1"))
+        except TimeoutError as exc:
+            raise DatabaseUnavailable("no connection is free") from exc
+
+    def _among_processes(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def _begun(self, connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _TURN})
+
+    async def announce(self, unit: Unit) -> None:
+        await unit.execute(text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
+
+    async def announced(self, seconds: float) -> None:
+        try:
+            async for _ in (await self._listening()).notifies(timeout=seconds, stop_after=1):
+                pass
+        except (psycopg.Error, OSError):
+            # Deaf for now: the caller looks by itself every so often, and the next call listens anew.
+            await self._stop_listening()
+            await asyncio.sleep(seconds)
+
+    async def _listening(self) -> psycopg.AsyncConnection[Any]:
+        if self._listener is None or self._listener.closed:
+            self._listener = await psycopg.AsyncConnection.connect(
+                self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="baobab listener"
+            )
+            await self._listener.execute(f"LISTEN {CHANNEL}".encode())
+        return self._listener
+
+    async def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await listener.close()

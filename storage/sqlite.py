@@ -1,0 +1,109 @@
+"""The rows in a file: SQLite, nothing to install."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
+
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA busy_timeout=10000",
+)
+
+
+class SqliteDatabase(Database):
+    """Turns are taken by a lock within the process and by a file lock among processes.
+
+    They cost nothing, since SQLite has one writer anyway (readers never wait: WAL), and they keep writers and
+    checkpoints of interpreters whose SQLite is older than 3.51.3 apart (docs/decisions/0003-sqlite-turns.md).
+    """
+
+    _reading: ClassVar = {"begin": "BEGIN"}
+    _writing: ClassVar = {"begin": "BEGIN IMMEDIATE"}
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._gate: int | None = None
+        super().__init__(
+            create_async_engine(make_url("sqlite+aiosqlite://").set(database=str(path)), pool_size=4, max_overflow=4)
+        )
+        event.listen(self._engine.sync_engine, "connect", _on_connect)
+        event.listen(self._engine.sync_engine, "begin", _on_begin)
+
+    async def open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._gate = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        async with self.writing():
+            # Processes that start together would race for the switch to WAL; the first connection is made in turn.
+            pass
+
+    async def close(self) -> None:
+        await super().close()
+        if self._gate is not None:
+            os.close(self._gate)
+            self._gate = None
+
+    async def ping(self) -> None:
+        async with self.reading() as connection:
+            # Unlike `SELECT 1`, this reads the file.
+            await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+
+    async def announce(self, unit: Unit) -> None:
+        """Nobody is woken: in one file there is nobody to tell but those who look."""
+
+    async def announced(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _begun(self, connection: AsyncConnection) -> None:
+        """Nothing: `BEGIN IMMEDIATE` has taken the file."""
+
+    @asynccontextmanager
+    async def _among_processes(self) -> AsyncIterator[None]:
+        if self._gate is None:
+            raise DatabaseUnavailable("the database is closed")
+        try:
+            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await _granted(self._gate)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+
+async def _granted(gate: int) -> None:
+    """Wait for the lock of a file; a caller that is cancelled gives back what its thread still takes."""
+    waiting = asyncio.ensure_future(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
+    try:
+        await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        while not waiting.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(waiting)
+        fcntl.flock(gate, fcntl.LOCK_UN)
+        raise
+
+
+def _on_connect(connection: Any, _record: object) -> None:
+    # The driver must leave transactions to us: its own deferred BEGIN loses updates and answers "locked".
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute(pragma)
+    cursor.close()
+
+
+def _on_begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN IMMEDIATE"))

