@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 E2E := tests/e2e
+# What is tested once more with the rows in Postgres: all that stands on them.
+GROWN := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
+	tests/crash tests/test_threats.py
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
@@ -47,9 +50,10 @@ install-dev: $(VENV)/.developing
 serve: $(VENV)/.installed
 	@exec $(BIN)/baobab serve $(ARGS)
 
-## make test: run the tests (ARGS="-k kv" adds options)
+## make test: run the tests, in both columns (ARGS="-k kv" runs some, in one)
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest --column grown $(GROWN))
 
 ## make check: everything that must hold before a change is handed in
 check: $(VENV)/.developing
@@ -58,6 +62,7 @@ check: $(VENV)/.developing
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --column grown $(GROWN)
 
 ## make bench: measure
 bench: $(VENV)/.developing

@@ -50,9 +50,8 @@ class Calls:
             return results.failed(error)
         except BaobabError as error:
             return results.failed(error)
-        except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
-            _log.exception("unexpected error", extra={"request_id": who.door.request_id, "tool": params.name})
-            return results.failed(Internal())
+        except Exception:  # noqa: BLE001 - where this door turns what nobody expected into an answer
+            return unexpected(who, params.name)
         return results.succeeded(tool, result, who, ctx.protocol_version)
 
     def chosen(self, who: Visitor, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
@@ -88,6 +87,12 @@ class Calls:
                 return
             if not declined:
                 await asyncio.sleep(_LOOK_SECONDS)
+
+
+def unexpected(who: Visitor, tool: str) -> types.CallToolResult:
+    """The answer to what nobody expected: nothing of the exception that is being handled, which goes into the log."""
+    _log.exception("unexpected error", extra={"request_id": who.door.request_id, "tool": tool})
+    return results.failed(Internal())
 
 
 def _opens_addresses(ctx: Any) -> bool:

@@ -7,6 +7,7 @@ tool, a call that may take long or may need approval) is left to the protocol se
 
 from typing import Any
 
+import mcp_types as types
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -17,7 +18,7 @@ from pydantic_core import to_json
 
 from baobab.http.answer import Headers
 from baobab.mcp_server import meta_tools, results
-from baobab.mcp_server.calls import Calls
+from baobab.mcp_server.calls import Calls, unexpected
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.protocol import FRESH_MS
 from baobab.mcp_server.visitor import Visitor
@@ -87,14 +88,19 @@ class Lane:
         except ToolNotFound:
             return None
         except BaobabError as error:
-            failed = results.failed(error).model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"})
-            return b"".join((_begin(request_id), failed.encode()[1:-1], self._end))
+            return self._refused(request_id, results.failed(error))
+        except Exception:  # noqa: BLE001 - as in calls.py
+            return self._refused(request_id, unexpected(who, name))
         text = results.as_text(tool, result, who, _VERSION)
         if text is not None:
             content = (b'"content":', to_json([{"type": "text", "text": text}]))
         else:
             content = (_STRUCTURED, tool.encode(result))
         return b"".join((_begin(request_id), *content, b',"isError":false', self._end))
+
+    def _refused(self, request_id: Any, refusal: types.CallToolResult) -> bytes:
+        said = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"})
+        return b"".join((_begin(request_id), said.encode()[1:-1], self._end))
 
 
 def _begin(request_id: Any) -> bytes:

@@ -12,7 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 
 class DatabaseUnavailable(Exception):
-    """The database did not answer; its own words stay in the log."""
+    """The database did not answer. `reason` is for operators, not for callers: it may hold what the server said."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class Database(ABC):
@@ -99,8 +103,10 @@ class Unit:
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
         if self._connection is None:
-            self._context = self._database.writing() if self.writes else self._database.reading()
-            self._connection = await self._context.__aenter__()
+            context = self._database.writing() if self.writes else self._database.reading()
+            self._connection = await context.__aenter__()
+            # Only now is there something to leave.
+            self._context = context
         return await self._connection.execute(statement, rows)
 
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -142,4 +148,5 @@ class _Translated:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
-            raise DatabaseUnavailable(type(error.orig).__name__) from error
+            reason = str(error.orig).strip().partition("\n")[0]
+            raise DatabaseUnavailable(type(error.orig).__name__, reason) from error

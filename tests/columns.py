@@ -83,6 +83,11 @@ def begin(data: Path) -> dict[str, str]:
     return CHOSEN[0].begin(data)
 
 
+def address(data: Path) -> str:
+    """The database of an installation on a data folder."""
+    return begin(data).get("BAOBAB_DATABASE_URL", f"sqlite:///{data / 'baobab.db'}")
+
+
 def end(data: Path) -> None:
     """Give back what an installation, now closed, was on."""
     CHOSEN[0].end(data)

@@ -44,6 +44,7 @@ def test_without_any_variable_every_setting_has_a_value():
         ("base_url", "ftp://shop.example", "http:// or https:// address"),
         ("base_url", "https://", "http:// or https:// address"),
         ("database_url", "mysql://user:hunter2@db/baobab", "sqlite:///FILE or postgresql"),
+        ("database_url", "postgresql://user:hunter2@[::1/baobab", "sqlite:///FILE or postgresql"),
         ("valkey_url", "redis://localhost", "leave it empty"),
         ("objects_url", "s3://bucket", "file:///FOLDER only"),
         ("secret_key", "short", "base64url texts of 32 bytes"),

@@ -260,7 +260,9 @@ def _told(work: Callable[[], T]) -> T:
         raise Failure(f"{exc.message} {exc.remedy}") from exc
     except (SchemaTooNew, SecretUnreadable) as exc:
         raise Failure(str(exc)) from exc
-    except (DatabaseUnavailable, StoreUnavailable) as exc:
+    except DatabaseUnavailable as exc:
+        raise Failure(f"the database does not open: {exc.reason}") from exc
+    except StoreUnavailable as exc:
         raise Failure(f"a store in the data folder does not open: {exc}") from exc
     except OSError as exc:
         raise Failure(f"{exc.strerror or exc}: {exc.filename or ''}".rstrip(": ")) from exc

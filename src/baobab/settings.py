@@ -16,6 +16,7 @@ from baobab.tools.plans import PLANS
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+_DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
 Words = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -91,7 +92,11 @@ class Settings(BaseSettings):
     @classmethod
     def _database(cls, value: str) -> str:
         if value and not value.startswith(("sqlite:///", "postgresql://", "postgres://")):
-            raise ValueError("must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME")
+            raise ValueError(_DATABASE_URL)
+        try:
+            _ = urlsplit(value).port
+        except ValueError as exc:
+            raise ValueError(_DATABASE_URL) from exc
         # The name that drivers know; the other is an older spelling of it.
         return value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
 

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 
 from tests.cli.server_process import ServerProcess, serving
+from tests.columns import begin
 
 ROUNDS = 4
 CALLS_OF_A_ROUND = 10
@@ -103,6 +104,8 @@ async def begun(session: aiohttp.ClientSession, server: ServerProcess) -> Desk:
 
 async def test_what_was_approved_is_done_exactly_once_through_every_kill(tmp_path: Path) -> None:
     ledger, dice, desk = Ledger(), random.Random(9), None
+    data = tmp_path / "data"
+    settings = {**SETTINGS, **begin(data)}
     timeout = aiohttp.ClientTimeout(total=20)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         with contextlib.ExitStack() as running:
@@ -111,13 +114,13 @@ async def test_what_was_approved_is_done_exactly_once_through_every_kill(tmp_pat
                 # Whoever was killed is replaced; whoever was not goes on meanwhile.
                 servers = [server for server in servers if server.process.poll() is None]
                 while len(servers) < 2:
-                    servers.append(running.enter_context(serving(tmp_path / "data", settings=SETTINGS)))
+                    servers.append(running.enter_context(serving(data, settings=settings)))
                 desk = desk or await begun(session, servers[0])
                 for approval_id in ledger.acknowledged:
                     assert await desk.status(servers[0], approval_id) != "pending", "an acknowledged decision is lost"
                 await life(desk, servers, ledger, dice)
         assert desk is not None
-        with serving(tmp_path / "data", settings=SETTINGS) as server:
+        with serving(data, settings=settings) as server:
             await desk.settle(server, ledger)
             assert {await desk.status(server, approval_id) for approval_id in ledger.all} == {"executed"}
             _, counter = await desk.ask(server, "GET", f"/v1/{desk.app}/kv/n")

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from tests.cli.server_process import ServerProcess, serving
+from tests.columns import begin
 
 ROUNDS = 20
 LOAD_SECONDS = 0.5
@@ -129,8 +130,10 @@ def compact(value: Any) -> str:
 
 async def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
     ledger, dice, app = Ledger(), random.Random(20), ""
+    data = tmp_path / "data"
+    settings = {**SETTINGS, **begin(data)}
     for round_ in range(ROUNDS + 1):
-        with serving(tmp_path / "data", settings=SETTINGS) as server:
+        with serving(data, settings=settings) as server:
             async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}) as session:
                 if not app:
                     async with session.post(f"{server.address}/init", json={"name": "crash"}) as made:

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,20 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
+from tests.columns import address, end
 
 _INCREMENT = """
 import asyncio, sys
-from pathlib import Path
 from sqlalchemy import text
-from baobab.storage.database import Database
+from baobab.storage.databases import database_at
+from baobab.storage.databases import database_at
 from baobab.storage.sqlite import SqliteDatabase
+from tests.columns import address, end
 
 async def main():
-    database = SqliteDatabase(Path(sys.argv[1]))
+    database = database_at(sys.argv[1])
     await database.open()
     for _ in range(50):
         async with database.writing() as connection:
@@ -34,13 +37,21 @@ asyncio.run(main())
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = SqliteDatabase(tmp_path / "rows.db")
+def url(tmp_path: Path) -> Iterator[str]:
+    yield address(tmp_path)
+    end(tmp_path)
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = database_at(url)
     await database.open()
     async with database.writing() as connection:
         await connection.execute(text("CREATE TABLE counter (n INTEGER NOT NULL CHECK (n < 100000))"))
         await connection.execute(text("INSERT INTO counter VALUES (0)"))
     yield database
+    async with database.writing() as connection:
+        await connection.execute(text("DROP TABLE counter"))
     await database.close()
 
 
@@ -61,8 +72,8 @@ async def test_reading_then_writing_loses_no_update_among_many_callers(database:
     assert await _number(database) == 100
 
 
-async def test_nor_among_processes(database: Database) -> None:
-    command = [sys.executable, "-c", _INCREMENT, str(database.path)]
+async def test_nor_among_processes(database: Database, url: str) -> None:
+    command = [sys.executable, "-c", _INCREMENT, url]
     children = [await asyncio.to_thread(subprocess.Popen, command) for _ in range(3)]
     assert [await asyncio.to_thread(child.wait) for child in children] == [0, 0, 0]
     assert await _number(database) == 150
@@ -116,9 +127,9 @@ async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> Non
 
 
 async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_does_not_keep_the_turn(
-    database: Database,
+    database: Database, url: str
 ) -> None:
-    others = [SqliteDatabase(database.path), SqliteDatabase(database.path)]
+    others = [database_at(url), database_at(url)]
     for other in others:
         await other.open()
 

@@ -1,25 +1,26 @@
 """Notices: what one process changes, all of them hear."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from baobab.storage.clock import Ids
+from baobab.storage.clock import Ids, SystemClock
 from baobab.storage.database import Database
-from baobab.storage.notices import Notices, notices
-from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.databases import database_at
+from baobab.storage.notices import Notices
 from tests.clock import FixedClock
+from tests.columns import address, end
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = SqliteDatabase(tmp_path / "rows.db")
+    database = database_at(address(tmp_path))
     await database.open()
-    async with database.writing() as connection:
-        await connection.run_sync(notices.create)
     yield database
     await database.close()
+    end(tmp_path)
 
 
 async def test_a_notice_is_heard_here_at_commit_and_elsewhere_at_the_next_poll(database: Database) -> None:
@@ -44,8 +45,8 @@ async def test_what_is_undone_is_never_heard(database: Database) -> None:
     clock = FixedClock()
     here, there = Notices(database, clock, Ids()), Notices(database, clock, Ids())
     heard: list[str] = []
-    for end in (here, there):
-        end.subscribe("key", heard.append)
+    for side in (here, there):
+        side.subscribe("key", heard.append)
     unit = database.unit(write=True)
     await here.publish(unit, "key", "abc")
     await unit.rollback(ValueError("no"))
@@ -66,3 +67,19 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
         clock.advance(7200)
         await here.prune()
     assert heard == ["first", "second"]
+
+
+async def test_a_process_hears_at_once_where_the_database_can_wake_it(database: Database) -> None:
+    """On files it looks every so often; on a server it is woken. Either way it hears without being told to look."""
+    here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
+    heard = asyncio.Event()
+    there.subscribe("key", lambda _: heard.set())
+    await there.start()
+    try:
+        unit = database.unit(write=True)
+        await here.publish(unit, "key", "abc")
+        await unit.commit()
+        async with asyncio.timeout(10):
+            await heard.wait()
+    finally:
+        await there.stop()

@@ -1,0 +1,95 @@
+"""The lane: what it answers is what the protocol server would answer, and whatever it should not take it leaves."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.mcp_server.speaking import MODERN, messages, say, spoken
+
+
+async def both(
+    baobab: Baobab, method: str, params: Mapping[str, Any], path: str = "/mcp"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One message answered by the lane, and spelled so that the lane leaves it to the protocol server."""
+    body, headers = spoken(method, params, era=MODERN)
+    answers = []
+    for spelling in (headers, {**headers, **_other_spelling(headers)}):
+        answer = await baobab.client.post(path, json=body, headers={**spelling, **baobab.owner})
+        (message,) = messages(answer)
+        answers.append(message)
+    return answers[0], answers[1]
+
+
+def _other_spelling(headers: Mapping[str, str]) -> dict[str, str]:
+    if "mcp-name" in headers:
+        return {"mcp-name": f"=?base64?{b64encode(headers['mcp-name'].encode()).decode()}?="}
+    # Any media type will do for JSON, but only one is plain enough for the lane.
+    return {"accept": "*/*"}
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp?results=text", "/mcp?toolsets=kv", "/mcp?toolsets=all&read_only=true"])
+async def test_lists_are_the_same_either_way(baobab: Baobab, path: str) -> None:
+    lane, server = await both(baobab, "tools/list", {}, path)
+    assert lane == server
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp?results=text"])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("kv_get", {"app_id": "APP", "key": "a"}),
+        ("kv_get", {"app_id": "APP", "key": "nobody"}),
+        ("kv_get", {"app_id": "APP", "key": 7}),
+        ("kv_get", {}),
+        ("kv_put", {"app_id": "APP", "key": "b", "value": {"é": [1, None, 1.5, "\u2028"]}}),
+        ("apps_list", {}),
+        ("system_llms_txt", {}),
+        ("call_tool", {"name": "kv_exists", "arguments": {"app_id": "APP", "key": "a"}}),
+        ("call_tool", {"name": 7}),
+        ("call_tool", {"name": "no_such_tool"}),
+        ("search_tools", {"query": "counter"}),
+        ("no_such_tool", {}),
+    ],
+)
+async def test_calls_are_answered_the_same_either_way(
+    baobab: Baobab, path: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    app_id = await baobab.app()
+    await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": "x"}, headers=baobab.owner)
+    meant = json.loads(json.dumps(arguments).replace("APP", app_id))
+    lane, server = await both(baobab, "tools/call", {"name": tool, "arguments": meant}, path)
+    assert lane == server
+
+
+async def test_a_header_that_stands_twice_is_refused(baobab: Baobab) -> None:
+    body, headers = spoken("tools/call", {"name": "kv_get", "arguments": {}}, era=MODERN)
+    for name in ("mcp-name", "mcp-method", "mcp-protocol-version"):
+        pairs = [*headers.items(), *baobab.owner.items(), (name, headers[name])]
+        answer = await baobab.client.post("/mcp", json=body, headers=pairs)
+        assert answer.status_code == 400, name
+        assert answer.json()["error"]["code"] == -32020
+
+
+async def test_the_audit_log_names_the_request_as_its_answer_does(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    arguments = {"app_id": app_id, "allowed_origins": ["https://a.example"]}
+    call = {"name": "call_tool", "arguments": {"name": "config_cors", "arguments": arguments}}
+    answer = await say(baobab, "tools/call", call, era=MODERN)
+    logs = (await baobab.client.get(f"/v1/{app_id}/audit-logs", headers=baobab.owner)).json()["logs"]
+    (row,) = [row for row in logs if row["event_type"] == "app.config.cors"]
+    assert row["correlation_id"] == answer.headers["x-request-id"]
+    assert row["event_data"]["door"] == "mcp"
+
+
+async def test_many_spellings_of_one_cursor_are_one_page(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baobab.mcp_server.catalogue.PAGE", 10)
+    path = "/mcp?toolsets=all"
+    cursor = (await say(baobab, "tools/list", path=path, era=MODERN)).result["nextCursor"]
+    page = (await say(baobab, "tools/list", {"cursor": cursor}, path=path, era=MODERN)).result
+    for junk in ("!", "!!", " "):
+        again = await say(baobab, "tools/list", {"cursor": cursor + junk}, path=path, era=MODERN)
+        assert again.message.get("result") == page or again.message["error"]["code"] == -32602

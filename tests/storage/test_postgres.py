@@ -1,0 +1,228 @@
+"""The rows in a real Postgres: what goes wrong with a server, and what must hold all the same."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.databases import database_at
+from baobab.storage.migrate import revisions
+from baobab.storage.postgres import PostgresDatabase
+from tests.conftest import ADDRESS, KEY
+from tests.servers import PostgresServer, postgres
+
+_FREEZE = """
+import asyncio, os, signal, sys
+from sqlalchemy import text
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.databases import database_at
+
+async def main():
+    database = database_at(sys.argv[1])
+    await database.open()
+    try:
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE counter SET n = 1000"))
+            print("holding", flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+    except DatabaseUnavailable:
+        print("refused", flush=True)
+    else:
+        print("written", flush=True)
+
+asyncio.run(main())
+"""
+
+
+_IMPATIENT = """from baobab.storage import postgres
+    postgres._SESSION["idle_in_transaction_session_timeout"] = "1s"
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def url(server: PostgresServer, request: pytest.FixtureRequest) -> str:
+    return server.database(f"t{abs(hash(request.node.name)):x}"[:40])
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = database_at(url)
+    await database.open()
+    async with database.writing() as connection:
+        await connection.execute(text("CREATE TABLE counter (n INTEGER NOT NULL)"))
+        await connection.execute(text("INSERT INTO counter VALUES (0)"))
+    yield database
+    await database.close()
+
+
+async def number(database: Database) -> int:
+    async with database.reading() as connection:
+        return int(await connection.scalar(text("SELECT n FROM counter")) or 0)
+
+
+async def add(database: Database) -> None:
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE counter SET n = n + 1"))
+
+
+async def test_a_read_cannot_write(database: Database) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with database.reading() as connection:
+            await connection.execute(text("UPDATE counter SET n = 1"))
+    assert await number(database) == 0
+
+
+async def test_a_read_sees_one_state_whatever_is_written_meanwhile(database: Database) -> None:
+    async with database.reading() as connection:
+        before = await connection.scalar(text("SELECT n FROM counter"))
+        await add(database)
+        assert await connection.scalar(text("SELECT n FROM counter")) == before
+    assert await number(database) == 1
+
+
+async def test_after_a_restart_of_the_server_calls_go_on(database: Database, server: PostgresServer) -> None:
+    await add(database)
+    server.stop(signal.SIGQUIT)
+    with pytest.raises(DatabaseUnavailable):
+        await add(database)
+    with pytest.raises(DatabaseUnavailable):
+        await number(database)
+    server.start()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            await add(database)
+            break
+        except DatabaseUnavailable:
+            assert time.monotonic() < deadline
+    assert await number(database) == 2
+
+
+async def test_a_writer_that_is_frozen_loses_its_turn_and_can_write_nothing_when_it_wakes(
+    database: Database, url: str
+) -> None:
+    # The patience of the server is a setting of the session; ten seconds would only make the test slower.
+    script = _FREEZE.replace("database = database_at", _IMPATIENT + "    database = database_at")
+    with subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        try:
+            assert (await asyncio.to_thread(child.stdout.readline)).strip() == "holding"
+            async with asyncio.timeout(15):
+                await add(database)
+            child.send_signal(signal.SIGCONT)
+            assert (await asyncio.to_thread(child.stdout.readline)).strip() == "refused"
+        finally:
+            child.kill()
+    assert await number(database) == 1
+
+
+async def test_processes_that_start_together_on_an_empty_database_agree(url: str, tmp_path: Path) -> None:
+    started = [asyncio.to_thread(migrated, url, tmp_path / str(number)) for number in range(3)]
+    assert [done.returncode for done in await asyncio.gather(*started)] == [0, 0, 0]
+    database = database_at(url)
+    async with database.reading() as connection:
+        assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == revisions()[-1]
+    await database.close()
+
+
+@pytest.mark.parametrize(
+    ("database_url", "said"),
+    [
+        ("postgresql://baobab@127.0.0.1:1/none", "refused"),
+        ("postgresql://baobab@{server}/none", "does not exist"),
+        ("postgresql://nobody@{server}/postgres", "nobody"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line_at_the_start(
+    server: PostgresServer, tmp_path: Path, database_url: str, said: str
+) -> None:
+    address = database_url.format(server=f"127.0.0.1:{server.port}")
+    done = migrated(address, tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert said in done.stderr
+
+
+async def test_a_schema_of_a_later_version_is_refused_in_one_line(url: str, tmp_path: Path) -> None:
+    database = database_at(url)
+    async with database.writing() as connection:
+        await connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        await connection.execute(text("INSERT INTO alembic_version VALUES ('9999')"))
+    await database.close()
+    done = migrated(url, tmp_path)
+    assert done.returncode == 1
+    assert "9999" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_itself(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    house = Server(load({"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path))
+    async with house.open():
+        transport = httpx.ASGITransport(app=house, raise_app_exceptions=False)
+        async with httpx.AsyncClient(
+            transport=transport, base_url=ADDRESS, headers={"authorization": f"Bearer {KEY}"}
+        ) as client:
+
+            async def make(name: str) -> Any:
+                return await client.post("/init", json={"name": name})
+
+            assert (await make("before")).status_code == 201
+            server.stop(signal.SIGQUIT)
+            try:
+                refused = await make("during")
+                assert refused.status_code == 503
+                assert refused.headers["retry-after"]
+                assert refused.json()["error"]["code"] == "SERVICE_UNAVAILABLE"
+                ready = await client.get("/health/ready")
+                assert ready.status_code == 503
+                assert ready.json()["checks"]["database"] == "failed"
+                assert (await client.get("/health")).status_code == 200
+            finally:
+                server.start()
+            async with asyncio.timeout(20):
+                while (await client.get("/health/ready")).status_code != 200:
+                    await asyncio.sleep(0.05)
+            assert (await make("after")).status_code == 201
+            names = [app["name"] for app in (await client.get("/apps")).json()["apps"]]
+            assert sorted(names) == ["after", "before"]
+
+
+async def test_connections_are_as_many_as_the_guide_counts(server: PostgresServer, url: str) -> None:
+    database = PostgresDatabase(url)
+    await database.open()
+    await asyncio.gather(*(number_of_tables(database) for _ in range(40)))
+    count = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    async with database.reading() as connection:
+        assert int(await connection.scalar(count) or 0) <= 8
+    await database.close()
+
+
+def migrated(url: str, data: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "baobab", "migrate", "--data", str(data)]
+    environment = {"BAOBAB_DATABASE_URL": url, "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+async def number_of_tables(database: Database) -> int:
+    async with database.reading() as connection:
+        await connection.execute(text("SELECT pg_sleep(0.01)"))
+        return int(await connection.scalar(text("SELECT count(*) FROM pg_tables")) or 0)
