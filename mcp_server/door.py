@@ -125,7 +125,7 @@ class McpDoor:
         if not _answerable(message):
             await refuse(respond, 400, NoMessage())
             return
-        if modern and _plain(request):
+        if not self._sessions and _plain(request):
             answer = await self._lane.answer(message, scope["headers"], who)
             if answer is not None:
                 await request.reply(

@@ -1,10 +1,11 @@
-"""The lane: the two requests that agents make all day, `tools/call` and `tools/list` of the 2026 protocol, answered
-without the SDK's machinery around them: by the same catalogue, the same rules and the same words.
+"""The lane: the two requests that agents make all day, `tools/call` and `tools/list`, answered without the SDK's
+machinery around them: by the same catalogue, the same rules and the same words.
 
 It takes only what is plainly right and short. Whatever is not (another method, a header that disagrees, an unknown
 tool, a call that may take long or may need approval) is left to the protocol server.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import mcp_types as types
@@ -26,8 +27,16 @@ from baobab.tools.errors import BaobabError, ToolNotFound
 from baobab.tools.pagination import CursorInvalid
 from baobab.tools.registry import Registry
 
-_VERSION = "2026-07-28"
-_STRUCTURED = b'"content":' + to_json([{"type": "text", "text": results.STRUCTURED}]) + b',"structuredContent":'
+_MODERN = "2026-07-28"
+# Those before know no structured results, and their lists are sieved by the SDK.
+_VERSIONS = {version.encode(): version for version in ("2025-06-18", "2025-11-25", _MODERN)}
+_STRUCTURED = (
+    b',"result":{"content":' + to_json([{"type": "text", "text": results.STRUCTURED}]) + b',"structuredContent":'
+)
+
+
+Said = tuple[bytes, ...]
+"""The parts of an answer between its id and its end."""
 
 
 class Lane:
@@ -44,25 +53,33 @@ class Lane:
         self._catalogue = catalogue
         self._calls = calls
         self._foreign = foreign | {meta_tools.SEARCH}
-        self._end = b',"resultType":"complete","_meta":' + to_json({SERVER_INFO_META_KEY: server_info}) + b"}}"
+        modern = b',"resultType":"complete","_meta":' + to_json({SERVER_INFO_META_KEY: server_info}) + b"}}"
+        self._ends = {version: modern if version == _MODERN else b"}}" for version in _VERSIONS.values()}
 
     async def answer(self, message: Any, headers: Headers, who: Visitor) -> bytes | None:
         """The answer to a message; None where it is not for the lane."""
         if not isinstance(message, dict):
             return None
-        method, params, request_id = message.get("method"), message.get("params"), message.get("id")
+        method, params, request_id = message.get("method"), message.get("params", {}), message.get("id")
         if method not in ("tools/call", "tools/list") or message.get("jsonrpc") != "2.0":
             return None
         if type(request_id) not in (int, str) or not isinstance(params, dict):
             return None
-        if not _enveloped(method, params, headers):
+        version = _spoken(method, params, headers)
+        if version is None:
             return None
         offer = self._catalogue.offer(who)
         if method == "tools/list":
-            return self._listed(request_id, params, offer)
-        return await self._called(request_id, params, offer, who)
+            said = self._listed(params, offer, version)
+        else:
+            said = await self._called(params, offer, who, version)
+        return (
+            None
+            if said is None
+            else b"".join((b'{"jsonrpc":"2.0","id":', to_json(request_id), *said, self._ends[version]))
+        )
 
-    def _listed(self, request_id: Any, params: dict[str, Any], offer: Offer) -> bytes | None:
+    def _listed(self, params: dict[str, Any], offer: Offer, version: str) -> Said | None:
         cursor = params.get("cursor")
         if params.keys() - {"_meta", "cursor"} or not isinstance(cursor, str | None):
             return None
@@ -71,10 +88,10 @@ class Lane:
         except CursorInvalid:
             return None
         more = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)
-        fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS
-        return b"".join((_begin(request_id), b'"tools":', page.tools, more, fresh, self._end))
+        fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS if version == _MODERN else b""
+        return b',"result":{"tools":', page.tools, more, fresh
 
-    async def _called(self, request_id: Any, params: dict[str, Any], offer: Offer, who: Visitor) -> bytes | None:
+    async def _called(self, params: dict[str, Any], offer: Offer, who: Visitor, version: str) -> Said | None:
         name, arguments = params.get("name"), params.get("arguments", {})
         simple = not params.keys() - {"_meta", "name", "arguments"} and name not in self._foreign
         if not simple or not isinstance(name, str) or not isinstance(arguments, dict):
@@ -88,41 +105,54 @@ class Lane:
         except ToolNotFound:
             return None
         except BaobabError as error:
-            return self._refused(request_id, results.failed(error))
+            return _refused(results.failed(error))
         except Exception:  # noqa: BLE001 - as in calls.py
-            return self._refused(request_id, unexpected(who, name))
-        text = results.as_text(tool, result, who, _VERSION)
-        if text is not None:
-            content = (b'"content":', to_json([{"type": "text", "text": text}]))
-        else:
-            content = (_STRUCTURED, tool.encode(result))
-        return b"".join((_begin(request_id), *content, b',"isError":false', self._end))
-
-    def _refused(self, request_id: Any, refusal: types.CallToolResult) -> bytes:
-        said = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"})
-        return b"".join((_begin(request_id), said.encode()[1:-1], self._end))
+            return _refused(unexpected(who, name))
+        text = results.as_text(tool, result, who, version)
+        return _structured(tool.encode(result)) if text is None else _in_words(text)
 
 
-def _begin(request_id: Any) -> bytes:
-    return b'{"jsonrpc":"2.0","id":' + to_json(request_id) + b',"result":{'
+def _structured(encoded: bytes) -> Said:
+    return _STRUCTURED, encoded, b',"isError":false'
 
 
-def _enveloped(method: str, params: dict[str, Any], pairs: Headers) -> bool:
-    """Whether headers and envelope are whole and agree, as the protocol asks of each request.
+def _in_words(text: str) -> Said:
+    return b',"result":{"content":', to_json([{"type": "text", "text": text}]), b',"isError":false'
+
+
+def _refused(refusal: types.CallToolResult) -> Said:
+    said = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"})
+    return b',"result":', said.encode()[:-1]
+
+
+def _spoken(method: str, params: dict[str, Any], pairs: Headers) -> str | None:
+    """The version that a request speaks, where its headers and its envelope are as that version wants them."""
+    headers = dict(pairs)
+    version = _VERSIONS.get(headers.get(b"mcp-protocol-version", b""))
+    if (
+        version is None
+        or len(headers) != len(pairs)
+        or (version == _MODERN and not _enveloped(method, params, headers))
+    ):
+        return None
+    return version
+
+
+def _enveloped(method: str, params: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
+    """Whether headers and envelope are whole and agree, as the 2026 protocol asks of each request.
 
     Only what is so to the letter goes on here; other spellings (a header in base64, one that stands twice) and the
     inner shape of what the client tells of itself are the protocol server's to judge.
     """
-    headers, meta = dict(pairs), params.get("_meta")
-    if len(headers) != len(pairs) or not isinstance(meta, dict):
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
         return False
     named = method == "tools/list" or headers.get(b"mcp-name", b"").decode("latin-1") == params.get("name")
     info = meta.get(CLIENT_INFO_META_KEY)
     return (
         named
         and headers.get(b"mcp-method") == method.encode()
-        and headers.get(b"mcp-protocol-version") == _VERSION.encode()
-        and meta.get(PROTOCOL_VERSION_META_KEY) == _VERSION
+        and meta.get(PROTOCOL_VERSION_META_KEY) == _MODERN
         and (info is None or (isinstance(info, dict) and {"name", "version"} <= info.keys()))
         and isinstance(meta.get(CLIENT_CAPABILITIES_META_KEY), dict)
     )

@@ -58,8 +58,8 @@ def test_the_tour_prints_what_the_readme_says(tour: tuple[str, str]) -> None:
 
 def test_the_mcp_request_of_the_tour_reads_the_value(tour: tuple[str, str]) -> None:
     _, printed = tour
-    (answer,) = re.findall(r'\{"jsonrpc".*\}', printed)
-    assert json.loads(answer)["result"]["structuredContent"] == {"value": {"text": "hello"}}
+    answer, _ = json.JSONDecoder().raw_decode(printed[printed.index('{"jsonrpc"') :])
+    assert answer["result"]["structuredContent"] == {"value": {"text": "hello"}}
 
 
 def test_the_python_client_of_the_tour_reads_the_value(

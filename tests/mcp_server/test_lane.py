@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import MODERN, messages, say, spoken
+from tests.mcp_server.speaking import ERAS, MODERN, messages, say, spoken
+
+each_era = pytest.mark.parametrize("era", [*ERAS, "2025-11-25"])
 
 
 async def both(
-    baobab: Baobab, method: str, params: Mapping[str, Any], path: str = "/mcp"
+    baobab: Baobab, era: str, method: str, params: Mapping[str, Any], path: str = "/mcp"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One message answered by the lane, and spelled so that the lane leaves it to the protocol server."""
-    body, headers = spoken(method, params, era=MODERN)
+    body, headers = spoken(method, params, era=era)
     answers = []
     for spelling in (headers, {**headers, **_other_spelling(headers)}):
         answer = await baobab.client.post(path, json=body, headers={**spelling, **baobab.owner})
@@ -31,12 +33,14 @@ def _other_spelling(headers: Mapping[str, str]) -> dict[str, str]:
     return {"accept": "*/*"}
 
 
+@each_era
 @pytest.mark.parametrize("path", ["/mcp", "/mcp?results=text", "/mcp?toolsets=kv", "/mcp?toolsets=all&read_only=true"])
-async def test_lists_are_the_same_either_way(baobab: Baobab, path: str) -> None:
-    lane, server = await both(baobab, "tools/list", {}, path)
+async def test_lists_are_the_same_either_way(baobab: Baobab, era: str, path: str) -> None:
+    lane, server = await both(baobab, era, "tools/list", {}, path)
     assert lane == server
 
 
+@each_era
 @pytest.mark.parametrize("path", ["/mcp", "/mcp?results=text"])
 @pytest.mark.parametrize(
     ("tool", "arguments"),
@@ -56,12 +60,12 @@ async def test_lists_are_the_same_either_way(baobab: Baobab, path: str) -> None:
     ],
 )
 async def test_calls_are_answered_the_same_either_way(
-    baobab: Baobab, path: str, tool: str, arguments: dict[str, Any]
+    baobab: Baobab, era: str, path: str, tool: str, arguments: dict[str, Any]
 ) -> None:
     app_id = await baobab.app()
     await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": "x"}, headers=baobab.owner)
     meant = json.loads(json.dumps(arguments).replace("APP", app_id))
-    lane, server = await both(baobab, "tools/call", {"name": tool, "arguments": meant}, path)
+    lane, server = await both(baobab, era, "tools/call", {"name": tool, "arguments": meant}, path)
     assert lane == server
 
 
