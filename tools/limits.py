@@ -1,18 +1,25 @@
 """Rate limits: how often something may be done. Exact under concurrency within one store of counts."""
 
+import logging
 import math
 from collections import deque
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from ipaddress import IPv6Network
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from baobab.storage.clock import Clock
+from baobab.storage.valkey.errors import ValkeyUnavailable
+from baobab.storage.valkey.windows import Windows
 from baobab.tools.callers import Anonymous
 from baobab.tools.errors import RateLimited
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
 
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _MOST_WINDOWS = 100_000
 
@@ -29,15 +36,36 @@ class Allowance:
     """Whole seconds until something is free again."""
 
 
+class Limiter(Protocol):
+    """Moving windows: in any `window` seconds at most `amount` pass, to the one.
+
+    What is counted in this process is answered at once, so that the hot path has nothing to await.
+    """
+
+    def spend(
+        self, policy: str, subject: str, amount: int, window: int, cost: int = 1
+    ) -> Allowance | Awaitable[Allowance]:
+        """Take `cost` of `amount` per `window` seconds, or raise RateLimited and take nothing."""
+        ...
+
+    def used(self, policy: str, subject: str, amount: int, window: int) -> int | Awaitable[int]:
+        """How much of the window is taken now."""
+        ...
+
+
+async def settled(answer: T | Awaitable[T]) -> T:
+    """What a limiter answers, whichever it is."""
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
 class RateLimits:
-    """Moving windows, counted in this process: in any `window` seconds at most `amount` pass, to the one."""
+    """Counted in this process: other workers count by themselves."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic
         self._windows: dict[tuple[str, str, int, int], deque[float]] = {}
 
     def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
-        """Take `cost` of `amount` per `window` seconds, or raise RateLimited and take nothing."""
         now = self._now()
         taken = self._taken(policy, subject, amount, window, now)
         left = amount - len(taken) - cost
@@ -52,7 +80,6 @@ class RateLimits:
         return Allowance(policy, amount, left, window, math.ceil(taken[0] + window - now))
 
     def used(self, policy: str, subject: str, amount: int, window: int) -> int:
-        """How much of the window is taken now."""
         return len(self._taken(policy, subject, amount, window, self._now()))
 
     def _taken(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
@@ -75,10 +102,59 @@ class RateLimits:
             del self._windows[name]
 
 
+class SharedRateLimits:
+    """Counted on a Valkey server, for all workers together.
+
+    While it does not answer, each worker counts by itself, from nothing: nobody is refused for our failure, and
+    nobody passes unlimited.
+    """
+
+    def __init__(self, windows: Windows, clock: Clock) -> None:
+        self._windows = windows
+        self._own = RateLimits(clock)
+        self._alone = False
+
+    async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
+        try:
+            left, wait = await self._windows.take(_name(policy, subject, amount, window), amount, window, cost)
+        except ValkeyUnavailable as exc:
+            self._part(exc)
+            return self._own.spend(policy, subject, amount, window, cost)
+        self._rejoin()
+        if left < 0:
+            raise RateLimited(wait, amount, window)
+        return Allowance(policy, amount, left, window, wait)
+
+    async def used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        try:
+            return await self._windows.used(_name(policy, subject, amount, window), window)
+        except ValkeyUnavailable as exc:
+            self._part(exc)
+            return self._own.used(policy, subject, amount, window)
+
+    def _part(self, exc: ValkeyUnavailable) -> None:
+        if not self._alone:
+            self._alone = True
+            _log.warning("rate limits are counted by each worker for itself: Valkey does not answer (%s)", exc.reason)
+
+    def _rejoin(self) -> None:
+        if self._alone:
+            self._alone = False
+            _log.warning("rate limits are counted on Valkey again")
+
+
+def _name(policy: str, subject: str, amount: int, window: int) -> str:
+    return f"rate:{policy}:{amount}:{window}:{subject}"
+
+
+# None where nothing is limited.
+Spent = Allowance | None | Awaitable[Allowance]
+
+
 class Limit(Protocol):
     """Asked once per call, after the caller is authorised and before its arguments are looked at."""
 
-    def spend(self, call: "Call", arguments: Any) -> Allowance | None: ...
+    def spend(self, call: "Call", arguments: Any) -> Spent: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +165,7 @@ class PerAddress:
     window: int
     per_app: bool = False
 
-    def spend(self, call: "Call", arguments: Any) -> Allowance | None:
+    def spend(self, call: "Call", arguments: Any) -> Spent:
         address = network(call.door.ip)
         subject = f"{call.app.id}:{address}" if self.per_app and call.app else address
         return call.services.limits.spend(call.tool.name, subject, self.amount, self.window)
@@ -98,7 +174,7 @@ class PerAddress:
 class AppRequests:
     """The bucket that all operations of one app share: by plan, per minute."""
 
-    def spend(self, call: "Call", arguments: Any) -> Allowance | None:
+    def spend(self, call: "Call", arguments: Any) -> Spent:
         if call.app is None or call.app.plan.requests_per_minute is None:
             return None
         return call.services.limits.spend("app", call.app.id, call.app.plan.requests_per_minute, 60)
@@ -109,7 +185,7 @@ class CallerRequests:
 
     amount = 600
 
-    def spend(self, call: "Call", arguments: Any) -> Allowance | None:
+    def spend(self, call: "Call", arguments: Any) -> Spent:
         caller = call.caller
         subject = network(call.door.ip) if isinstance(caller, Anonymous) else caller.actor_id or ""
         return call.services.limits.spend("caller", subject, self.amount, 60)

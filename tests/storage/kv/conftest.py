@@ -1,11 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+import redis
 
 from baobab.storage.kv import Engine, MemoryEngine, SqliteEngine
+from baobab.storage.kv.postgres import PostgresEngine
+from baobab.storage.kv.valkey import ValkeyEngine
+from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
 
 
 class FakeClock:
@@ -27,13 +32,55 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> AsyncIterator[Engine]:
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[ValkeyServer]:
+    with valkey() as server:
+        yield server
+
+
+@pytest.fixture
+def valkey_url(valkey_server: ValkeyServer) -> str:
+    """Of a server that keeps nothing."""
+    with redis.Redis.from_url(valkey_server.url) as client:
+        client.flushall()
+    return valkey_server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: PostgresServer) -> str:
+    return postgres_server.database("kv")
+
+
+@pytest.fixture
+def postgres_url(postgres_database: str) -> str:
+    """Of a database without tables, or with empty ones."""
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        if connection.execute("SELECT to_regclass('kv.usage')").fetchone() != (None,):
+            connection.execute("TRUNCATE kv.entries, kv.usage")
+    return postgres_database
+
+
+@pytest.fixture
+def make_engine(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Callable[[str], Engine]:
+    """An engine by its name, not yet open, on an empty store."""
     makers: dict[str, Callable[[], Engine]] = {
         "memory": lambda: MemoryEngine(clock),
         "sqlite": lambda: SqliteEngine(tmp_path, clock),
+        "postgres": lambda: PostgresEngine(request.getfixturevalue("postgres_url"), clock),
+        "valkey": lambda: ValkeyEngine(request.getfixturevalue("valkey_url"), clock),
     }
-    made = makers[request.param]()
+    return lambda name: makers[name]()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "valkey"])
+async def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> AsyncIterator[Engine]:
+    made = make_engine(request.param)
     await made.open()
     yield made
     await made.close()

@@ -1,17 +1,17 @@
-"""Whatever is asked of both engines, in whatever order and company, they answer the same."""
+"""Whatever is asked of two engines, in whatever order and company, they answer the same."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Delete, Engine, Get, KvError, MemoryEngine, Quota, Set, SqliteEngine, Tier
+from baobab.storage.kv import Delete, Engine, Get, KvError, MemoryEngine, Quota, Set, Tier
 
 # An operation still to be asked: of an engine, in a space.
 Ask = Callable[[Engine, str], Awaitable[object]]
@@ -84,12 +84,15 @@ async def state(engine: Engine, space: str) -> object:
     )
 
 
-def test_both_engines_answer_alike(tmp_path: Path, clock: Any) -> None:
-    sqlite, memory = SqliteEngine(tmp_path, clock), MemoryEngine(clock)
+@pytest.mark.parametrize("name", ["sqlite", "postgres"])
+def test_every_engine_answers_as_the_dictionaries_do(
+    name: str, make_engine: Callable[[str], Engine], clock: Any
+) -> None:
+    engine, memory = make_engine(name), MemoryEngine(clock)
     spaces = (f"app{number}" for number in itertools.count())
 
     with asyncio.Runner() as runner:
-        runner.run(sqlite.open())
+        runner.run(engine.open())
         runner.run(memory.open())
 
         @settings(
@@ -105,10 +108,10 @@ def test_both_engines_answer_alike(tmp_path: Path, clock: Any) -> None:
                     clock.advance(step)
                 elif step == "sweep":
                     # How many are left to sweep is an engine's own affair.
-                    await asyncio.gather(sqlite.sweep(2), memory.sweep(2))
+                    await asyncio.gather(engine.sweep(2), memory.sweep(2))
                 else:
-                    assert await answers(sqlite, space, step) == await answers(memory, space, step)
-                assert await state(sqlite, space) == await state(memory, space)
+                    assert await answers(engine, space, step) == await answers(memory, space, step)
+                assert await state(engine, space) == await state(memory, space)
 
         alike()
-        runner.run(sqlite.close())
+        runner.run(engine.close())

@@ -18,6 +18,7 @@ import apsw
 import pytest
 
 from baobab.storage.kv import Quota, SqliteEngine, StoreUnavailable, Tier, Usage
+from tests.storage.kv.accounts import recount
 
 FREE = Quota()
 CHILD = Path(__file__).with_name("child_process.py")
@@ -45,13 +46,6 @@ def files_no_larger_than(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-async def recount(engine: SqliteEngine, space: str) -> Usage:
-    keys, cursor = await engine.scan(space, "", 1_000_000, None)
-    assert cursor is None
-    values = [await engine.get(space, key) for key in keys]
-    return Usage(len(keys), sum(len(key) + len(value or b"") for key, value in zip(keys, values, strict=True)))
 
 
 async def test_both_tiers_outlive_the_engine(tmp_path: Path, clock: Any) -> None:
