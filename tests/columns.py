@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from baobab.storage.databases import database_at
+from baobab.storage.kv.postgres import PostgresEngine
 from baobab.storage.migrate import migrate
 from tests.servers import PostgresServer
 
@@ -47,7 +48,9 @@ class Grown:
         self._taken: dict[Path, str] = {}
         self._free: list[str] = []
         self._made = 0
-        asyncio.run(_migrated(server.database(_TEMPLATE)))
+        url = server.database(_TEMPLATE)
+        asyncio.run(_migrated(url))
+        asyncio.run(_with_engine(url))
 
     def begin(self, data: Path) -> dict[str, str]:
         data.mkdir(parents=True, exist_ok=True)
@@ -99,8 +102,15 @@ def kept(data: Path) -> bytes:
 
 
 def _tables(connection: psycopg.Connection[Any]) -> list[sql.Identifier]:
-    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
-    return [sql.Identifier(name) for (name,) in connection.execute(tables)]
+    tables = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('public', 'kv')"
+    found = connection.execute(tables + " AND tablename NOT IN ('alembic_version', 'version')")
+    return [sql.Identifier(*names) for names in found]
+
+
+async def _with_engine(url: str) -> None:
+    engine = PostgresEngine(url)
+    await engine.open()
+    await engine.close()
 
 
 async def _migrated(url: str) -> None:

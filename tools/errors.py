@@ -233,7 +233,7 @@ class Unavailable(BaobabError):
     code = "SERVICE_UNAVAILABLE"
     status = 503
     summary = "A store does not answer at the moment."
-    remediation = "Try again in a few seconds; nothing was changed."
+    remediation = "Try again in a few seconds; read the state first where a change must not be made twice."
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"retry-after": "2"})

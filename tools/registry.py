@@ -16,6 +16,7 @@ from baobab.tools.callers import Caller
 from baobab.tools.errors import AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.executor import Approved
 from baobab.tools.invalid import invalid
+from baobab.tools.limits import Allowance
 from baobab.tools.services import Services
 from baobab.tools.tool import RegistrationError, Tool, Toolset
 
@@ -164,7 +165,11 @@ class Registry:
         if call.caller.limits is not None and not nested:
             key_limits.hold(call.caller, tool)
         if tool.limit is not None and not nested and call.approved is None:
-            call.allowance = tool.limit.spend(call, arguments)
+            allowance = tool.limit.spend(call, arguments)
+            # What is counted in this process is here already: no coroutine on the hot path.
+            if allowance is not None and not isinstance(allowance, Allowance):
+                allowance = await allowance
+            call.allowance = allowance
         try:
             return tool.validate(arguments)
         except ValidationError as exc:

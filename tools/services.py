@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from baobab.tools.credentials import Credentials
     from baobab.tools.directory import Directory
     from baobab.tools.failures import Failures
-    from baobab.tools.limits import RateLimits
+    from baobab.tools.limits import Limiter
     from baobab.tools.signing import Signers
 
 
@@ -57,7 +57,7 @@ class Services:
     database: Database
     regions: Mapping[str, Stores]
     notices: Notices
-    limits: "RateLimits"
+    limits: "Limiter"
     directory: "Directory"
     signers: "Signers"
     credentials: "Credentials"

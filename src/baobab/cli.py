@@ -263,6 +263,6 @@ def _told(work: Callable[[], T]) -> T:
     except DatabaseUnavailable as exc:
         raise Failure(f"the database does not open: {exc.reason}") from exc
     except StoreUnavailable as exc:
-        raise Failure(f"a store in the data folder does not open: {exc}") from exc
+        raise Failure(f"the key-value store does not open: {exc}") from exc
     except OSError as exc:
         raise Failure(f"{exc.strerror or exc}: {exc.filename or ''}".rstrip(": ")) from exc

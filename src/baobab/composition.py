@@ -14,23 +14,27 @@ from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import database_at
+from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError
-from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
+from baobab.storage.valkey.errors import ValkeyUnavailable
+from baobab.storage.valkey.pipeline import Pipeline
+from baobab.storage.valkey.windows import Windows
 from baobab.tools.approval import Approvals
 from baobab.tools.audit import Trail
 from baobab.tools.credentials import Credentials
 from baobab.tools.directory import Directory
 from baobab.tools.failures import Failures
-from baobab.tools.limits import RateLimits
+from baobab.tools.limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.registry import Registry
 from baobab.tools.services import Options, Services, Stores
 from baobab.tools.signing import PLATFORM, Signers
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
+_LIMITS_PATIENCE_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +65,8 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
         await database.open()
         stack.push_async_callback(database.close)
         await migrate(database)
-        kv = SqliteEngine(settings.data / "kv" / settings.region, clock=clock.time)
+        folder = settings.data / "kv" / settings.region
+        kv = engine_at(folder, settings.rows_url, settings.valkey_url, clock.time)
         await kv.open()
         stack.push_async_callback(kv.close)
         notices = Notices(database, clock, ids)
@@ -83,7 +88,7 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
             database=database,
             regions={settings.region: Stores(database, kv)},
             notices=notices,
-            limits=RateLimits(clock),
+            limits=await stack.enter_async_context(_limits(settings, clock)),
             directory=directory,
             signers=signers,
             credentials=Credentials(directory, signers, clock, notices),
@@ -97,6 +102,22 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
         stack.push_async_callback(notices.stop)
         await stack.enter_async_context(_housekeeping(registry))
         yield House(settings, services, registry)
+
+
+@contextlib.asynccontextmanager
+async def _limits(settings: Settings, clock: Clock) -> AsyncIterator[Limiter]:
+    """Counts that all workers share where there is a server for them, else each worker's own."""
+    if not settings.valkey_url:
+        yield RateLimits(clock)
+        return
+    pipeline = Pipeline(settings.valkey_url, patience=_LIMITS_PATIENCE_SECONDS)
+    with contextlib.suppress(ValkeyUnavailable):
+        # It goes on trying; until then each worker counts by itself.
+        await pipeline.open()
+    try:
+        yield SharedRateLimits(Windows(pipeline), clock)
+    finally:
+        await pipeline.close()
 
 
 def options(settings: Settings) -> Options:

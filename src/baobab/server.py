@@ -1,7 +1,10 @@
 """The server: the house behind its doors, as one ASGI application."""
 
 import contextlib
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -71,7 +74,21 @@ def create() -> Server:
     """What a worker process starts: settings come from the environment."""
     settings = load()
     configure(settings.log_level)
+    _end_with_parent()
     return Server(settings)
+
+
+def _end_with_parent() -> None:
+    """Stop this worker when the process that started it is gone: killed, it can tell nobody to stop."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
 def environment(settings: Settings) -> None:

@@ -16,6 +16,7 @@ from baobab.tools.plans import PLANS
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+_VALKEY_URL = "must be redis://USER:PASSWORD@HOST:PORT/NUMBER, or rediss:// with TLS"
 _DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
 Words = Annotated[tuple[str, ...], NoDecode]
 
@@ -37,7 +38,9 @@ class Settings(BaseSettings):
     database_url: str = Field(
         "", description="Database of rows: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
     )
-    valkey_url: str = Field("", description="Not served yet: must be empty.")
+    valkey_url: str = Field(
+        "", description="Valkey or Redis for the key-value store and rate limits, `redis://...`; empty for none."
+    )
     objects_url: str = Field("", description="Where files are kept; DATA/objects when empty. A `file://` address.")
     secret_key: str = Field(
         "",
@@ -102,9 +105,13 @@ class Settings(BaseSettings):
 
     @field_validator("valkey_url")
     @classmethod
-    def _no_valkey(cls, value: str) -> str:
-        if value:
-            raise ValueError("this version has no Valkey store; leave it empty")
+    def _valkey(cls, value: str) -> str:
+        if value and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError(_VALKEY_URL)
+        try:
+            _ = urlsplit(value).port
+        except ValueError as exc:
+            raise ValueError(_VALKEY_URL) from exc
         return value
 
     @field_validator("objects_url")

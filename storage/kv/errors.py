@@ -6,7 +6,8 @@ KvError
 ├── QuotaExceeded
 │   ├── KeysExhausted   one more key would pass the cap
 │   └── StorageFull     these bytes would pass the cap
-└── StoreUnavailable    the store cannot answer now; the write it refused was not applied
+└── StoreUnavailable    the store cannot answer now; the write it refused was not applied, except where a connection to
+    │                   a server broke while it was being made: then nobody here knows (`once` makes it safe to repeat)
     ├── StoreClosed
     └── QueueFull       more writes are waiting than the engine will hold
 """

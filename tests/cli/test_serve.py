@@ -107,6 +107,22 @@ def test_every_worker_refuses_a_key_that_one_has_revoked(tmp_path: Path) -> None
         assert "Traceback" not in server.told
 
 
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
+        server.kill()
+        deadline = time.monotonic() + PATIENCE
+        while answers(server):
+            assert time.monotonic() < deadline, "a worker goes on without its parent"
+            time.sleep(0.05)
+
+
+def answers(server: ServerProcess) -> bool:
+    try:
+        return httpx.get(f"{server.address}/health").is_success
+    except httpx.TransportError:
+        return False
+
+
 def statuses(server: ServerProcess, headers: dict[str, str]) -> set[int]:
     with httpx.Client(headers={**headers, "connection": "close"}) as client:
         return {client.get(f"{server.address}/apps").status_code for _ in range(40)}

@@ -19,7 +19,7 @@ from baobab.tools.accounts.errors import (
 )
 from baobab.tools.call import Call
 from baobab.tools.errors import BadRequest, MissingField, SignupClosed
-from baobab.tools.limits import PerAddress
+from baobab.tools.limits import PerAddress, settled
 from baobab.tools.membership import found, of_account
 from baobab.tools.platform_tables import accounts as rows
 from baobab.tools.services import Services
@@ -277,7 +277,7 @@ async def _proven(call: Call, account_id: str, current: str | None) -> str | Non
     if current is None:
         raise MissingField("`current_password` is missing.")
     # A stolen token must not be a place to guess passwords at.
-    call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW)
+    await settled(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
     if not await passwords.matches(encoded, current):
         raise WrongPassword
     return encoded

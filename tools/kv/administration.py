@@ -15,6 +15,7 @@ from baobab.tools.kv.exposing import changed
 from baobab.tools.kv.limits import KV_OPERATIONS, POLICY
 from baobab.tools.kv.rules import rules_table
 from baobab.tools.kv.toolset import kv
+from baobab.tools.limits import settled
 from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.platform_tables import apps
 from baobab.tools.tool import Audit
@@ -92,7 +93,7 @@ async def kv_stats(call: Call, app_id: AppId) -> Stats:
     return {
         "keys_total": usage.keys,
         "bytes_used": usage.bytes,
-        "ops_per_sec": None if most is None else call.services.limits.used(POLICY, app_id, most, 1),
+        "ops_per_sec": None if most is None else await settled(call.services.limits.used(POLICY, app_id, most, 1)),
         "limit": {
             "max_ops_per_sec": most,
             "max_storage_bytes": plan.kv_bytes,

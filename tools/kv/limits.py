@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.limits import Allowance
+from baobab.tools.limits import Spent
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
@@ -13,7 +13,7 @@ POLICY = "kv"
 class KvOperations:
     """A batch costs its operations, but never more than a whole second: else a small plan could not send a full one."""
 
-    def spend(self, call: "Call", arguments: Any) -> Allowance | None:
+    def spend(self, call: "Call", arguments: Any) -> Spent:
         app = call.require_app()
         amount = app.plan.kv_ops_per_second
         if amount is None:

@@ -1,0 +1,231 @@
+"""The engine on Postgres, for any number of processes, on any number of machines."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Self, TypeVar
+
+import psycopg
+
+from baobab.storage.kv import expiry, operations, page, postgres_schema
+from baobab.storage.kv import postgres_statements as statements
+from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
+from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
+from baobab.storage.kv.once import SPACE, once
+from baobab.storage.kv.postgres_reader import Reader
+from baobab.storage.kv.postgres_session import Rows, Session
+from baobab.storage.kv.postgres_statements import Statement
+from baobab.storage.kv.postgres_transaction import PostgresTransaction
+from baobab.storage.kv.postgres_writer import Job, Writer
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.transaction import Transaction
+
+T = TypeVar("T")
+
+
+class _Opened(NamedTuple):
+    reader: Reader
+    writers: list[Writer]
+
+
+class PostgresEngine:
+    """Belongs to the event loop that opens it. `url` is libpq's: postgresql://user@host/database.
+
+    Both tiers are one table, and the tier a mark on the entry: a key then moves in one statement, and the totals
+    cannot part from the entries, as they would when a crash empties an unlogged table. What sets the ephemeral tier
+    apart is its commit. A group that touches that tier alone is acknowledged before it is on disk; a crash of
+    Postgres or its machine may lose the last such groups, some tenths of a second of them, and each of them whole.
+
+    A write that raises StoreUnavailable was not applied, with one exception: where the line breaks after COMMIT was
+    sent, nobody here knows. Then it is applied whole or not at all, and when a frozen server wakes, perhaps a moment
+    later. `once` makes such a write safe to repeat: the next attempt waits until the last one is decided.
+
+    The writes of a space keep their order: in each process they share one connection. Expiry goes by the clock of the
+    process that asks, so the clocks of several machines should agree. What stands between the engine and Postgres
+    must leave sessions whole: a pooler that hands out single transactions does not.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        writers: int = 2,
+        readers: int = 2,
+        timeout: float = 5.0,
+        queue_limit: int = 10_000,
+    ) -> None:
+        self._url = url
+        self._clock = clock
+        self._writers = writers
+        self._readers = readers
+        self._timeout = timeout
+        self._queue_limit = queue_limit
+        self._opened: _Opened | None = None
+        self._tokens: Iterator[str] | None = None
+
+    async def open(self) -> None:
+        first = Session(self._url, self._timeout)
+        try:
+            await postgres_schema.prepare(await first.connected())
+        except psycopg.Error as exc:
+            raise StoreUnavailable.because(exc) from exc
+        finally:
+            await first.drop()
+        self._opened = _Opened(
+            Reader([Session(self._url, self._timeout) for _ in range(self._readers)], self._queue_limit),
+            [Writer(Session(self._url, self._timeout), self._clock, self._queue_limit) for _ in range(self._writers)],
+        )
+
+    async def close(self) -> None:
+        if self._opened is None:
+            return
+        opened, self._opened = self._opened, None
+        await asyncio.gather(opened.reader.close(), *(writer.close() for writer in opened.writers))
+
+    def once(self, token: str) -> Self:
+        view = copy.copy(self)
+        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        return view
+
+    async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
+        found = await self._live(space, key)
+        if found is None:
+            return None
+        tier, row = found
+        if touch and tier is Tier.DURABLE and row.window is not None:
+            job = Job(
+                lambda transaction: operations.touch(transaction, space, key), space, ((space, key),), alone=False
+            )
+            touched: bytes | None = await self._writer(space).submit(job)
+            return touched
+        return row.value
+
+    async def ttl(self, space: str, key: str) -> int | Absent | None:
+        found = await self._live(space, key)
+        if found is None:
+            return ABSENT
+        expires = found[1].expires
+        return None if expires is None else expiry.seconds_left(expires, self._now)
+
+    async def exists(self, space: str, key: str) -> bool:
+        return await self._live(space, key) is not None
+
+    async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
+        await self._write(
+            space,
+            [key],
+            lambda transaction: operations.put(transaction, space, key, value, ttl, tier, quota),
+            blind=True,
+        )
+
+    async def delete(self, space: str, key: str) -> int:
+        return await self._write(space, [key], lambda transaction: transaction.remove(space, key), blind=True)
+
+    async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+        return await self._write(
+            space, [key], lambda transaction: operations.incr(transaction, space, key, by, ttl, quota), alone=False
+        )
+
+    async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
+        return await self._write(
+            space, [key], lambda transaction: operations.setnx(transaction, space, key, value, ttl, tier, quota)
+        )
+
+    async def cas(
+        self,
+        space: str,
+        key: str,
+        expected: bytes,
+        next: bytes,  # noqa: A002 - the word of the API
+        ttl: int | None,
+        quota: Quota,
+    ) -> bool:
+        return await self._write(
+            space,
+            [key],
+            lambda transaction: operations.cas(transaction, space, key, expected, next, ttl, quota),
+            alone=False,
+        )
+
+    async def expire(self, space: str, key: str, ttl: int | None) -> bool:
+        return await self._write(
+            space, [key], lambda transaction: operations.expire(transaction, space, key, ttl), alone=False
+        )
+
+    async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+        keys = [op.key for op in ops]
+        return await self._write(space, keys, lambda transaction: operations.batch(transaction, space, ops, quota))
+
+    async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        found = await self._rows(statements.keys(space, prefix, cursor, self._now, limit + 1))
+        return page.cut([key for (key,) in found], limit)
+
+    async def usage(self, space: str) -> Usage:
+        [counted] = await self._rows(statements.usage(space, self._now))
+        return Usage(*counted)
+
+    async def flush(self, space: str) -> int:
+        return await self._write(space, [], lambda transaction: transaction.remove_all(space))
+
+    async def sweep(self, limit: int = 1000) -> int:
+        found = await self._rows(statements.some_expired(self._now, limit))
+        spaces: dict[str, list[str]] = {}
+        for space, key in found:
+            spaces.setdefault(space, []).append(key)
+        return sum(await asyncio.gather(*(self._remove_expired(space, keys) for space, keys in spaces.items())))
+
+    async def check(self) -> None:
+        await self._rows(statements.usage("", self._now))
+        await asyncio.gather(*(writer.submit(Job(lambda _: None)) for writer in self._open_or_raise().writers))
+
+    async def _live(self, space: str, key: str) -> tuple[Tier, Row] | None:
+        found = await self._open_or_raise().reader.row(space, key)
+        return found if found is not None and expiry.is_live(found[1].expires, self._now) else None
+
+    def _rows(self, statement: Statement) -> asyncio.Future[Rows]:
+        return self._open_or_raise().reader.rows(statement)
+
+    def _write(
+        self,
+        space: str,
+        keys: Sequence[str],
+        write: Callable[[Transaction], T],
+        *,
+        alone: bool = True,
+        blind: bool = False,
+    ) -> asyncio.Future[T]:
+        places = [(space, key) for key in keys]
+        if self._tokens is not None:
+            token = next(self._tokens)
+            write = once(token, write)
+            places.append((SPACE, token))
+            # Two attempts at one time: the later reads the token when the earlier has left the space.
+            alone = True
+        return self._writer(space).submit(Job(write, space, tuple(places), alone, blind))
+
+    async def _remove_expired(self, space: str, keys: list[str]) -> int:
+        def write(transaction: PostgresTransaction) -> int:
+            return transaction.remove_expired(space, keys)
+
+        places = tuple((space, key) for key in keys)
+        removed: int = await self._writer(space).submit(Job(write, space, places, blind=True))
+        return removed
+
+    @property
+    def _now(self) -> int:
+        return expiry.milliseconds(self._clock())
+
+    def _writer(self, space: str) -> Writer:
+        writers = self._open_or_raise().writers
+        return writers[zlib.crc32(space.encode()) % len(writers)]
+
+    def _open_or_raise(self) -> _Opened:
+        if self._opened is None:
+            raise StoreClosed
+        return self._opened

@@ -1,0 +1,119 @@
+"""The connections that read. Rows asked for at the same time come with one statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from baobab.storage.kv import postgres_statements as statements
+from baobab.storage.kv.engine import Tier
+from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
+from baobab.storage.kv.postgres_session import Rows, Session
+from baobab.storage.kv.postgres_statements import Place, Statement, require_text
+from baobab.storage.kv.tier_file import Row
+
+# Values have up to 256 KB: an answer with so many still fits in memory.
+_LARGEST_GROUP = 250
+
+
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Any]
+    asked: Place | Statement
+
+
+class Reader:
+    def __init__(self, sessions: Sequence[Session], queue_limit: int) -> None:
+        self._queue_limit = queue_limit
+        self._queue: deque[_Waiting] = deque()
+        # As many as there are sessions that have nothing to do.
+        self._idle: list[asyncio.Future[None]] = []
+        self._closing = False
+        self._tasks = [asyncio.create_task(self._run(session), name="kv-reader") for session in sessions]
+
+    def row(self, space: str, key: str) -> asyncio.Future[tuple[Tier, Row] | None]:
+        """What is stored, expired or not."""
+        require_text((space, key))
+        return self._submit((space, key))
+
+    def rows(self, statement: Statement) -> asyncio.Future[Rows]:
+        return self._submit(statement)
+
+    async def close(self) -> None:
+        self._closing = True
+        while self._idle:
+            self._wake()
+        await asyncio.gather(*self._tasks)
+
+    def _submit(self, asked: Place | Statement) -> asyncio.Future[Any]:
+        if self._closing:
+            raise StoreClosed
+        if len(self._queue) >= self._queue_limit:
+            raise QueueFull
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(future, asked))
+        # One for each tick that asks; it leaves the next ticks to the others.
+        if len(self._queue) == 1:
+            self._wake()
+        return future
+
+    def _wake(self) -> None:
+        if self._idle:
+            idle = self._idle.pop()
+            if not idle.done():
+                idle.set_result(None)
+
+    async def _run(self, session: Session) -> None:
+        while self._queue or not self._closing:
+            if not self._queue:
+                idle = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+                continue
+            group = self._group()
+            if self._queue:
+                self._wake()
+            try:
+                await _answer(session, group)
+            except Exception as exc:  # noqa: BLE001 - whatever it was, the waiters must hear and the task live
+                await session.drop()
+                _fail(group, exc)
+        await session.drop()
+
+    def _group(self) -> list[_Waiting]:
+        """Rows as far as they go, or one statement, which may be slow, by itself."""
+        group = [self._queue.popleft()]
+        if not isinstance(group[0].asked, Statement):
+            while self._queue and len(group) < _LARGEST_GROUP and not isinstance(self._queue[0].asked, Statement):
+                group.append(self._queue.popleft())
+        return group
+
+
+async def _answer(session: Session, group: list[_Waiting]) -> None:
+    first = group[0].asked
+    if isinstance(first, Statement):
+        [rows] = await session.start(first)
+        _resolve(group[0].future, rows)
+        return
+    places = {waiting.asked: True for waiting in group if not isinstance(waiting.asked, Statement)}
+    [rows] = await session.start(statements.rows(places, locked=False))
+    found = {
+        (space, key): (Tier(tier), Row(value, expires, window)) for space, key, tier, _, expires, window, value in rows
+    }
+    for future, asked in group:
+        _resolve(future, found.get(asked))
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    # Done already where the caller has gone.
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(group: list[_Waiting], cause: Exception) -> None:
+    for future, _ in group:
+        if not future.done():
+            error = StoreUnavailable.because(cause)
+            error.__cause__ = cause
+            future.set_exception(error)

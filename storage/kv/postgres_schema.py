@@ -1,0 +1,48 @@
+"""The tables of the Postgres engine, in a schema of their own."""
+
+from __future__ import annotations
+
+from psycopg import AsyncConnection
+
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.postgres_statements import lock_id
+
+VERSION = 1
+
+# Keys are compared bytewise. `keys` and `bytes` of usage count every stored entry, expired ones too; whoever reads
+# live totals subtracts those, which is why the index leads with the space. Room in the pages lets a counter's next
+# value lie beside its last one, where no index needs to hear of it.
+_TABLES = b"""
+CREATE SCHEMA IF NOT EXISTS kv;
+CREATE TABLE IF NOT EXISTS kv.version (version integer NOT NULL);
+CREATE TABLE IF NOT EXISTS kv.entries (
+    space text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    expires bigint,
+    "window" bigint,
+    tier smallint NOT NULL,
+    PRIMARY KEY (space, key)
+) WITH (fillfactor = 80);
+CREATE INDEX IF NOT EXISTS entries_expiry ON kv.entries (space, expires) WHERE expires IS NOT NULL;
+CREATE TABLE IF NOT EXISTS kv.usage (
+    space text COLLATE "C" PRIMARY KEY,
+    keys bigint NOT NULL,
+    bytes bigint NOT NULL
+) WITH (fillfactor = 50);
+INSERT INTO kv.version SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM kv.version);
+"""
+
+
+async def prepare(connection: AsyncConnection[tuple[int]]) -> None:
+    """Makes what is not there. Raises StoreUnavailable for tables that a later release has made."""
+    async with connection.transaction():
+        # IF NOT EXISTS does not keep two that start together from making one table twice.
+        await connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (lock_id("the schema"),))
+        cursor = await connection.execute(b"SELECT 1 WHERE to_regclass('kv.version') IS NOT NULL")
+        if await cursor.fetchone() is None:
+            await connection.execute(_TABLES)
+        cursor = await connection.execute(b"SELECT max(version) FROM kv.version")
+        [[found]] = await cursor.fetchall()
+        if found != VERSION:
+            raise StoreUnavailable(f"the tables are of version {found}, this release knows {VERSION}")

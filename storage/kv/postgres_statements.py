@@ -1,0 +1,175 @@
+"""Every statement of the Postgres engine. Each takes its group as arrays: one round of planning, parsing and I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from baobab.storage.kv import page
+from baobab.storage.kv.engine import Tier
+from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.tier_file import Row
+
+# Space and key.
+Place = tuple[str, str]
+
+
+class Statement(NamedTuple):
+    text: bytes
+    parameters: tuple[Any, ...] = ()
+
+
+# Says READ WRITE so that a standby refuses it.
+BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+COMMIT = Statement(b"COMMIT")
+RELAX = Statement(b"SET LOCAL synchronous_commit = off")
+
+_LOCK = b"""
+SELECT CASE WHEN alone THEN pg_advisory_xact_lock(id)::text ELSE pg_advisory_xact_lock_shared(id)::text END
+FROM unnest(%s::bigint[], %s::boolean[]) AS wanted (id, alone)
+"""
+
+_ROWS = b"""
+SELECT e.space, e.key, e.tier, length(e.key) + length(e.value), e.expires, e."window",
+    CASE WHEN asked.valued THEN e.value END
+FROM unnest(%s::text[], %s::text[], %s::boolean[]) AS asked (space, key, valued)
+JOIN kv.entries AS e ON e.space = asked.space AND e.key = asked.key
+"""
+
+# The order keeps two groups that share some spaces from waiting for each other.
+_LOCKED_ROWS = _ROWS + b"ORDER BY e.space, e.key FOR UPDATE OF e"
+
+_TOTALS = b"SELECT space, keys, bytes FROM kv.usage WHERE space = ANY(%s::text[])"
+
+_EXPIRED = b"""
+SELECT count(*), coalesce(sum(length(key) + length(value)), 0)::bigint
+FROM kv.entries WHERE space = %s AND expires <= %s
+"""
+
+_STORE = b"""
+INSERT INTO kv.entries (space, key, tier, value, expires, "window")
+SELECT * FROM unnest(%s::text[], %s::text[], %s::smallint[], %s::bytea[], %s::bigint[], %s::bigint[])
+ON CONFLICT (space, key) DO UPDATE
+SET tier = excluded.tier, value = excluded.value, expires = excluded.expires, "window" = excluded."window"
+"""
+
+_RESTART = b"""
+UPDATE kv.entries AS e SET expires = new.expires, "window" = new."window"
+FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[]) AS new (space, key, expires, "window")
+WHERE e.space = new.space AND e.key = new.key
+"""
+
+_REMOVE = b"""
+DELETE FROM kv.entries AS e USING unnest(%s::text[], %s::text[]) AS gone (space, key)
+WHERE e.space = gone.space AND e.key = gone.key
+"""
+
+_REMOVE_ALL = b"""
+WITH gone AS (DELETE FROM kv.entries WHERE space = ANY(%s::text[]))
+DELETE FROM kv.usage WHERE space = ANY(%s::text[])
+"""
+
+_GROW = b"""
+INSERT INTO kv.usage AS u (space, keys, bytes) SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[])
+ON CONFLICT (space) DO UPDATE SET keys = u.keys + excluded.keys, bytes = u.bytes + excluded.bytes
+"""
+
+_KEYS = b"""
+SELECT key FROM kv.entries
+WHERE space = %s AND key >= %s AND key < %s AND key > %s AND (expires IS NULL OR expires > %s)
+ORDER BY key LIMIT %s
+"""
+
+_USAGE = b"""
+SELECT coalesce(sum(keys), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM (
+    SELECT keys, bytes FROM kv.usage WHERE space = %s
+    UNION ALL
+    SELECT -count(*), -sum(length(key) + length(value)) FROM kv.entries WHERE space = %s AND expires <= %s
+) AS counted
+"""
+
+_SOME_EXPIRED = b"""
+SELECT e.space, e.key
+FROM (SELECT space FROM kv.usage UNION ALL SELECT %s::text) AS u
+CROSS JOIN LATERAL (SELECT space, key FROM kv.entries WHERE space = u.space AND expires <= %s LIMIT %s) AS e
+LIMIT %s
+"""
+
+
+def lock(alone: Collection[str], shared: Collection[str]) -> Statement:
+    """The locks of spaces until the transaction ends: `alone` keeps out every other, `shared` only those."""
+    wanted = sorted([(lock_id(space), True) for space in alone] + [(lock_id(space), False) for space in shared])
+    return Statement(_LOCK, _columns(wanted))
+
+
+def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
+    """Of each place: space, key, tier, size, expires, window, and the value where it is asked for."""
+    asked = [(space, key, wanted) for (space, key), wanted in valued.items()]
+    return Statement(_LOCKED_ROWS if locked else _ROWS, _columns(asked))
+
+
+def totals(spaces: Iterable[str]) -> Statement:
+    """Space, keys and bytes, of all that is stored."""
+    return Statement(_TOTALS, (list(spaces),))
+
+
+def expired(space: str, now: int) -> Statement:
+    """Keys and bytes."""
+    return Statement(_EXPIRED, (space, now))
+
+
+def store(entries: Sequence[tuple[Place, Tier, Row]]) -> Statement:
+    written = [(*place, int(tier), row.value, row.expires, row.window) for place, tier, row in entries]
+    return Statement(_STORE, _columns(written))
+
+
+def restart(entries: Sequence[tuple[Place, Row]]) -> Statement:
+    return Statement(_RESTART, _columns([(*place, row.expires, row.window) for place, row in entries]))
+
+
+def remove(places: Sequence[Place]) -> Statement:
+    return Statement(_REMOVE, _columns(places))
+
+
+def remove_all(spaces: Collection[str]) -> Statement:
+    return Statement(_REMOVE_ALL, (list(spaces), list(spaces)))
+
+
+def grow(deltas: dict[str, tuple[int, int]]) -> Statement:
+    return Statement(_GROW, _columns([(space, *delta) for space, delta in deltas.items()]))
+
+
+def keys(space: str, prefix: str, cursor: str | None, now: int, limit: int) -> Statement:
+    # Postgres has no NUL in its text, so the lower bound of page.bounds cannot be used with a cursor.
+    lowest, above = page.bounds(prefix, None)
+    return Statement(_KEYS, (space, lowest, above, cursor or "", now, limit))
+
+
+def usage(space: str, now: int) -> Statement:
+    """Live keys and bytes."""
+    return Statement(_USAGE, (space, space, now))
+
+
+def some_expired(now: int, limit: int) -> Statement:
+    """Space and key. Tokens are in no usage, so their space is named."""
+    return Statement(_SOME_EXPIRED, (SPACE, now, limit, limit))
+
+
+def require_text(place: Place) -> None:
+    """One caller's mistake must not reach the statement that asks for all."""
+    for part in place:
+        part.encode()
+        if "\0" in part:
+            raise ValueError("Postgres has no NUL in its text")
+
+
+@lru_cache(maxsize=10_000)
+def lock_id(name: str) -> int:
+    """The advisory lock of a space. Two that fell on one number would wait for each other and stay exact."""
+    return int.from_bytes(hashlib.blake2b(b"baobab kv " + name.encode(), digest_size=8).digest(), signed=True)
+
+
+def _columns(table: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
+    return tuple(list(column) for column in zip(*table, strict=True))

@@ -1,0 +1,215 @@
+"""A group of writes between what it has read under its locks and what it will save.
+
+The rules are those of operations.py, run here on a copy of the rows; nothing is sent until all of the group is done.
+Where the group turns out to know too little, it raises More: its writer finds out and does the group again from the
+start, which costs microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from baobab.storage.kv import expiry
+from baobab.storage.kv import postgres_statements as statements
+from baobab.storage.kv.engine import Quota, Tier, Usage
+from baobab.storage.kv.errors import KeysExhausted, StorageFull
+from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.postgres_statements import Place, Statement
+from baobab.storage.kv.tier_file import Row
+
+_NOTHING = Usage(0, 0)
+
+
+class More(Exception):
+    """What a group needs to know of a space before it can go on."""
+
+    def __init__(self, space: str) -> None:
+        super().__init__(space)
+        self.space = space
+
+
+class LockWanted(More):
+    """The entries or the bytes of the space change, so that its total must stand still."""
+
+
+class ExpiredWanted(More):
+    """The total decides, so that expired entries must be told from live ones."""
+
+
+class Stored(NamedTuple):
+    """An entry, live or not; its size counts key and value. `row` is None where all of the group is blind to it."""
+
+    tier: Tier
+    size: int
+    expires: int | None
+    row: Row | None
+
+
+@dataclass
+class Known:
+    """`usage` counts all that is stored in the spaces held `alone`; `expired` what of it is not live."""
+
+    alone: set[str]
+    rows: dict[Place, Stored] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    expired: dict[str, Usage] = field(default_factory=dict)
+
+
+class PostgresTransaction:
+    """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
+
+    def __init__(self, known: Known, now: int) -> None:
+        self.now = now
+        self._known = known
+        self._after: dict[Place, Stored | None] = {}
+        self._flushed: set[str] = set()
+        self._totals: dict[str, Usage] = {}
+
+    def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
+        found = self._live((space, key))
+        if found is None:
+            return None
+        assert found.row is not None, "a blind write looks at a value"
+        return found.tier, found.row
+
+    def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
+        found = self._live((space, key))
+        size = len(key) + len(row.value)
+        grown = Usage(1, size) if found is None else Usage(0, size - found.size)
+        if grown.keys > 0 or grown.bytes > 0:
+            self._admit(space, grown, quota)
+        self._replace((space, key), Stored(tier, size, row.expires, row), grown)
+
+    def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
+        found = self._live((space, key))
+        assert found is not None
+        assert found.row is not None
+        row = found.row._replace(expires=expires, window=window)
+        self._replace((space, key), Stored(tier, found.size, expires, row), _NOTHING)
+
+    def remove(self, space: str, key: str) -> int:
+        found = self._live((space, key))
+        if found is None:
+            return 0
+        self._replace((space, key), None, Usage(-1, -found.size))
+        return 1
+
+    def remove_all(self, space: str) -> int:
+        live = self._total(space, exact=True).keys
+        self._flushed.add(space)
+        self._totals[space] = _NOTHING
+        self._after = {place: after for place, after in self._after.items() if place[0] != space}
+        return live
+
+    def remove_expired(self, space: str, keys: Sequence[str]) -> int:
+        """Those of the keys that are still stored and still expired."""
+        gone = [key for key in keys if self._before((space, key)) and self._live((space, key)) is None]
+        gone = [key for key in gone if (space, key) not in self._after]
+        self._after.update(((space, key), None) for key in gone)
+        return len(gone)
+
+    def saving(self) -> list[Statement]:
+        """What makes the tables agree, without the commit."""
+        stored, restarted, removed = [], [], []
+        deltas: dict[str, tuple[int, int]] = {}
+        for place, before, after in self._changes():
+            keys, size = deltas.get(place[0], _NOTHING)
+            if before is not None:
+                keys, size = keys - 1, size - before.size
+            if after is None:
+                removed.append(place)
+            else:
+                assert after.row is not None
+                keys, size = keys + 1, size + after.size
+                if _differs_in_expiry(before, after):
+                    restarted.append((place, after.row))
+                else:
+                    stored.append((place, after.tier, after.row))
+            deltas[place[0]] = keys, size
+        deltas = {space: delta for space, delta in deltas.items() if delta != (0, 0) and space != SPACE}
+        made = []
+        if self._flushed:
+            made.append(statements.remove_all(self._flushed))
+        if stored:
+            made.append(statements.store(stored))
+        if restarted:
+            made.append(statements.restart(restarted))
+        if removed:
+            made.append(statements.remove(removed))
+        if deltas:
+            made.append(statements.grow(deltas))
+        if made and self._is_ephemeral():
+            made.append(statements.RELAX)
+        return made
+
+    def _is_ephemeral(self) -> bool:
+        return not self._flushed and all(
+            entry is None or entry.tier is Tier.EPHEMERAL
+            for _, before, after in self._changes()
+            for entry in (before, after)
+        )
+
+    def _changes(self) -> Iterator[tuple[Place, Stored | None, Stored | None]]:
+        for place, after in self._after.items():
+            before = self._before(place)
+            if before is not after:
+                yield place, before, after
+
+    def _before(self, place: Place) -> Stored | None:
+        return None if place[0] in self._flushed else self._known.rows.get(place)
+
+    def _live(self, place: Place) -> Stored | None:
+        if place in self._after:
+            return self._after[place]
+        before = self._before(place)
+        return before if before is not None and expiry.is_live(before.expires, self.now) else None
+
+    def _replace(self, place: Place, after: Stored | None, grown: Usage) -> None:
+        space = place[0]
+        if grown != _NOTHING and space != SPACE:
+            self._totals[space] = _plus(self._total(space), grown)
+        self._after[place] = after
+
+    def _total(self, space: str, *, exact: bool = False) -> Usage:
+        """Live entries; without `exact`, perhaps some expired ones too."""
+        known = self._known
+        if space not in known.alone:
+            raise LockWanted(space)
+        if exact and space not in known.expired and space not in self._flushed:
+            raise ExpiredWanted(space)
+        if space not in self._totals:
+            total = known.usage.get(space, _NOTHING)
+            gone = known.expired.get(space, _NOTHING)
+            self._totals[space] = Usage(total.keys - gone.keys, total.bytes - gone.bytes)
+        return self._totals[space]
+
+    def _admit(self, space: str, grown: Usage, quota: Quota) -> None:
+        if self._refusal(space, grown, quota, exact=False) is not None:
+            refusal = self._refusal(space, grown, quota, exact=True)
+            if refusal is not None:
+                raise refusal
+
+    def _refusal(self, space: str, grown: Usage, quota: Quota, *, exact: bool) -> KeysExhausted | StorageFull | None:
+        max_keys, max_bytes = quota
+        if grown.keys > 0 and max_keys is not None:
+            used = self._total(space, exact=exact).keys
+            if used + grown.keys > max_keys:
+                return KeysExhausted(used, max_keys)
+        if grown.bytes > 0 and max_bytes is not None:
+            used = self._total(space, exact=exact).bytes
+            if used + grown.bytes > max_bytes:
+                return StorageFull(used, max_bytes)
+        return None
+
+
+def _plus(left: Usage, right: Usage) -> Usage:
+    return Usage(left.keys + right.keys, left.bytes + right.bytes)
+
+
+def _differs_in_expiry(before: Stored | None, after: Stored) -> bool:
+    """And in nothing else, so that the value need not be sent again."""
+    if before is None or before.row is None or after.row is None or before.tier is not after.tier:
+        return False
+    return before.row.value is after.row.value

@@ -1,0 +1,196 @@
+"""One connection that writes.
+
+It takes whatever has been asked since it last looked as one group: two round trips and one commit, which cost about
+the same for one write and for a thousand.
+
+A group locks the spaces it writes, in the order of their numbers, then reads. A space whose entries or bytes may
+change is locked alone. A counter or an expiry that changes in place shares its space and locks its row instead, rows
+again in one order: so nobody waits in a circle, and a hot counter holds up no other key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import psycopg
+
+from baobab.storage.kv import expiry
+from baobab.storage.kv import postgres_statements as statements
+from baobab.storage.kv.engine import Tier, Usage
+from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
+from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.postgres_session import Rows, Session
+from baobab.storage.kv.postgres_statements import Place, require_text
+from baobab.storage.kv.postgres_transaction import ExpiredWanted, Known, LockWanted, More, PostgresTransaction, Stored
+from baobab.storage.kv.tier_file import Row
+
+# Bounds the time one group holds its spaces against other processes.
+_LARGEST_GROUP = 1000
+# Nothing here deadlocks by itself; what others do in this database may.
+_ATTEMPTS = 3
+_COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+
+class Job(NamedTuple):
+    """A write to a space: `alone` where it may add, remove or resize entries, `blind` to stored values.
+
+    Without a space it only shows that a write can begin.
+    """
+
+    write: Callable[[Any], Any]
+    space: str | None = None
+    places: tuple[Place, ...] = ()
+    alone: bool = True
+    blind: bool = False
+
+
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Any]
+    job: Job
+
+
+_Outcome = tuple[Any, Exception | None]
+
+
+class Writer:
+    def __init__(self, session: Session, clock: Callable[[], float], queue_limit: int) -> None:
+        self._session = session
+        self._clock = clock
+        self._queue_limit = queue_limit
+        self._queue: deque[_Waiting] = deque()
+        self._called = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.create_task(self._run(), name="kv-writer")
+
+    def submit(self, job: Job) -> asyncio.Future[Any]:
+        """The future fails with what the write raised, or with StoreUnavailable when its group was not committed."""
+        if self._closing:
+            raise StoreClosed
+        if len(self._queue) >= self._queue_limit:
+            raise QueueFull
+        for place in job.places:
+            require_text(place)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(future, job))
+        self._called.set()
+        return future
+
+    async def close(self) -> None:
+        """Returns when everything submitted before has its outcome."""
+        self._closing = True
+        self._called.set()
+        await self._task
+        await self._session.drop()
+
+    async def _run(self) -> None:
+        while self._queue or not self._closing:
+            if not self._queue:
+                self._called.clear()
+                await self._called.wait()
+                continue
+            group = [self._queue.popleft() for _ in range(min(len(self._queue), _LARGEST_GROUP))]
+            _resolve(group, await self._outcomes([waiting.job for waiting in group]))
+
+    async def _outcomes(self, jobs: list[Job]) -> list[_Outcome]:
+        alone = {job.space for job in jobs if job.alone and job.space not in (None, SPACE)}
+        collisions = 0
+        while True:
+            try:
+                return await self._commit(jobs, alone)
+            except LockWanted as wanted:
+                alone.add(wanted.space)
+            except _COLLISIONS as exc:
+                collisions += 1
+                if collisions == _ATTEMPTS:
+                    return _all_failed(jobs, exc)
+            except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
+                return _all_failed(jobs, exc)
+
+    async def _commit(self, jobs: list[Job], alone: set[str]) -> list[_Outcome]:
+        try:
+            known = await self._begin(jobs, alone)
+            # After the locks: what waited for them must not write with a stale clock.
+            now = expiry.milliseconds(self._clock())
+            try:
+                transaction, outcomes = await self._applied(jobs, known, now)
+            except LockWanted:
+                # Nothing is written yet. After a ROLLBACK psycopg would forget what it has prepared.
+                await self._session.run(statements.COMMIT)
+                raise
+            await self._session.run(*transaction.saving(), statements.COMMIT)
+        except LockWanted:
+            raise
+        except BaseException:
+            await self._session.drop()
+            raise
+        return outcomes
+
+    async def _begin(self, jobs: list[Job], alone: set[str]) -> Known:
+        valued: dict[Place, bool] = {}
+        for job in jobs:
+            for place in job.places:
+                # A token has a value to be looked at, however blind the write beside it.
+                valued[place] = valued.get(place, False) or not job.blind or place[0] == SPACE
+        shared = {space for space, _ in valued} - alone - {SPACE}
+        asked = [statements.BEGIN]
+        if alone or shared:
+            asked.append(statements.lock(alone, shared))
+        if alone:
+            asked.append(statements.totals(alone))
+        if valued:
+            asked.append(statements.rows(valued, locked=bool(shared)))
+        answers = await self._session.start(*asked)
+        known = Known(alone)
+        if valued:
+            known.rows = _stored(answers.pop())
+        if alone:
+            known.usage = {space: Usage(keys, size) for space, keys, size in answers.pop()}
+        return known
+
+    async def _applied(self, jobs: list[Job], known: Known, now: int) -> tuple[PostgresTransaction, list[_Outcome]]:
+        while True:
+            transaction = PostgresTransaction(known, now)
+            try:
+                return transaction, [_apply(transaction, job) for job in jobs]
+            except ExpiredWanted as wanted:
+                [[counted]] = await self._session.run(statements.expired(wanted.space, now))
+                known.expired[wanted.space] = Usage(*counted)
+
+
+def _stored(rows: Rows) -> dict[Place, Stored]:
+    return {
+        (space, key): Stored(Tier(tier), size, expires, None if value is None else Row(value, expires, window))
+        for space, key, tier, size, expires, window, value in rows
+    }
+
+
+def _apply(transaction: PostgresTransaction, job: Job) -> _Outcome:
+    try:
+        return job.write(transaction), None
+    except More:
+        raise
+    except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
+        return None, exc
+
+
+def _all_failed(jobs: list[Job], cause: Exception) -> list[_Outcome]:
+    outcomes: list[_Outcome] = []
+    for _ in jobs:
+        error = StoreUnavailable.because(cause)
+        error.__cause__ = cause
+        outcomes.append((None, error))
+    return outcomes
+
+
+def _resolve(group: list[_Waiting], outcomes: list[_Outcome]) -> None:
+    for (future, _), (result, error) in zip(group, outcomes, strict=True):
+        # Done already where the caller has gone.
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,250 @@
+"""The engine on a Valkey server: every write is one function there, so that any number of processes share it exactly.
+
+Both tiers are in the server and as durable as its own settings make them: with `appendonly yes` and
+`appendfsync always` an acknowledged write outlives a power cut, with `everysec` up to a second of them may not. The
+server must not evict (`maxmemory-policy noeviction`). A write whose connection broke before its reply, or which took
+longer than the patience, is refused with StoreUnavailable although it may have been made: who must know repeats it
+through `once`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from baobab.storage.kv import expiry, json_equality, page
+from baobab.storage.kv.engine import ABSENT, Absent, Delete, Get, Op, OpResult, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import (
+    IntegerOverflow,
+    KeysExhausted,
+    KvError,
+    NotAnInteger,
+    StorageFull,
+    StoreClosed,
+    StoreUnavailable,
+)
+from baobab.storage.valkey.errors import ValkeyUnavailable
+from baobab.storage.valkey.library import Library
+from baobab.storage.valkey.pipeline import Pipeline
+
+_CODE = Path(__file__).with_name("valkey.lua")
+_TIERS = {Tier.DURABLE: "d", Tier.EPHEMERAL: "e"}
+_REFUSALS: dict[bytes, type[KvError]] = {
+    kind.__name__.encode(): kind for kind in (NotAnInteger, IntegerOverflow, KeysExhausted, StorageFull)
+}
+
+
+class _Entry(NamedTuple):
+    value: bytes
+    expires: int | None
+
+
+class ValkeyEngine:
+    """Belongs to the event loop that opens it. Time is this process's clock, to be in step with other processes'."""
+
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        patience: float = 2.0,
+        queue_limit: int = 10_000,
+    ) -> None:
+        self._clock = clock
+        self._pipeline = Pipeline(url, patience=patience, queue_limit=queue_limit)
+        self._library = Library(self._pipeline, "kv", _CODE.read_text())
+        self._is_open = False
+        self._tokens: Iterator[str] | None = None
+
+    async def open(self) -> None:
+        try:
+            await self._pipeline.open()
+            await self._library.load()
+        except ValkeyUnavailable as exc:
+            await self._pipeline.close()
+            raise StoreUnavailable.because(exc) from exc
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+        await self._pipeline.close()
+
+    def once(self, token: str) -> Self:
+        view = copy.copy(self)
+        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        return view
+
+    async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
+        if touch:
+            value: bytes | None = await self._ask("touch", space, key)
+            return value
+        entry = await self._entry(space, key)
+        return None if entry is None else entry.value
+
+    async def ttl(self, space: str, key: str) -> int | Absent | None:
+        entry = await self._entry(space, key)
+        if entry is None:
+            return ABSENT
+        return None if entry.expires is None else expiry.seconds_left(entry.expires, self._now)
+
+    async def exists(self, space: str, key: str) -> bool:
+        return await self._entry(space, key) is not None
+
+    async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
+        _granted(await self._write("put", space, key, value, _TIERS[tier], *self._times(ttl), *_caps(quota)))
+
+    async def delete(self, space: str, key: str) -> int:
+        count: int = await self._write("delete", space, key)
+        return count
+
+    async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+        return int(_granted(await self._write("incr", space, key, by, *self._times(ttl), *_caps(quota))))
+
+    async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
+        answer = await self._write("setnx", space, key, value, _TIERS[tier], *self._times(ttl), *_caps(quota))
+        return bool(_granted(answer))
+
+    async def cas(
+        self,
+        space: str,
+        key: str,
+        expected: bytes,
+        next: bytes,  # noqa: A002 - the word of the API
+        ttl: int | None,
+        quota: Quota,
+    ) -> bool:
+        token = self._token()
+        # Mostly what is stored is what is expected, byte by byte; else the answer says what is there instead.
+        seen = None if json_equality.matches(None, expected) else expected
+        matches = True
+        while True:
+            asked = (int(seen is not None), seen or b"", int(matches), next, *self._times(ttl), *_caps(quota))
+            answer = await self._ask("cas", space, key, *asked, token=token)
+            if not (isinstance(answer, list) and answer[0] == b"Changed"):
+                return bool(_granted(answer))
+            seen = answer[1] if len(answer) > 1 else None
+            matches = json_equality.matches(seen, expected)
+            if not matches and not token:
+                return False
+
+    async def expire(self, space: str, key: str, ttl: int | None) -> bool:
+        if ttl is not None and ttl <= 0:
+            return bool(await self._write("delete", space, key))
+        return bool(await self._write("expire", space, key, *self._times(ttl)))
+
+    async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+        asked: list[bytes | str | int] = []
+        for op in ops:
+            match op:
+                case Get(key):
+                    asked += ("get", key)
+                case Delete(key):
+                    asked += ("delete", key)
+                case Set(key, value, ttl):
+                    asked += ("set", key, value, *self._times(ttl))
+        answers = await self._write("batch", space, *_caps(quota), *asked)
+        return [_result(op, answer) for op, answer in zip(ops, answers, strict=True)]
+
+    async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        lowest, above = page.bounds(prefix, cursor)
+        keys = await self._ask("scan", space, f"[{lowest}", f"({above}", limit + 1)
+        return page.cut([key.decode() for key in keys], limit)
+
+    async def usage(self, space: str) -> Usage:
+        return Usage(*await self._ask("usage", space))
+
+    async def flush(self, space: str) -> int:
+        live: int = await self._write("flush", space)
+        return live
+
+    async def sweep(self, limit: int = 1000) -> int:
+        count: int = 0
+        cursor = b"0"
+        while True:
+            cursor, found = await self._send("SCAN", cursor, "MATCH", "kv:{*}:expiries", "COUNT", 1000)
+            for name in found:
+                space = name.decode().removeprefix("kv:{").removesuffix("}:expiries")
+                count += await self._ask("sweep", space, limit - count)
+                if count >= limit:
+                    return count
+            if cursor == b"0":
+                return count
+
+    async def check(self) -> None:
+        # A function that may write: a server that takes no writes refuses it.
+        await self._ask("usage", "")
+
+    @property
+    def _now(self) -> int:
+        return expiry.milliseconds(self._clock())
+
+    def _times(self, ttl: int | None) -> tuple[int | str, int | str]:
+        window = expiry.window(ttl)
+        deadline = expiry.deadline(self._now, window)
+        return _optional(deadline), _optional(window)
+
+    def _token(self) -> str:
+        return "" if self._tokens is None else next(self._tokens)
+
+    async def _entry(self, space: str, key: str) -> _Entry | None:
+        raw = await self._send("HGET", f"kv:{{{space}}}:entries", key)
+        if raw is None:
+            return None
+        _, deadline, _, value = raw.split(b":", 3)
+        expires = int(deadline) if deadline else None
+        return _Entry(value, expires) if expiry.is_live(expires, self._now) else None
+
+    async def _write(self, function: str, space: str, *arguments: bytes | str | int) -> Any:
+        return await self._ask(function, space, *arguments, token=self._token())
+
+    async def _ask(self, function: str, space: str, *arguments: bytes | str | int, token: str = "") -> Any:
+        self._require_open()
+        try:
+            return await self._library.call(function, f"kv:{{{space}}}", self._now, token, *arguments)
+        except ValkeyUnavailable as exc:
+            raise StoreUnavailable.because(exc) from exc
+
+    async def _send(self, *command: bytes | str | int) -> Any:
+        self._require_open()
+        try:
+            return await self._pipeline.send(*command)
+        except ValkeyUnavailable as exc:
+            raise StoreUnavailable.because(exc) from exc
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise StoreClosed
+
+
+def _optional(number: int | None) -> int | str:
+    return "" if number is None else number
+
+
+def _caps(quota: Quota) -> tuple[int | str, int | str]:
+    return _optional(quota.max_keys), _optional(quota.max_bytes)
+
+
+def _refusal(answer: list[Any]) -> KvError:
+    name, *numbers = answer
+    return _REFUSALS[name](*numbers)
+
+
+def _granted(answer: Any) -> Any:
+    if isinstance(answer, list):
+        raise _refusal(answer)
+    return answer
+
+
+def _result(op: Op, answer: Any) -> OpResult:
+    match op:
+        case Get():
+            return answer[0] if answer else None
+        case Set():
+            return _refusal(answer) if isinstance(answer, list) else None
+        case Delete():
+            count: int = answer
+            return count

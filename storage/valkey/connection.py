@@ -1,0 +1,99 @@
+"""One socket: commands go out as they are given, replies come back in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import hiredis
+
+from baobab.storage.valkey.errors import ValkeyUnavailable, from_reply
+
+_UNFINISHED = object()
+
+# Its stub knows only tuples of one.
+pack: Callable[..., bytes] = hiredis.pack_command
+
+
+class Connection(asyncio.Protocol):
+    """redis-py's own connection awaits each reply by itself; here one read of the socket resolves all it brings."""
+
+    def __init__(self, patience: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._patience = patience
+        self._reader = hiredis.Reader(protocolError=ValkeyUnavailable, replyError=from_reply, notEnoughData=_UNFINISHED)
+        # Whom each reply is for, and when it must have come.
+        self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._fault: str | None = None
+        self._transport: asyncio.Transport | None = None
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def send(self, *command: bytes | str | int) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.write(pack(command), (future,))
+        return future
+
+    def write(self, packed: bytes, futures: Iterable[asyncio.Future[Any]]) -> None:
+        """Send commands, one for each future."""
+        if self.lost.done():
+            self._fail(futures)
+            return
+        deadline = self._loop.time() + self._patience
+        self._waiting.extend([(future, deadline) for future in futures])
+        if self._watch is None:
+            self._watch = self._loop.call_at(deadline, self._look)
+        cast(asyncio.Transport, self._transport).write(packed)
+
+    def abort(self, fault: str | None = None) -> None:
+        self._fault = self._fault or fault
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not _UNFINISHED:
+                future, _ = self._waiting.popleft()
+                # Done already where the caller has gone.
+                if future.done():
+                    continue
+                if isinstance(reply, Exception):
+                    future.set_exception(reply)
+                else:
+                    future.set_result(reply)
+        except (ValkeyUnavailable, IndexError) as exc:
+            self.abort(f"an unreadable reply: {exc}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._fault = self._fault or f"the connection was lost: {exc or 'closed by the server'}"
+        self.lost.set_result(None)
+        self._fail(future for future, _ in self._waiting)
+        self._waiting.clear()
+
+    def _fail(self, futures: Iterable[asyncio.Future[Any]]) -> None:
+        for future in futures:
+            if not future.done():
+                future.set_exception(ValkeyUnavailable(self._fault or "the connection is lost"))
+
+    def _look(self) -> None:
+        """Replies keep their order, so that one which is overdue holds up all others: better to begin anew."""
+        self._watch = None
+        if not self._waiting:
+            return
+        deadline = self._waiting[0][1]
+        if deadline <= self._loop.time():
+            self.abort(f"no reply within {self._patience} s")
+        else:
+            self._watch = self._loop.call_at(deadline, self._look)

@@ -1,0 +1,122 @@
+"""What a server is asked in one turn of the event loop goes out as one write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from baobab.storage.valkey.address import Address
+from baobab.storage.valkey.connection import Connection, pack
+from baobab.storage.valkey.errors import ValkeyUnavailable
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+
+
+class Pipeline:
+    """One connection, made again whenever it is lost. Belongs to the event loop that opens it.
+
+    Commands given while the connection is being made again wait for it; once an attempt has failed they are refused
+    at once until one succeeds. None is sent twice.
+    """
+
+    def __init__(self, url: str, *, patience: float = 2.0, queue_limit: int = 10_000) -> None:
+        self._address = Address(url)
+        self._patience = patience
+        self._queue_limit = queue_limit
+        self._packed: list[bytes] = []
+        self._futures: list[asyncio.Future[Any]] = []
+        self._connection: Connection | None = None
+        self._refusal: str | None = "not open"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Raises ValkeyUnavailable where the first attempt fails; further ones are made until it is closed."""
+        self._loop = asyncio.get_running_loop()
+        self._refusal = None
+        first: asyncio.Future[None] = self._loop.create_future()
+        self._keeper = self._loop.create_task(self._keep(first), name="valkey")
+        await asyncio.wait([first, self._keeper], return_when=asyncio.FIRST_COMPLETED)
+        if self._keeper.done():
+            # What no further attempt can mend, such as a name that cannot be one.
+            self._keeper.result()
+        first.result()
+
+    async def close(self) -> None:
+        """Waits for the replies to what was sent, as long as any reply may take."""
+        if self._keeper is None:
+            return
+        keeper, self._keeper = self._keeper, None
+        self._refusal = "closed"
+        self._flush()
+        if self._connection is not None and self._connection.waiting:
+            # A connection answers in order, so the last reply is the sign.
+            await asyncio.wait([self._connection.send("PING")])
+        keeper.cancel()
+        await asyncio.wait([keeper])
+        self._refuse("closed")
+
+    def send(self, *command: bytes | str | int) -> asyncio.Future[Any]:
+        """The reply to come: bytes, int, None or a list of them. It fails with ValkeyUnavailable."""
+        loop = asyncio.get_running_loop()
+        if self._refusal is not None:
+            raise ValkeyUnavailable(self._refusal)
+        if loop is not self._loop:
+            raise RuntimeError("a pipeline belongs to the event loop that opened it")
+        if len(self._packed) + (self._connection.waiting if self._connection else 0) >= self._queue_limit:
+            raise ValkeyUnavailable("too many commands are waiting")
+        future: asyncio.Future[Any] = loop.create_future()
+        if not self._packed:
+            loop.call_soon(self._flush)
+        self._packed.append(pack(command))
+        self._futures.append(future)
+        return future
+
+    def _flush(self) -> None:
+        # Without a connection they stay, until there is one or the attempt has failed.
+        if self._connection is None or self._connection.lost.done() or not self._packed:
+            return
+        packed, futures = self._packed, self._futures
+        self._packed, self._futures = [], []
+        self._connection.write(packed[0] if len(packed) == 1 else b"".join(packed), futures)
+
+    def _refuse(self, reason: str) -> None:
+        self._refusal = reason
+        futures, self._futures = self._futures, []
+        self._packed = []
+        for future in futures:
+            if not future.done():
+                future.set_exception(ValkeyUnavailable(reason))
+
+    async def _keep(self, first: asyncio.Future[None]) -> None:
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        while True:
+            started = loop.time()
+            try:
+                async with asyncio.timeout(self._patience):
+                    connection = await self._address.connect(lambda: Connection(self._patience))
+            except (OSError, ValkeyUnavailable) as exc:
+                self._refuse(f"{type(exc).__name__}: {exc}")
+                if not first.done():
+                    first.set_exception(ValkeyUnavailable(f"{type(exc).__name__}: {exc}"))
+            else:
+                await self._use(connection, first)
+            if loop.time() - started > _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
+            else:
+                # Nor is a server that takes connections only to drop them to be asked without end.
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _use(self, connection: Connection, first: asyncio.Future[None]) -> None:
+        """Until it is lost."""
+        try:
+            self._connection, self._refusal = connection, None
+            self._flush()
+            if not first.done():
+                first.set_result(None)
+            await asyncio.shield(connection.lost)
+        finally:
+            self._connection = None
+            connection.abort()
