@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import mcp_types as types
 import pytest
 import uvicorn
 from mcp import Client
@@ -50,18 +51,22 @@ class User:
 
 
 @contextlib.asynccontextmanager
-async def user(address: str, era: str, *, view: str = "", keep_alive: bool = True) -> AsyncIterator[User]:
-    """keep_alive: whether requests may share a connection, which one worker has accepted."""
+async def user(
+    address: str, era: str, *, view: str = "", keep_alive: bool = True, key: str = KEY, asked: Any = None
+) -> AsyncIterator[User]:
+    """keep_alive: whether requests may share a connection, which one worker has accepted. asked: the elicitations."""
     sent: list[str] = []
 
     async def note(request: httpx2.Request) -> None:
         sent.append(request.method)
 
     limits = httpx2.Limits(max_keepalive_connections=None if keep_alive else 0)
-    headers = {"authorization": f"Bearer {KEY}"}
+    headers = {"authorization": f"Bearer {key}"}
     async with (
         httpx2.AsyncClient(headers=headers, limits=limits, timeout=PATIENCE, event_hooks={"request": [note]}) as http,
-        Client(streamable_http_client(f"{address}/mcp{view}", http_client=http), mode=era) as client,
+        Client(
+            streamable_http_client(f"{address}/mcp{view}", http_client=http), mode=era, elicitation_callback=asked
+        ) as client,
     ):
         yield User(client, sent)
 
@@ -130,6 +135,49 @@ async def test_any_worker_answers_any_request(pair: ServerProcess, era: str) -> 
         with asleep(one):
             assert await agent.use("kv_get", app_id=app_id, key="a") == {"value": 2}
             assert (await agent.client.list_tools(cache_mode="bypass")).tools
+
+
+async def held(pair: ServerProcess) -> str:
+    """A new key whose changes wait for a person."""
+    body = {"name": "an agent", "approval": "write"}
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE) as http:
+        made = await http.post(f"{pair.address}/api-keys", json=body)
+        key: str = made.json()["key"]
+        return key
+
+
+async def approve(pair: ServerProcess, approval_id: str) -> None:
+    """A person's word, on whichever worker takes it."""
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE) as http:
+        decided = await http.post(f"{pair.address}/v1/approvals/{approval_id}/approve")
+        assert decided.status_code == 200, decided.text
+
+
+async def test_a_client_shows_its_person_where_to_decide_and_goes_on_by_itself(pair: ServerProcess) -> None:
+    shown: list[str] = []
+
+    async def asked(_context: Any, params: Any) -> types.ElicitResult:
+        shown.append(params.url)
+        await approve(pair, params.url.rsplit("/", 1)[1])
+        return types.ElicitResult(action="accept")
+
+    async with user(pair.address, "auto", key=await held(pair), keep_alive=False, asked=asked) as agent:
+        made = await agent.use("apps_init", name="approved-on-the-way")
+        assert made["app_id"].startswith("app_")
+        assert len(shown) == 1
+
+
+async def test_an_earlier_client_is_told_in_words_and_calls_again(pair: ServerProcess) -> None:
+    async with user(pair.address, "legacy", key=await held(pair), keep_alive=False) as agent:
+        refused = await agent.client.call_tool("apps_init", {"name": "approved-by-hand"})
+        assert refused.is_error
+        approval_id = refused.structured_content["error"]["details"]["approval_id"]
+        await approve(pair, approval_id)
+        async with asyncio.timeout(PATIENCE):
+            while (await agent.use("approvals_get", approval_id=approval_id))["approval"]["status"] == "approved":
+                await asyncio.sleep(0.02)
+        made = await agent.use("apps_init", name="approved-by-hand")
+        assert made["app_id"].startswith("app_")
 
 
 async def test_clients_go_on_when_the_server_is_killed_and_started_anew(tmp_path: Path) -> None:
