@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from baobab.storage.databases import database_at
-from baobab.storage.kv.postgres import PostgresEngine
+from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.migrate import migrate
 from tests.servers import PostgresServer
 

@@ -12,11 +12,11 @@ def engine_at(folder: Path, rows_url: str, valkey_url: str, clock: Callable[[], 
     """Valkey where there is one, else the Postgres that has the rows, else files in a folder. It is not open yet."""
     # Their drivers cost what an embedded start need not pay.
     if valkey_url:
-        from baobab.storage.kv.valkey import ValkeyEngine
+        from baobab.storage.kv.valkey.engine import ValkeyEngine
 
         return ValkeyEngine(valkey_url, clock)
     if rows_url.startswith(POSTGRES):
-        from baobab.storage.kv.postgres import PostgresEngine
+        from baobab.storage.kv.postgres.engine import PostgresEngine
 
         return PostgresEngine(rows_url, clock)
     return SqliteEngine(folder, clock=clock)

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from baobab.storage.kv import Engine, MemoryEngine, SqliteEngine
-from baobab.storage.kv.postgres import PostgresEngine
-from baobab.storage.kv.valkey import ValkeyEngine
+from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
 
 

@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from baobab.storage.kv import KeysExhausted, Quota, Tier
-from baobab.storage.kv.postgres import PostgresEngine
+from baobab.storage.kv.postgres.engine import PostgresEngine
 
 FREE = Quota()
 

@@ -29,8 +29,8 @@ from baobab.storage.kv import (
     Tier,
     Usage,
 )
-from baobab.storage.kv.postgres import PostgresEngine
-from baobab.storage.kv.postgres_statements import lock_id
+from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.postgres.statements import lock_id
 from tests.servers import PostgresServer
 from tests.storage.kv.accounts import recount
 from tests.storage.kv.postgres_line import line

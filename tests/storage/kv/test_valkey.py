@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.kv import Engine, MemoryEngine, Quota, StoreUnavailable, Tier, Usage
-from baobab.storage.kv.valkey import ValkeyEngine
+from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.clock import FixedClock
 from tests.servers import ValkeyServer, valkey
 from tests.storage.kv.test_equivalence import answers, state, steps

@@ -7,7 +7,7 @@ import sys
 
 from baobab.storage.clock import SystemClock
 from baobab.storage.kv import KeysExhausted, Quota, StorageFull, Tier
-from baobab.storage.kv.valkey import ValkeyEngine
+from baobab.storage.kv.valkey.engine import ValkeyEngine
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
 from baobab.tools.errors import RateLimited

@@ -31,7 +31,7 @@ from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.library import Library
 from baobab.storage.valkey.pipeline import Pipeline
 
-_CODE = Path(__file__).with_name("valkey.lua")
+_CODE = Path(__file__).with_name("functions.lua")
 _TIERS = {Tier.DURABLE: "d", Tier.EPHEMERAL: "e"}
 _REFUSALS: dict[bytes, type[KvError]] = {
     kind.__name__.encode(): kind for kind in (NotAnInteger, IntegerOverflow, KeysExhausted, StorageFull)

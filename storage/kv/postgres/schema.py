@@ -5,7 +5,7 @@ from __future__ import annotations
 from psycopg import AsyncConnection
 
 from baobab.storage.kv.errors import StoreUnavailable
-from baobab.storage.kv.postgres_statements import lock_id
+from baobab.storage.kv.postgres.statements import lock_id
 
 VERSION = 1
 

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import psycopg
 
 from baobab.storage.kv import expiry
-from baobab.storage.kv import postgres_statements as statements
 from baobab.storage.kv.engine import Tier, Usage
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
 from baobab.storage.kv.once import SPACE
-from baobab.storage.kv.postgres_session import Rows, Session
-from baobab.storage.kv.postgres_statements import Place, require_text
-from baobab.storage.kv.postgres_transaction import ExpiredWanted, Known, LockWanted, More, PostgresTransaction, Stored
+from baobab.storage.kv.postgres import statements
+from baobab.storage.kv.postgres.session import Rows, Session
+from baobab.storage.kv.postgres.statements import Place, require_text
+from baobab.storage.kv.postgres.transaction import ExpiredWanted, Known, LockWanted, More, PostgresTransaction, Stored
 from baobab.storage.kv.tier_file import Row
 
 # Bounds the time one group holds its spaces against other processes.

@@ -12,16 +12,16 @@ from typing import NamedTuple, Self, TypeVar
 
 import psycopg
 
-from baobab.storage.kv import expiry, operations, page, postgres_schema
-from baobab.storage.kv import postgres_statements as statements
+from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
 from baobab.storage.kv.once import SPACE, once
-from baobab.storage.kv.postgres_reader import Reader
-from baobab.storage.kv.postgres_session import Rows, Session
-from baobab.storage.kv.postgres_statements import Statement
-from baobab.storage.kv.postgres_transaction import PostgresTransaction
-from baobab.storage.kv.postgres_writer import Job, Writer
+from baobab.storage.kv.postgres import schema, statements
+from baobab.storage.kv.postgres.reader import Reader
+from baobab.storage.kv.postgres.session import Rows, Session
+from baobab.storage.kv.postgres.statements import Statement
+from baobab.storage.kv.postgres.transaction import PostgresTransaction
+from baobab.storage.kv.postgres.writer import Job, Writer
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.transaction import Transaction
 
@@ -72,7 +72,7 @@ class PostgresEngine:
     async def open(self) -> None:
         first = Session(self._url, self._timeout)
         try:
-            await postgres_schema.prepare(await first.connected())
+            await schema.prepare(await first.connected())
         except psycopg.Error as exc:
             raise StoreUnavailable.because(exc) from exc
         finally:

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from baobab.storage.kv import postgres_statements as statements
 from baobab.storage.kv.engine import Tier
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
-from baobab.storage.kv.postgres_session import Rows, Session
-from baobab.storage.kv.postgres_statements import Place, Statement, require_text
+from baobab.storage.kv.postgres import statements
+from baobab.storage.kv.postgres.session import Rows, Session
+from baobab.storage.kv.postgres.statements import Place, Statement, require_text
 from baobab.storage.kv.tier_file import Row
 
 # Values have up to 256 KB: an answer with so many still fits in memory.

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from baobab.storage.kv import expiry
-from baobab.storage.kv import postgres_statements as statements
 from baobab.storage.kv.engine import Quota, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, StorageFull
 from baobab.storage.kv.once import SPACE
-from baobab.storage.kv.postgres_statements import Place, Statement
+from baobab.storage.kv.postgres import statements
+from baobab.storage.kv.postgres.statements import Place, Statement
 from baobab.storage.kv.tier_file import Row
 
 _NOTHING = Usage(0, 0)

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from baobab.storage.kv.postgres_statements import Statement
+from baobab.storage.kv.postgres.statements import Statement
 
 Rows = list[tuple[Any, ...]]
 
