@@ -10,7 +10,6 @@ from pydantic_core import from_json
 
 from baobab.http.answer import reply_to, send_error
 from baobab.http.request import ClientGone, Request
-from baobab.mcp_server.calls import Calls
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import Changes
 from baobab.mcp_server.errors import NoMessage, UnknownSession
@@ -46,11 +45,12 @@ class McpDoor:
         foreign = [tool for extension in extensions for tool in extension.tools]
         catalogue = Catalogue(registry, foreign)
         self._changes = Changes(registry)
-        server = Protocol(registry, catalogue, self._changes, extensions).server(version)
+        protocol = Protocol(registry, catalogue, self._changes, extensions)
+        server = protocol.server(version)
         self._lane = Lane(
             registry,
             catalogue,
-            Calls(registry, catalogue),
+            protocol.calls,
             server.server_info_stamp,
             frozenset(tool.name for tool in foreign),
         )

@@ -48,7 +48,7 @@ class Protocol:
         self._catalogue = catalogue
         self._changes = changes
         self._extensions = extensions
-        self._calls = Calls(registry, catalogue)
+        self.calls = Calls(registry, catalogue)
 
     def server(self, version: str) -> Server[Any]:
         server: Server[Any] = _ChangingServer(
@@ -102,7 +102,7 @@ class Protocol:
             answered = await extension.call_tool(ctx, params)
             if answered is not None:
                 return answered
-        return await self._calls(ctx, params)
+        return await self.calls(ctx, params)
 
     async def _list_prompts(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
         prompts, following = await self._listed(ctx, params, "prompts", lambda e: e.prompts(ctx))
