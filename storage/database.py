@@ -70,14 +70,24 @@ class Database(ABC):
                     yield connection
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that commits when the block ends and leaves nothing when it raises."""
+    async def writing(self, *, turn: bool = True) -> AsyncIterator[AsyncConnection]:
+        """A transaction that commits when the block ends and leaves nothing when it raises.
+
+        turn: False for a single statement that is exact by itself; it then waits for nobody's turn where the database
+        can do without (docs/decisions/0012-postgres-turns.md).
+        """
         with _Translated():
             async with self._turn, self._among_processes(), self._engine.connect() as connection:
                 await connection.execution_options(**self._writing)
                 async with connection.begin():
-                    await self._begun(connection)
+                    if turn:
+                        await self._begun(connection)
                     yield connection
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`, for the few statements that the two say differently."""
+        return self._engine.dialect.name
 
     def unit(self, *, write: bool) -> "Unit":
         return Unit(self, write=write)
@@ -86,10 +96,10 @@ class Database(ABC):
 class Unit:
     """The unit of work of one call: a transaction that begins at its first statement, if it has any."""
 
-    __slots__ = ("_after", "_connection", "_context", "_database", "writes")
+    __slots__ = ("_after", "_connection", "_context", "database", "writes")
 
     def __init__(self, database: Database, *, write: bool) -> None:
-        self._database = database
+        self.database = database
         self.writes = write
         self._context: Any = None
         self._connection: AsyncConnection | None = None
@@ -103,7 +113,7 @@ class Unit:
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
         if self._connection is None:
-            context = self._database.writing() if self.writes else self._database.reading()
+            context = self.database.writing() if self.writes else self.database.reading()
             self._connection = await context.__aenter__()
             # Only now is there something to leave.
             self._context = context

@@ -37,11 +37,16 @@ class Notices:
         self._clock = clock
         self._origin = ids.uuid()
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
+        self._on_wake: list[Callable[[], None]] = []
         self._seen = 0
         self._watcher: asyncio.Task[None] | None = None
 
     def subscribe(self, topic: str, listener: Callable[[str], None]) -> None:
         self._subscribers.setdefault(topic, []).append(listener)
+
+    def on_wake(self, listener: Callable[[], None]) -> None:
+        """Call the listener at each announcement in the database, and every half second in any case."""
+        self._on_wake.append(listener)
 
     async def publish(self, unit: Unit, topic: str, subject: str) -> None:
         row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
@@ -78,6 +83,8 @@ class Notices:
     async def _watch(self) -> None:
         while True:
             await self._database.announced(POLL_SECONDS)
+            for listener in self._on_wake:
+                listener()
             try:
                 await self.poll()
             except DatabaseUnavailable:

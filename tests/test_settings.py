@@ -46,7 +46,7 @@ def test_without_any_variable_every_setting_has_a_value():
         ("database_url", "mysql://user:hunter2@db/baobab", "sqlite:///FILE or postgresql"),
         ("database_url", "postgresql://user:hunter2@[::1/baobab", "sqlite:///FILE or postgresql"),
         ("valkey_url", "localhost:6379", "must be redis://"),
-        ("objects_url", "s3://bucket", "file:///FOLDER only"),
+        ("objects_url", "ftp://bucket", "file:///FOLDER or s3://BUCKET/PREFIX"),
         ("secret_key", "short", "base64url texts of 32 bytes"),
         ("secret_key", GOOD_KEY + ",short", "base64url texts of 32 bytes"),
         ("secret_key", "!" * 44, "base64"),

@@ -1,6 +1,6 @@
 """A call: one use of a tool, with its caller, its door, its unit of work and the services it may use."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -119,6 +119,17 @@ class Call:
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """A statement in this call's transaction, which begins with the first one."""
         return await self.unit.execute(statement, rows)
+
+    async def enqueue(
+        self, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
+    ) -> str:
+        """Ask for a durable job when this call is committed; its id (tools/jobs.py)."""
+        return await self.services.jobs.enqueue(self.unit, kind, arguments, job_id=job_id, delay=delay)
+
+    async def emit(self, type_: str, **data: Any) -> None:
+        """Tell of an event of the app that this call is about, when it is committed."""
+        app_id = self.app.id if self.app is not None else self.audit.app_id
+        await self.services.jobs.emit(self.unit, type_, app_id=app_id, data=data)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell whoever waits how far the call is."""

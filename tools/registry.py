@@ -16,6 +16,7 @@ from baobab.tools.callers import Caller
 from baobab.tools.errors import AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.executor import Approved
 from baobab.tools.invalid import invalid
+from baobab.tools.jobs import JobKind
 from baobab.tools.limits import Allowance
 from baobab.tools.services import Services
 from baobab.tools.tool import RegistrationError, Tool, Toolset
@@ -35,8 +36,13 @@ class Registry:
     def __init__(self, toolsets: Iterable[Toolset]) -> None:
         self.toolsets = tuple(toolsets)
         self.tools: dict[str, Tool] = {}
+        self.jobs: dict[str, JobKind] = {}
         routes: dict[tuple[str, str], str] = {}
         for toolset in self.toolsets:
+            for kind in toolset.jobs.values():
+                if kind.name in self.jobs:
+                    raise RegistrationError(f"{kind.name}: two toolsets have a job of this name")
+                self.jobs[kind.name] = kind
             for tool in toolset.tools.values():
                 if tool.name in self.tools:
                     raise RegistrationError(f"{tool.name}: two toolsets have a tool of this name")

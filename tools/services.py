@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from baobab.tools.credentials import Credentials
     from baobab.tools.directory import Directory
     from baobab.tools.failures import Failures
+    from baobab.tools.jobs import Jobs
     from baobab.tools.limits import Limiter
     from baobab.tools.signing import Signers
 
@@ -64,6 +65,7 @@ class Services:
     trail: "Trail"
     failures: "Failures"
     approvals: "Approvals"
+    jobs: "Jobs"
     outgoing: Outgoing
     _own: dict[Any, Any] = field(default_factory=dict)
 

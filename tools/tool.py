@@ -16,6 +16,7 @@ from baobab.tools.access import Access
 from baobab.tools.effects import Effect
 from baobab.tools.envelopes import STRUCTURED, Envelope
 from baobab.tools.errors import BaobabError
+from baobab.tools.jobs import MOST_ATTEMPTS, JobKind, Work
 from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
 from baobab.tools.schema import portable, unbounded
 from baobab.tools.services import Stores
@@ -161,6 +162,28 @@ class Toolset:
     tend_seconds: float = 30.0
     mcp: bool = True
     tools: dict[str, Tool] = field(default_factory=dict)
+    jobs: dict[str, JobKind] = field(default_factory=dict)
+
+    def job(
+        self, *, on: str | None = None, every: float | None = None, attempts: int = MOST_ATTEMPTS, delay: float = 0.0
+    ) -> Callable[[Work], Work]:
+        """Register the decorated function as a kind of durable job, by its name.
+
+        on: the type of event that it is done for, once for each; it then takes `(job, event)`.
+        every: seconds between two rounds, of which one process of all makes each; it then takes `(job)`.
+        delay: seconds from the event to the job at the least.
+        """
+
+        def register(work: Work) -> Work:
+            name = work.__name__
+            if name in self.jobs:
+                raise RegistrationError(f"{name}: the toolset {self.name} has a job of this name already")
+            if on is not None and every is not None:
+                raise RegistrationError(f"{name}: a job is done for events or in rounds, not both")
+            self.jobs[name] = JobKind(name, work, attempts, every, on, delay)
+            return work
+
+        return register
 
     def tool(
         self,

@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from baobab import tools
 from baobab.runtime.egress import Egress
+from baobab.runtime.jobs import DurableJobs
 from baobab.settings import Settings
 from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError
@@ -31,6 +32,7 @@ from baobab.tools.limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.registry import Registry
 from baobab.tools.services import Options, Services, Stores
 from baobab.tools.signing import PLATFORM, Signers
+from baobab.tools.tool import Toolset
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
@@ -55,23 +57,24 @@ def vault(settings: Settings) -> Vault:
 
 
 @contextlib.asynccontextmanager
-async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None) -> AsyncIterator[House]:
-    """Open every store, migrate, and close all of it again, whatever happens in between."""
+async def house(
+    settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None, further: Sequence[Toolset] = ()
+) -> AsyncIterator[House]:
+    """Open every store, migrate, and close all of it again, whatever happens in between.
+
+    further: toolsets beside our own.
+    """
     clock, ids = clock or SystemClock(), ids or Ids()
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     keys = vault(settings)
+    registry = Registry((*tools.toolsets(), *further))
     async with contextlib.AsyncExitStack() as stack:
-        database = database_at(settings.rows_url)
-        await database.open()
-        stack.push_async_callback(database.close)
-        await migrate(database)
-        folder = settings.data / "kv" / settings.region
-        kv = engine_at(folder, settings.rows_url, settings.valkey_url, clock.time)
-        await kv.open()
-        stack.push_async_callback(kv.close)
-        notices = Notices(database, clock, ids)
-        directory = Directory(database, clock, notices)
-        signers = Signers(database, clock, ids, keys, notices)
+        regions = await _regions(settings, clock, stack)
+        database = regions[settings.region].database
+        notices = {stores.database: Notices(stores.database, clock, ids) for stores in regions.values()}
+        told = notices[database]
+        directory = Directory(database, clock, told)
+        signers = Signers(database, clock, ids, keys, told)
         # The first start makes the platform's pair. Later ones find out here whether they hold the key that sealed it:
         # better now than at the first secret that somebody needs.
         await signers.public_keys(PLATFORM)
@@ -80,28 +83,52 @@ async def house(settings: Settings, *, clock: Clock | None = None, ids: Ids | No
         trail = Trail(database, clock, ids)
         approvals = Approvals(database, clock, ids, keys, trail, settings.address)
         stack.push_async_callback(approvals.close)
+        jobs = DurableJobs(registry.jobs.values(), clock, ids)
         services = Services(
             options=options(settings),
             clock=clock,
             ids=ids,
             vault=keys,
             database=database,
-            regions={settings.region: Stores(database, kv)},
-            notices=notices,
+            regions=regions,
+            notices=told,
             limits=await stack.enter_async_context(_limits(settings, clock)),
             directory=directory,
             signers=signers,
-            credentials=Credentials(directory, signers, clock, notices),
+            credentials=Credentials(directory, signers, clock, told),
             trail=trail,
             failures=Failures(database, clock),
             approvals=approvals,
+            jobs=jobs,
             outgoing=outgoing,
         )
-        registry = Registry(tools.toolsets()).bind(services)
-        await notices.start()
-        stack.push_async_callback(notices.stop)
+        registry.bind(services)
+        for each in notices.values():
+            await each.start()
+            stack.push_async_callback(each.stop)
         await stack.enter_async_context(_housekeeping(registry))
+        if settings.jobs:
+            await jobs.start(registry, notices, settings.jobs)
+            stack.push_async_callback(jobs.stop)
         yield House(settings, services, registry)
+
+
+async def _regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExitStack) -> dict[str, Stores]:
+    """The stores of every region, open; those that name one database share it."""
+    databases: dict[str, Database] = {}
+    regions: dict[str, Stores] = {}
+    for name, place in settings.places.items():
+        url = place.database_url or f"sqlite:///{settings.data / 'regions' / name}.db"
+        if url not in databases:
+            databases[url] = database_at(url)
+            await databases[url].open()
+            stack.push_async_callback(databases[url].close)
+            await migrate(databases[url])
+        kv = engine_at(settings.data / "kv" / name, url, place.valkey_url, clock.time)
+        await kv.open()
+        stack.push_async_callback(kv.close)
+        regions[name] = Stores(databases[url], kv)
+    return regions
 
 
 @contextlib.asynccontextmanager

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, ValkeyUrl
+from baobab.regions import Region, read_regions
 from baobab.storage.secrets import decode_keys
 from baobab.tools.plans import PLANS
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-_VALKEY_URL = "must be redis://USER:PASSWORD@HOST:PORT/NUMBER, or rediss:// with TLS"
-_DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
 Words = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -35,13 +35,22 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Server processes.")
     base_url: str = Field("", description="Address under which clients reach the server; HOST and PORT when empty.")
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         "", description="Database of rows: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
     )
-    valkey_url: str = Field(
+    valkey_url: ValkeyUrl = Field(
         "", description="Valkey or Redis for the key-value store and rate limits, `redis://...`; empty for none."
     )
-    objects_url: str = Field("", description="Where files are kept; DATA/objects when empty. A `file://` address.")
+    kv_durable: KvDurable = Field(
+        "database",
+        description="Where there is a Valkey: whether the key-value store's durable tier is beside the rows, or in it.",
+    )
+    objects_url: ObjectsUrl = Field(
+        "", description="Where files are kept: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
+    )
+    jobs: int = Field(
+        8, ge=0, le=1000, description="Durable jobs that a process makes at once; 0 leaves them to other processes."
+    )
     secret_key: str = Field(
         "",
         repr=False,
@@ -59,7 +68,10 @@ class Settings(BaseSettings):
     access_log: float = Field(
         0.01, ge=0, le=1, description="Share of answered requests that are logged; 5xx always are."
     )
-    region: str = Field("local", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Name of this installation's region.")
+    region: RegionName = Field("local", description="Name of this installation's own region.")
+    regions: str = Field(
+        "", description="TOML file of further regions, each a table with the addresses of its own stores; or empty."
+    )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
     allowed_hosts: Words = Field((), description="Further host names that clients may use, comma separated.")
@@ -91,34 +103,11 @@ class Settings(BaseSettings):
             raise ValueError("must be an http:// or https:// address")
         return value.rstrip("/")
 
-    @field_validator("database_url")
+    @field_validator("regions")
     @classmethod
-    def _database(cls, value: str) -> str:
-        if value and not value.startswith(("sqlite:///", "postgresql://", "postgres://")):
-            raise ValueError(_DATABASE_URL)
-        try:
-            _ = urlsplit(value).port
-        except ValueError as exc:
-            raise ValueError(_DATABASE_URL) from exc
-        # The name that drivers know; the other is an older spelling of it.
-        return value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
-
-    @field_validator("valkey_url")
-    @classmethod
-    def _valkey(cls, value: str) -> str:
-        if value and not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError(_VALKEY_URL)
-        try:
-            _ = urlsplit(value).port
-        except ValueError as exc:
-            raise ValueError(_VALKEY_URL) from exc
-        return value
-
-    @field_validator("objects_url")
-    @classmethod
-    def _objects(cls, value: str) -> str:
-        if value and not value.startswith("file:///"):
-            raise ValueError("this version serves file:///FOLDER only")
+    def _regions(cls, value: str, info: ValidationInfo) -> str:
+        if value and info.data.get("region") in read_regions(Path(value)):
+            raise ValueError(f"{value} names this installation's own region, whose addresses are settings")
         return value
 
     @field_validator("secret_key")
@@ -149,6 +138,18 @@ class Settings(BaseSettings):
     @property
     def rows_url(self) -> str:
         return self.database_url or f"sqlite:///{self.data / 'baobab.db'}"
+
+    @property
+    def places(self) -> dict[str, Region]:
+        """Every region by its name, this installation's own first."""
+        own = Region(
+            database_url=self.rows_url,
+            valkey_url=self.valkey_url,
+            objects_url=self.objects_url,
+            kv_durable=self.kv_durable,
+        )
+        further = read_regions(Path(self.regions)) if self.regions else {}
+        return {self.region: own, **further}
 
     @property
     def secret_file(self) -> Path:

@@ -12,17 +12,18 @@ from baobab.tools.access import AnyAccount, AppOwner, require_role
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import app_now
 from baobab.tools.apps.subdomains import RESERVED, free
-from baobab.tools.apps.teardown import bury, finish
+from baobab.tools.apps.teardown import purge
+from baobab.tools.apps.toolset import apps
 from baobab.tools.call import Call
 from baobab.tools.errors import AppNotFound, Forbidden
 from baobab.tools.failures import failures
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.platform_tables import api_keys, signing_keys
 from baobab.tools.platform_tables import apps as apps_table
-from baobab.tools.tool import Audit, Toolset
+from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, Text, Uuid
 
-apps = Toolset("apps", "Apps: create, list, rename and delete them.", tend=finish)
+__all__ = ["apps"]
 
 AppName = Annotated[
     str,
@@ -161,6 +162,8 @@ async def apps_init(
     call.audit.organisation_id = organisation
     call.audit.app_id = row["id"]
     call.audit.nothing_done = not created
+    if created:
+        await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
     owned_apps = (await call.execute(select(func.count()).select_from(apps_table).where(owned))).scalar_one()
     return {
         "app_id": row["id"],
@@ -285,7 +288,8 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
         await call.services.notices.publish(call.unit, "key", key_digest)
     await call.services.notices.publish(call.unit, "app", app_id)
     await call.services.notices.publish(call.unit, "resources", f"organisation:{app.organisation_id}")
-    await bury(call, app)
+    await call.emit("app.deleted", name=app.name, region=app.region, organization_id=app.organisation_id)
+    await purge(call.registry, call.stores, app.id)
     call.audit.resource_id = app_id
     call.audit.data["name"] = app.name
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}

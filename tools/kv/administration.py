@@ -137,6 +137,7 @@ async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_con
         await changed(call)
     deleted = await call.stores.kv.flush(app_id)
     call.audit.data |= {"deleted": deleted, "include_config": include_config}
+    await call.emit("kv.flushed", deleted=deleted, include_config=include_config)
     return {"deleted": deleted}
 
 

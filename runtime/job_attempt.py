@@ -1,0 +1,75 @@
+"""One attempt at a job."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import and_, select, update
+
+from baobab.runtime.job_rows import events, jobs
+from baobab.storage.clock import Clock
+from baobab.storage.database import Database, Unit
+from baobab.tools.jobs import Event, JobKind, JobLost
+from baobab.tools.registry import Registry
+
+LEASE = timedelta(seconds=10)
+
+
+class Attempt:
+    """The Job that a kind's work is given."""
+
+    def __init__(self, row: Any, kind: JobKind, registry: Registry, database: Database, clock: Clock) -> None:
+        self.id: str = row.id
+        self.attempt: int = row.attempts
+        self.registry = registry
+        self.database = database
+        self.kind = kind
+        self.arguments: Mapping[str, Any] = row.arguments
+        self.ended = False
+        self._mine = and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch, jobs.c.finished_at.is_(None))
+        self._clock = clock
+
+    @asynccontextmanager
+    async def writing(self, *, last: bool = False) -> AsyncIterator[Unit]:
+        unit = self.database.unit(write=True)
+        try:
+            # First of all: from here to the commit nobody else can take the job.
+            await self._hold(unit, {"finished_at": self._clock.now()} if last else self._lease())
+            yield unit
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        await unit.commit()
+        self.ended = last
+
+    async def keep(self) -> None:
+        """Move the lease on; JobLost."""
+        await self._change(self._lease())
+
+    async def finish(self, error: str | None = None) -> None:
+        await self._change({"finished_at": self._clock.now(), "error": error})
+
+    async def put_back(self, seconds: float, *, blameless: bool, error: str | None = None) -> None:
+        """Leave it to a later attempt; one that is nobody's fault does not count."""
+        due = self._clock.now() + timedelta(seconds=seconds)
+        values: dict[str, Any] = {"due_at": due, "held_by": None, "error": error}
+        await self._change(values | ({"attempts": max(self.attempt - 1, 0)} if blameless else {}))
+
+    async def event(self) -> Event:
+        query = select(events).where(events.c.id == self.arguments["event_id"])
+        async with self.database.reading() as connection:
+            row = (await connection.execute(query)).one()
+        return Event(row.id, row.type, row.at, row.app_id, row.data)
+
+    def _lease(self) -> dict[str, Any]:
+        return {"due_at": self._clock.now() + LEASE}
+
+    async def _change(self, values: Mapping[str, Any]) -> None:
+        async with self.database.writing(turn=False) as connection:
+            if (await connection.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
+                raise JobLost
+
+    async def _hold(self, unit: Unit, values: Mapping[str, Any]) -> None:
+        if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
+            raise JobLost

@@ -1,0 +1,210 @@
+"""Making the jobs of one database.
+
+A job that is due belongs to whoever raises its epoch. From then on it is due again after the lease, which the holder
+keeps moving on; whatever the holder writes is written only while the epoch is still its own.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import and_, or_, select, update
+
+from baobab.runtime.job_attempt import LEASE, Attempt
+from baobab.runtime.job_rows import insert_new, jobs
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.kv.errors import KvError
+from baobab.tools.errors import Unavailable
+from baobab.tools.jobs import Again, JobKind, JobLost
+from baobab.tools.registry import Registry
+
+_HEARTBEAT_SECONDS = 3.0
+_GRACE_SECONDS = 3.0
+_LONGEST_PAUSE_SECONDS = 300.0
+_OUTAGE_PAUSE_SECONDS = 2.0
+# A deadline further off than any lease comes from a clock that was wrong: nobody waits for that.
+_ABSURD = 3 * LEASE
+
+_log = logging.getLogger(__name__)
+
+
+class Runner:
+    """Makes the jobs of one database in this process, so many at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, JobKind],
+        registry: Registry,
+        clock: Clock,
+        ids: Ids,
+        at_once: int,
+    ) -> None:
+        self._database = database
+        self._registry = registry
+        self._clock = clock
+        self._kinds = kinds
+        self._at_once = at_once
+        # A round begins at its time and not with a process: whoever is there then makes it.
+        self._rounds = {kind.name: self._round(kind.every) for kind in kinds.values() if kind.every}
+        self._me = ids.uuid()
+        self._wake = asyncio.Event()
+        self._running: dict[asyncio.Task[None], Attempt] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._wake.set()
+        self._tasks = [
+            asyncio.create_task(self._look(), name="jobs"),
+            asyncio.create_task(self._keep(), name="leases of jobs"),
+        ]
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        looking, keeping = self._tasks
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        running = list(self._running)
+        if running:
+            await asyncio.wait(running, timeout=_GRACE_SECONDS)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._ask_for_rounds()
+                while (room := self._at_once - len(self._running)) > 0:
+                    claimed = await self._claim(room)
+                    for row in claimed:
+                        self._begin(row)
+                    if len(claimed) < room:
+                        break
+            except DatabaseUnavailable as exc:
+                # The next wake is half a second off at most.
+                _log.warning("jobs: the database does not answer (%s)", exc)
+
+    async def _ask_for_rounds(self) -> None:
+        """The periodic kinds: one job for each round, whichever process comes first."""
+        now = self._clock.now()
+        for kind in self._kinds.values():
+            if kind.every is None or (round_ := self._round(kind.every)) == self._rounds[kind.name]:
+                continue
+            row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
+            unit = self._database.unit(write=True)
+            try:
+                await insert_new(unit, row | {"epoch": 0, "attempts": 0, "created_at": now})
+            except BaseException as exc:
+                await unit.rollback(exc)
+                raise
+            await unit.commit()
+            self._rounds[kind.name] = round_
+
+    def _round(self, seconds: float) -> int:
+        return math.floor(self._clock.time() / seconds)
+
+    async def _claim(self, most: int) -> list[Any]:
+        now = self._clock.now()
+        due = and_(
+            jobs.c.finished_at.is_(None),
+            # A kind that this version does not know is left to those who do.
+            jobs.c.kind.in_(self._kinds),
+            or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
+        )
+        waiting = select(jobs.c.id, jobs.c.epoch).where(due).order_by(jobs.c.due_at).limit(most)
+        async with self._database.reading() as connection:
+            # Looked at before the turn is taken, for most looks find nothing.
+            found = (await connection.execute(waiting)).all()
+        if not found:
+            return []
+        values = {
+            "epoch": jobs.c.epoch + 1,
+            "attempts": jobs.c.attempts + 1,
+            "held_by": self._me,
+            "due_at": now + LEASE,
+        }
+        seen = or_(*(and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch) for row in found))
+        taken = update(jobs).where(seen, due).values(**values)
+        async with self._database.writing(turn=False) as connection:
+            return list((await connection.execute(taken.returning(jobs))).all())
+
+    def _begin(self, row: Any) -> None:
+        attempt = Attempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
+        task = asyncio.create_task(self._make(attempt), name=f"job {attempt.kind.name} {attempt.id}")
+        self._running[task] = attempt
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._wake.set()
+
+    async def _keep(self) -> None:
+        """One heart for all that runs here. A beat that fails is made up for by the next, or the job is lost."""
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            for attempt in list(self._running.values()):
+                with contextlib.suppress(DatabaseUnavailable, JobLost):
+                    await attempt.keep()
+
+    async def _make(self, attempt: Attempt) -> None:
+        try:
+            await self._try(attempt)
+        except JobLost:
+            _log.warning("job %s %s: taken over by another attempt", attempt.kind.name, attempt.id)
+        except DatabaseUnavailable as exc:
+            # Its lease runs out, and somebody makes it again.
+            _log.warning("job %s %s: the database does not answer (%s)", attempt.kind.name, attempt.id, exc)
+
+    async def _try(self, attempt: Attempt) -> None:
+        kind = attempt.kind
+        if attempt.attempt > kind.attempts:
+            # Nobody reported why: the attempts ended with their processes.
+            await attempt.finish("Each attempt ended with the process that made it.")
+            return
+        try:
+            await self._work(attempt)
+        except asyncio.CancelledError:
+            with contextlib.suppress(JobLost, DatabaseUnavailable):
+                await attempt.put_back(0, blameless=True)
+            raise
+        except JobLost:
+            raise
+        except Again as again:
+            await attempt.put_back(again.seconds, blameless=True, error=str(again) or None)
+        except (DatabaseUnavailable, KvError, Unavailable) as exc:
+            _log.warning("job %s %s: a store does not answer (%s)", kind.name, attempt.id, exc)
+            await attempt.put_back(_OUTAGE_PAUSE_SECONDS, blameless=True, error=str(exc))
+        except Exception as exc:  # noqa: BLE001 - the row is who is told
+            _log.exception("job %s %s: attempt %d failed", kind.name, attempt.id, attempt.attempt)
+            await self._blame(attempt, f"{type(exc).__name__}: {exc}"[:2000])
+
+    async def _work(self, attempt: Attempt) -> None:
+        kind = attempt.kind
+        if kind.consumes is None:
+            await kind.work(attempt, **attempt.arguments)
+        else:
+            await kind.work(attempt, await attempt.event())
+        if not attempt.ended:
+            await attempt.finish()
+
+    async def _blame(self, attempt: Attempt, error: str) -> None:
+        if attempt.attempt >= attempt.kind.attempts:
+            await attempt.finish(error)
+        else:
+            await attempt.put_back(_pause(attempt.attempt), blameless=False, error=error)
+
+
+def _pause(attempt: int) -> float:
+    return min(float(4 ** (attempt - 1)), _LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,103 @@
+"""Durable jobs on the rows: asked for in any transaction, made by any process (docs/decisions/0014-jobs.md)."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, delete, insert, or_, select
+
+from baobab.runtime.job_rows import events, insert_new, jobs
+from baobab.runtime.job_runner import Runner
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database, Unit
+from baobab.storage.notices import Notices
+from baobab.tools.jobs import Job, JobKind
+from baobab.tools.registry import Registry
+
+_KEPT, _FAILURES_KEPT, _EVENTS_KEPT = timedelta(days=1), timedelta(days=30), timedelta(days=30)
+_PRUNED_AT_ONCE = 5000
+
+
+class DurableJobs:
+    """Where jobs are asked for, and the runners that make them: one for each database."""
+
+    def __init__(self, kinds: Iterable[JobKind], clock: Clock, ids: Ids) -> None:
+        self._kinds = {kind.name: kind for kind in (*kinds, _PRUNE)}
+        self._consumers: dict[str, list[JobKind]] = {}
+        for kind in self._kinds.values():
+            if kind.consumes is not None:
+                self._consumers.setdefault(kind.consumes, []).append(kind)
+        self._clock = clock
+        self._ids = ids
+        self._runners: dict[Database, Runner] = {}
+
+    async def start(self, registry: Registry, notices: Mapping[Database, Notices], at_once: int) -> None:
+        """Make jobs from now on, so many of each database at once.
+
+        notices: by database; they wake the runner when another process has asked for something.
+        """
+        for database, woken in notices.items():
+            runner = Runner(database, self._kinds, registry, self._clock, self._ids, at_once)
+            self._runners[database] = runner
+            woken.on_wake(runner.wake)
+            runner.start()
+
+    def wake(self) -> None:
+        """Look for something to do now."""
+        for runner in self._runners.values():
+            runner.wake()
+
+    async def stop(self) -> None:
+        """Give running jobs a moment to end; what is not done then is done elsewhere, or after the next start."""
+        runners, self._runners = self._runners, {}
+        await asyncio.gather(*(runner.stop() for runner in runners.values()))
+
+    async def enqueue(
+        self, unit: Unit, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
+    ) -> str:
+        if kind not in self._kinds:
+            raise LookupError(f"there is no job {kind}")
+        now = self._clock.now()
+        row = {
+            "id": job_id or self._ids.uuid(),
+            "kind": kind,
+            "arguments": dict(arguments),
+            "due_at": now + timedelta(seconds=delay),
+            "epoch": 0,
+            "attempts": 0,
+            "created_at": now,
+        }
+        await insert_new(unit, row)
+        await unit.database.announce(unit)
+        runner = self._runners.get(unit.database)
+        if runner is not None:
+            unit.after_commit(runner.wake)
+        return str(row["id"])
+
+    async def emit(
+        self, unit: Unit, type_: str, *, app_id: str | None = None, data: Mapping[str, Any] | None = None
+    ) -> str:
+        event_id = self._ids.uuid()
+        row = {"id": event_id, "type": type_, "at": self._clock.now(), "app_id": app_id, "data": dict(data or {})}
+        await unit.execute(insert(events), row)
+        for kind in self._consumers.get(type_, ()):
+            arguments = {"event_id": event_id}
+            await self.enqueue(unit, kind.name, arguments, job_id=f"{kind.name}:{event_id}", delay=kind.delay)
+        return event_id
+
+
+async def _prune(job: Job) -> None:
+    """Forget what ended long ago. An id is remembered for a day, so that what is asked for twice is made once."""
+    now: datetime = job.registry.services.clock.now()
+    ended = jobs.c.finished_at
+    old = or_(and_(ended < now - _KEPT, jobs.c.error.is_(None)), ended < now - _FAILURES_KEPT)
+    for table, condition in ((jobs, old), (events, events.c.at < now - _EVENTS_KEPT)):
+        few = select(table.c.id).where(condition).limit(_PRUNED_AT_ONCE)
+        removed = _PRUNED_AT_ONCE
+        while removed == _PRUNED_AT_ONCE:
+            async with job.writing() as unit:
+                removed = (await unit.execute(delete(table).where(table.c.id.in_(few)))).rowcount
+
+
+_PRUNE = JobKind("jobs_prune", _prune, every=3600.0)

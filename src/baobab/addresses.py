@@ -1,0 +1,41 @@
+"""The addresses of stores, as settings hold them: what is not one is refused where it is read."""
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, StringConstraints
+
+_VALKEY_URL = "must be redis://USER:PASSWORD@HOST:PORT/NUMBER, or rediss:// with TLS"
+_DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/NAME"
+_OBJECTS_URL = "must be file:///FOLDER or s3://BUCKET/PREFIX"
+
+
+def _database(value: str) -> str:
+    # The name that drivers know; the other is an older spelling of it.
+    value = value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
+    return _with_scheme(value, ("sqlite:///", "postgresql://"), _DATABASE_URL)
+
+
+def _valkey(value: str) -> str:
+    return _with_scheme(value, ("redis://", "rediss://", "unix://"), _VALKEY_URL)
+
+
+def _objects(value: str) -> str:
+    return _with_scheme(value, ("file:///", "s3://"), _OBJECTS_URL)
+
+
+def _with_scheme(value: str, schemes: tuple[str, ...], otherwise: str) -> str:
+    try:
+        _ = urlsplit(value).port
+    except ValueError as exc:
+        raise ValueError(otherwise) from exc
+    if value and not value.startswith(schemes):
+        raise ValueError(otherwise)
+    return value
+
+
+DatabaseUrl = Annotated[str, AfterValidator(_database)]
+ValkeyUrl = Annotated[str, AfterValidator(_valkey)]
+ObjectsUrl = Annotated[str, AfterValidator(_objects)]
+KvDurable = Literal["database", "valkey"]
+RegionName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]

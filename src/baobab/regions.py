@@ -1,0 +1,43 @@
+"""The file of further regions: TOML, a table for each, with the addresses of its own stores.
+
+[eu-west-1]
+database_url = "postgresql://baobab:PASSWORD@db.eu-west-1.example.com/baobab"
+valkey_url = "redis://valkey.eu-west-1.example.com:6379/0"
+objects_url = "s3://baobab-eu-west-1"
+"""
+
+import tomllib
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, ValkeyUrl
+
+
+class Region(BaseModel):
+    """Where one region keeps what belongs to its apps. Each means what the setting of its name means."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    database_url: DatabaseUrl = ""
+    valkey_url: ValkeyUrl = ""
+    objects_url: ObjectsUrl = ""
+    kv_durable: KvDurable = "database"
+
+
+_File = TypeAdapter(dict[RegionName, Region])
+
+
+def read_regions(path: Path) -> dict[str, Region]:
+    """The regions of a file, in its order; ValueError says in one line what is wrong with it."""
+    try:
+        return _File.validate_python(tomllib.loads(path.read_text()))
+    except OSError as exc:
+        raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ValueError(f"{path} is no TOML: {exc}") from exc
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+        # The value is left out: it may hold a password.
+        raise ValueError(f"{path}: {where}: {str(fault['msg']).removeprefix('Value error, ')}") from exc

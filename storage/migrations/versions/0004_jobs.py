@@ -1,0 +1,54 @@
+"""Durable jobs and events. What was left of deleted apps becomes a job."""
+
+import uuid
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    jobs = op.create_table(
+        "jobs",
+        sa.Column("id", sa.String(length=200), nullable=False),
+        sa.Column("kind", sa.String(length=64), nullable=False),
+        sa.Column("arguments", sa.JSON(none_as_null=True), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("held_by", sa.String(length=36), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
+    )
+    unfinished = sa.text("finished_at IS NULL")
+    op.create_index("ix_jobs_due", "jobs", ["due_at"], sqlite_where=unfinished, postgresql_where=unfinished)
+    op.create_index("ix_jobs_finished_at", "jobs", ["finished_at"])
+    events = op.create_table(
+        "events",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("type", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("app_id", sa.String(length=36), nullable=True),
+        sa.Column("data", sa.JSON(none_as_null=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_events")),
+    )
+    op.create_index("ix_events_at", "events", ["at"])
+    _deleted_apps(jobs, events)
+    op.drop_table("app_tombstones")
+
+
+def _deleted_apps(jobs: sa.Table, events: sa.Table) -> None:
+    """The last purge of each, which was remembered in a table of its own, becomes a job."""
+    instant = sa.DateTime(timezone=True)
+    left = sa.table("app_tombstones", sa.column("app_id"), sa.column("region"), sa.column("deleted_at", instant))
+    for row in op.get_bind().execute(sa.select(left)).all():
+        event_id = str(uuid.uuid4())
+        event = {"id": event_id, "type": "app.deleted", "at": row.deleted_at, "app_id": row.app_id}
+        op.bulk_insert(events, [{**event, "data": {"region": row.region}}])
+        job = {"id": f"apps_purge:{event_id}", "kind": "apps_purge", "arguments": {"event_id": event_id}}
+        times = {"due_at": row.deleted_at, "created_at": row.deleted_at}
+        op.bulk_insert(jobs, [{**job, **times, "epoch": 0, "attempts": 0}])

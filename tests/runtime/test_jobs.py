@@ -1,0 +1,352 @@
+"""Durable jobs: asked for in a transaction, made at least once, and what they write is written by one attempt only."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, update
+
+from baobab.runtime.job_attempt import LEASE
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.jobs import Again, Event, Job
+from baobab.tools.registry import Registry
+from baobab.tools.tool import RegistrationError, Toolset
+from tests import jobs
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import installation
+
+
+class Chores:
+    """A toolset whose jobs do what a test tells them to."""
+
+    def __init__(self) -> None:
+        self.toolset = Toolset("chores", "What tests have done.")
+        self.done: list[Any] = []
+        self.rounds: list[str] = []
+        self.faults: list[Exception] = []
+        self.waiting = asyncio.Event()
+        self.go = asyncio.Event()
+        done = self.done
+
+        @self.toolset.job(attempts=3)
+        async def note(job: Job, word: str) -> None:
+            done.append((word, job.attempt))
+            if self.faults:
+                raise self.faults.pop(0)
+
+        @self.toolset.job()
+        async def count(job: Job) -> None:
+            self.waiting.set()
+            await self.go.wait()
+            async with job.writing(last=True) as unit:
+                await unit.execute(
+                    update(jobs.jobs).where(jobs.jobs.c.id == "tally").values(epoch=jobs.jobs.c.epoch + 1)
+                )
+
+        @self.toolset.job(every=60)
+        async def tick(job: Job) -> None:
+            self.rounds.append(job.id)
+
+        @self.toolset.job(on="app.created")
+        async def greet(job: Job, event: Event) -> None:
+            done.append((event.type, event.app_id, event.data["name"]))
+
+        @self.toolset.job(on="app.created", delay=5)
+        async def greet_later(job: Job, event: Event) -> None:
+            done.append(event.id)
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def chores() -> Chores:
+    return Chores()
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, clock: FixedClock, chores: Chores) -> AsyncIterator[Baobab]:
+    async with installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as opened:
+        yield opened
+
+
+async def ask(baobab: Baobab, kind: str, arguments: dict[str, Any] | None = None, **options: Any) -> str:
+    services = baobab.house.services
+    unit = services.database.unit(write=True)
+    asked = await services.jobs.enqueue(unit, kind, arguments or {}, **options)
+    await unit.commit()
+    return asked
+
+
+async def tally(baobab: Baobab) -> int:
+    """How often the row that `count` writes was written. It is a job of a kind that nobody makes."""
+    return int((await jobs.job(baobab.house, "tally")).epoch)
+
+
+async def put_tally(baobab: Baobab) -> None:
+    now = baobab.house.services.clock.now()
+    row = {"id": "tally", "kind": "nobody", "arguments": {}, "due_at": now, "created_at": now, "finished_at": now}
+    async with baobab.house.services.database.writing() as connection:
+        await connection.execute(insert(jobs.jobs), row | {"epoch": 0, "attempts": 0})
+
+
+async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_committed(baobab, chores):
+    asked = await ask(baobab, "note", {"word": "hello"})
+    await jobs.settled(baobab.house)
+    assert chores.done == [("hello", 1)]
+    assert (await jobs.job(baobab.house, asked)).finished_at is not None
+
+
+async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab, chores):
+    services = baobab.house.services
+    unit = services.database.unit(write=True)
+    await services.jobs.enqueue(unit, "note", {"word": "undone"})
+    await unit.rollback(RuntimeError("the call failed"))
+    await ask(baobab, "note", {"word": "done"})
+    await jobs.settled(baobab.house)
+    assert chores.done == [("done", 1)]
+
+
+async def test_a_job_asked_for_twice_under_one_id_is_made_once_even_after_its_end(baobab, chores):
+    for _ in range(3):
+        await ask(baobab, "note", {"word": "once"}, job_id="the one")
+        await jobs.settled(baobab.house)
+    assert chores.done == [("once", 1)]
+
+
+async def test_a_delayed_job_waits_for_its_time(baobab, chores, clock):
+    await ask(baobab, "note", {"word": "later"}, delay=30)
+    clock.advance(29)
+    await jobs.settled(baobab.house)
+    assert chores.done == []
+    clock.advance(2)
+    await jobs.settled(baobab.house)
+    assert chores.done == [("later", 1)]
+
+
+async def test_a_job_nobody_knows_cannot_be_asked_for(baobab):
+    with pytest.raises(LookupError):
+        await ask(baobab, "no_such_job")
+
+
+async def test_a_job_of_a_kind_that_this_version_does_not_know_is_left_to_others(tmp_path, clock, chores):
+    data = tmp_path / "data"
+    async with installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as newer:
+        await ask(newer, "note", {"word": "new"})
+        async with installation(data, clock=clock) as older:
+            older.house.services.jobs.wake()
+            await ask(older, "jobs_prune", job_id="known")
+            async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+                while (await jobs.job(older.house, "known")).finished_at is None:
+                    await asyncio.sleep(0.01)
+            (left,) = await jobs.unfinished(older.house)
+            assert (left.kind, left.attempts) == ("note", 0)
+
+
+async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(baobab, chores, clock):
+    chores.faults[:] = [ValueError("first"), ValueError("second")]
+    asked = await ask(baobab, "note", {"word": "stubborn"})
+    for pause in (0, 1, 4):
+        clock.advance(pause)
+        await jobs.settled(baobab.house)
+    assert chores.done == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
+    row = await jobs.job(baobab.house, asked)
+    assert row.finished_at is not None
+    assert row.error is None
+
+
+async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab, chores, clock):
+    chores.faults[:] = [ValueError(str(number)) for number in range(9)]
+    asked = await ask(baobab, "note", {"word": "hopeless"})
+    for _ in range(9):
+        await jobs.settled(baobab.house)
+        clock.advance(300)
+    row = await jobs.job(baobab.house, asked)
+    assert (len(chores.done), row.error) == (3, "ValueError: 2")
+
+
+async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab, chores, clock):
+    chores.faults[:] = [Again(10, "not yet") for _ in range(7)]
+    asked = await ask(baobab, "note", {"word": "patient"})
+    for _ in range(8):
+        await jobs.settled(baobab.house)
+        clock.advance(10)
+    row = await jobs.job(baobab.house, asked)
+    assert (len(chores.done), row.error, row.attempts) == (8, None, 1)
+
+
+async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab, chores, clock):
+    chores.faults[:] = [DatabaseUnavailable("gone") for _ in range(7)]
+    asked = await ask(baobab, "note", {"word": "unshaken"})
+    for _ in range(8):
+        await jobs.settled(baobab.house)
+        clock.advance(2)
+    assert (await jobs.job(baobab.house, asked)).error is None
+    assert len(chores.done) == 8
+
+
+async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path, clock):
+    data, first, second = tmp_path / "data", Chores(), Chores()
+    second.go.set()
+    async with installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[first.toolset]) as asking:
+        await put_tally(asking)
+        async with installation(data, clock=clock, further=[first.toolset]):
+            asked = await ask(asking, "count")
+            await asyncio.wait_for(first.waiting.wait(), jobs.PATIENCE_SECONDS)
+        async with installation(data, clock=clock, further=[second.toolset]) as other:
+            await jobs.settled(other.house)
+            row = await jobs.job(other.house, asked)
+        assert (row.attempts, row.error, await tally(asking)) == (1, None, 1)
+
+
+async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_nothing(tmp_path, clock):
+    data, frozen, quick = tmp_path / "data", Chores(), Chores()
+    quick.go.set()
+    async with AsyncExitStack() as stack:
+        slow = await stack.enter_async_context(installation(data, clock=clock, further=[frozen.toolset]))
+        await put_tally(slow)
+        asked = await ask(slow, "count")
+        await asyncio.wait_for(frozen.waiting.wait(), jobs.PATIENCE_SECONDS)
+        other = await stack.enter_async_context(installation(data, clock=clock, further=[quick.toolset]))
+        # The clock of both has moved past the lease; the first has not moved its lease on.
+        clock.advance(LEASE.total_seconds() + 1)
+        await jobs.settled(other.house)
+        frozen.go.set()
+        await asyncio.sleep(0.05)
+        row = await jobs.job(other.house, asked)
+        assert (row.attempts, row.epoch, row.error) == (2, 2, None)
+        assert await tally(other) == 1
+
+
+async def test_a_lease_from_a_clock_that_was_far_ahead_holds_nobody_up(tmp_path, clock, chores):
+    chores.go.set()
+    async with installation(tmp_path / "data", {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as asking:
+        await put_tally(asking)
+        asked = await ask(asking, "count")
+        ahead = clock.now() + timedelta(hours=1)
+        async with asking.house.services.database.writing() as connection:
+            held = {"held_by": "a worker that is gone", "due_at": ahead, "epoch": 1}
+            await connection.execute(update(jobs.jobs).where(jobs.jobs.c.id == asked).values(**held))
+        async with installation(tmp_path / "data", clock=clock, further=[chores.toolset]) as working:
+            await jobs.settled(working.house)
+            assert await tally(working) == 1
+
+
+async def test_a_job_that_ends_its_processes_is_given_up(baobab, chores, clock):
+    row = {"id": "poison", "kind": "note", "arguments": {"word": "x"}, "due_at": clock.now(), "created_at": clock.now()}
+    async with baobab.house.services.database.writing() as connection:
+        await connection.execute(insert(jobs.jobs), row | {"epoch": 3, "attempts": 3, "held_by": "killed"})
+    await jobs.settled(baobab.house)
+    assert chores.done == []
+    assert "ended with the process" in (await jobs.job(baobab.house, "poison")).error
+
+
+async def test_many_processes_make_each_job_once(tmp_path, clock):
+    data, every = tmp_path / "data", [Chores() for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        houses = [await stack.enter_async_context(installation(data, clock=clock, further=[c.toolset])) for c in every]
+        await asyncio.gather(*(ask(houses[n % 3], "note", {"word": str(n)}) for n in range(60)))
+        for house in houses:
+            await jobs.settled(house.house)
+        assert sorted(word for c in every for word, _ in c.done) == sorted(map(str, range(60)))
+
+
+async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path, clock):
+    data, every = tmp_path / "data", [Chores() for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        houses = [await stack.enter_async_context(installation(data, clock=clock, further=[c.toolset])) for c in every]
+        for made in range(1, 4):
+            clock.advance(60)
+            for house in houses:
+                house.house.services.jobs.wake()
+            await jobs.settled(houses[0].house)
+            async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+                # A process that has not looked yet will find the round made.
+                while len({job for c in every for job in c.rounds}) < made:
+                    await asyncio.sleep(0.01)
+        assert len([job for c in every for job in c.rounds]) == 3
+
+
+async def test_an_event_is_told_to_each_of_its_consumers_once(baobab, chores, clock):
+    app = await baobab.app(name="shop")
+    await jobs.settled(baobab.house)
+    assert chores.done == [("app.created", app, "shop")]
+    clock.advance(5)
+    await jobs.settled(baobab.house)
+    (event,) = await jobs.told(baobab.house, "app.created")
+    assert chores.done == [("app.created", app, "shop"), event.id]
+
+
+async def test_making_an_app_that_is_there_already_is_no_event(baobab):
+    await baobab.app(name="shop")
+    await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
+    assert len(await jobs.told(baobab.house, "app.created")) == 1
+
+
+async def test_a_flush_is_an_event_with_the_number_of_keys(baobab):
+    app = await baobab.app()
+    await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
+    await baobab.client.post(f"/v1/{app}/kv/_flush", json={"confirm": True}, headers=baobab.owner)
+    (event,) = await jobs.told(baobab.house, "kv.flushed")
+    assert (event.app_id, event.data["deleted"]) == (app, 1)
+
+
+async def test_a_refused_call_is_no_event(baobab):
+    app = await baobab.app()
+    refused = await baobab.client.post(f"/v1/{app}/kv/_flush", json={}, headers=baobab.owner)
+    assert refused.status_code == 400
+    assert await jobs.told(baobab.house, "kv.flushed") == []
+
+
+async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month(baobab, chores, clock):
+    chores.faults[:] = [ValueError("no") for _ in range(3)]
+    failed = await ask(baobab, "note", {"word": "fails"})
+    for _ in range(3):
+        await jobs.settled(baobab.house)
+        clock.advance(300)
+    done = await ask(baobab, "note", {"word": "works"})
+    await baobab.app()
+    await jobs.settled(baobab.house)
+
+    async def remembered(days: float) -> set[str]:
+        clock.advance(days * 86400)
+        await ask(baobab, "jobs_prune")
+        await jobs.settled(baobab.house)
+        async with baobab.house.services.database.reading() as connection:
+            rows = await connection.execute(select(jobs.jobs.c.id).where(jobs.jobs.c.id.in_((failed, done))))
+            return set(rows.scalars())
+
+    assert await remembered(0.9) == {failed, done}
+    assert await remembered(0.2) == {failed}
+    assert await remembered(30) == set()
+    async with baobab.house.services.database.reading() as connection:
+        assert await connection.scalar(select(func.count()).select_from(jobs.events)) == 0
+
+
+def test_two_jobs_of_one_name_are_refused_when_the_registry_is_made():
+    def named(name: str) -> Toolset:
+        toolset = Toolset(name, "Twice.")
+
+        @toolset.job()
+        async def note(job: Job) -> None: ...
+
+        with pytest.raises(RegistrationError):
+            toolset.job()(note)
+        return toolset
+
+    with pytest.raises(RegistrationError):
+        Registry([named("one"), named("two")])
+
+
+def test_a_job_is_done_for_events_or_in_rounds_but_not_both():
+    with pytest.raises(RegistrationError):
+
+        @Toolset("both", "Both.").job(on="app.created", every=60)
+        async def both(job: Job) -> None: ...

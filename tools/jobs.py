@@ -1,0 +1,96 @@
+"""Durable jobs as domains see them: what is to be done is a row, written in the transaction of what asks for it.
+
+A job is attempted until it ends, at least once, by any process of the installation. What it changes in the database
+it changes through `Job.writing`, which only the latest attempt can: one that was frozen and wakes up writes nothing.
+What it does elsewhere carries the job's id as idempotency key.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from baobab.storage.database import Database, Unit
+
+if TYPE_CHECKING:
+    from baobab.tools.registry import Registry
+
+MOST_ATTEMPTS = 8
+
+
+class JobLost(Exception):
+    """Another attempt has taken the job over; what this one was about to write is undone."""
+
+
+class Again(Exception):
+    """Raised by a job that found no fault and is to be attempted once more, so many seconds from now."""
+
+    def __init__(self, seconds: float, why: str = "") -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that has happened, written down in the transaction in which it happened."""
+
+    id: str
+    type: str
+    at: datetime
+    app_id: str | None
+    data: Mapping[str, Any]
+
+
+class Job(Protocol):
+    """One attempt."""
+
+    id: str
+    """The same in every attempt."""
+    attempt: int
+    registry: "Registry"
+    database: Database
+    """That of the transaction which asked for the job."""
+
+    def writing(self, *, last: bool = False) -> AbstractAsyncContextManager[Unit]:
+        """A transaction that this attempt may still make; JobLost where it may not.
+
+        last: the job ends in the same transaction, so that what is written here is written once.
+        """
+        ...
+
+
+Work = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """A kind of job, as a domain declares it: `async def (job, **arguments)`, or `(job, event)` for a consumer."""
+
+    name: str
+    work: Work = field(repr=False)
+    attempts: int = MOST_ATTEMPTS
+    every: float | None = None
+    """Seconds from one round to the next, of which one process of all makes each; such a job takes no arguments."""
+    consumes: str | None = None
+    """The type of event that it is done for."""
+    delay: float = 0.0
+
+
+class Jobs(Protocol):
+    """Where jobs are asked for."""
+
+    async def enqueue(
+        self, unit: Unit, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
+    ) -> str:
+        """Ask for a job when the unit is committed, `delay` seconds later at the earliest; its id.
+
+        job_id: at most one job of this id is ever made while it is remembered, which is a day after its end.
+        """
+        ...
+
+    async def emit(
+        self, unit: Unit, type_: str, *, app_id: str | None = None, data: Mapping[str, Any] | None = None
+    ) -> str:
+        """Write down an event in the unit, and ask for one job for each of its consumers; the event's id."""
+        ...
