@@ -30,18 +30,24 @@ class Attempt:
         self._mine = and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch, jobs.c.finished_at.is_(None))
         self._clock = clock
 
+    async def hold(self, unit: Unit, *, last: bool = False) -> None:
+        # The row is locked from here to the commit: nobody else can take the job.
+        values = {"finished_at": self._clock.now(), "error": None} if last else self._lease()
+        if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
+            raise JobLost
+        if last:
+            unit.after_commit(self._end)
+
     @asynccontextmanager
     async def writing(self, *, last: bool = False) -> AsyncIterator[Unit]:
         unit = self.database.unit(write=True)
         try:
-            # First of all: from here to the commit nobody else can take the job.
-            await self._hold(unit, {"finished_at": self._clock.now()} if last else self._lease())
+            await self.hold(unit, last=last)
             yield unit
         except BaseException as exc:
             await unit.rollback(exc)
             raise
         await unit.commit()
-        self.ended = last
 
     async def keep(self) -> None:
         """Move the lease on; JobLost."""
@@ -70,6 +76,5 @@ class Attempt:
             if (await connection.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
                 raise JobLost
 
-    async def _hold(self, unit: Unit, values: Mapping[str, Any]) -> None:
-        if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
-            raise JobLost
+    def _end(self) -> None:
+        self.ended = True

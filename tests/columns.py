@@ -71,6 +71,11 @@ class Grown:
             rows = [connection.execute(each.format(table)) for table in _tables(connection)]
             return "\n".join(text for found in rows for (text,) in found).encode()
 
+    def empty(self) -> str:
+        """A database with nothing in it, not even the schema."""
+        self._made += 1
+        return self._server.database(f"baobab_{self._made}")
+
     def _another(self) -> str:
         self._made += 1
         return self._server.database(f"baobab_{self._made}", _TEMPLATE)

@@ -1,20 +1,35 @@
 """Durable jobs of a house under test."""
 
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import func, select
 
-from baobab.composition import House
 from baobab.storage.database import Database
 from baobab.storage.tables import metadata
+from baobab.tools.services import Services
 
 PATIENCE_SECONDS = 20.0
 jobs = metadata.tables["jobs"]
 events = metadata.tables["events"]
 
 
-async def settled(house: House, database: Database | None = None) -> None:
+class Housed(Protocol):
+    services: Services
+
+
+async def made(house: Housed, kind: str) -> None:
+    """Have a job without arguments made, and return when it is."""
+    services = house.services
+    unit = services.database.unit(write=True)
+    asked = await services.jobs.enqueue(unit, kind, {})
+    await unit.commit()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await job(house, asked)).finished_at is None:
+            await asyncio.sleep(0.005)
+
+
+async def settled(house: Housed, database: Database | None = None) -> None:
     """Return when every job that is due by the house's clock has been made."""
     services: Any = house.services
     due = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.due_at <= services.clock.now())
@@ -28,18 +43,18 @@ async def settled(house: House, database: Database | None = None) -> None:
             await asyncio.sleep(0.005)
 
 
-async def unfinished(house: House, database: Database | None = None) -> list[Any]:
+async def unfinished(house: Housed, database: Database | None = None) -> list[Any]:
     async with (database or house.services.database).reading() as connection:
         rows = await connection.execute(select(jobs).where(jobs.c.finished_at.is_(None)).order_by(jobs.c.id))
         return list(rows.all())
 
 
-async def job(house: House, job_id: str) -> Any:
+async def job(house: Housed, job_id: str) -> Any:
     async with house.services.database.reading() as connection:
         return (await connection.execute(select(jobs).where(jobs.c.id == job_id))).one()
 
 
-async def told(house: House, type_: str) -> list[Any]:
+async def told(house: Housed, type_: str) -> list[Any]:
     """The events of a type, oldest first."""
     async with house.services.database.reading() as connection:
         rows = await connection.execute(select(events).where(events.c.type == type_).order_by(events.c.at))

@@ -31,7 +31,6 @@ from baobab.tools.wording import worded
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
-    from baobab.tools.registry import Registry
 
 LIFETIME = timedelta(hours=24)
 COLLECTABLE = timedelta(hours=24)
@@ -40,7 +39,6 @@ MOST_PENDING = 1000
 MOST_PENDING_OF_ONE = 100
 MOST_BYTES = 4 * 2**20
 _KEPT = timedelta(days=90)
-_FORGET_EVERY = timedelta(hours=1)
 _ID_LENGTH = 24
 _FINISHED = ("executed", "failed", "rejected")
 
@@ -75,11 +73,7 @@ class Approvals:
         self._seals = Seals(vault)
         self._trail = trail
         self._base_url = base_url
-        self._forgot_at: datetime | None = None
-        self.executor = Executor(database, clock, ids, self._seals, base_url)
-
-    async def close(self) -> None:
-        await self.executor.close()
+        self.executor = Executor(database, clock, self._seals, base_url)
 
     def address(self, approval_id: str) -> str:
         """Where a person decides."""
@@ -147,8 +141,7 @@ class Approvals:
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
             return False
         if status == "approved":
-            registry = call.registry
-            call.unit.after_commit(lambda: self.executor.start(registry, row.id))
+            await self.executor.ask(call, row.id)
         return True
 
     async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
@@ -171,8 +164,8 @@ class Approvals:
             }
             await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
 
-    async def tend(self, registry: "Registry") -> None:
-        """Execute what was approved and left behind, expire what nobody decided, erase and forget what is past."""
+    async def tend(self) -> None:
+        """Expire what nobody decided, erase and forget what is past."""
         now = self._clock.now()
         overdue = select(approvals.c.id).where(approvals.c.status == "pending", approvals.c.expires_at <= now)
         async with self._database.reading() as connection:
@@ -181,12 +174,6 @@ class Approvals:
             async with self._database.writing() as connection:
                 for approval_id in expired:
                     await self._expire(connection, approvals.c.id == approval_id, approval_id)
-        if self._forgot_at is None or now - self._forgot_at >= _FORGET_EVERY:
-            self._forgot_at = now
-            await self._forget(now)
-        await self.executor.resume(registry)
-
-    async def _forget(self, now: datetime) -> None:
         uncollected = (approvals.c.result.is_not(None), approvals.c.finished_at <= now - COLLECTABLE)
         past = (approvals.c.created_at < now - _KEPT, approvals.c.status != "approved")
         async with self._database.writing() as connection:

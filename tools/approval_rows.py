@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Index, Integer, String, Table, text
+from sqlalchemy import Column, Index, String, Table, text
 from sqlalchemy import Text as LongText
 
 from baobab.storage.secrets import Vault
@@ -34,17 +34,13 @@ approvals = Table(
     Column("decided_by", String(36)),
     Column("decided_with", String(60)),
     Column("reason", LongText),
-    # The attempt at executing it that may go on: of several, one finishes.
-    Column("lease_by", String(36)),
-    Column("lease_until", Instant),
-    Column("attempts", Integer, nullable=False, server_default="0"),
     Column("finished_at", Instant),
     # Erased when it has been told, and after a day.
     Column("result", Sealed),
     Column("error", Json),
     Column("collected_at", Instant),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
-    Index("ix_approvals_status_lease_until", "status", "lease_until"),
+    Index("ix_approvals_status_expires_at", "status", "expires_at"),
     # The same call proposed twice at once is one row.
     Index(
         "uq_approvals_pending",

@@ -52,6 +52,10 @@ class Job(Protocol):
     database: Database
     """That of the transaction which asked for the job."""
 
+    async def hold(self, unit: Unit, *, last: bool = False) -> None:
+        """In a unit of the caller's own: what `writing` begins with."""
+        ...
+
     def writing(self, *, last: bool = False) -> AbstractAsyncContextManager[Unit]:
         """A transaction that this attempt may still make; JobLost where it may not.
 

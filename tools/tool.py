@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
@@ -21,9 +21,6 @@ from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
 from baobab.tools.schema import portable, unbounded
 from baobab.tools.services import Stores
 from baobab.tools.types import OMITTED
-
-if TYPE_CHECKING:
-    from baobab.tools.registry import Registry
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -147,7 +144,6 @@ class Toolset:
     keeps_failures: names the parameter that says what a refused call was about; the doors' refusals of this
     family are then kept for the app's developer (tools/failures.py).
     purge: removes what the family keeps outside the platform's rows for an app that is gone. May run twice.
-    tend: what the family must do every `tend_seconds`.
     mcp: False where models are not offered the family: what takes a person's password, or speaks to browsers.
     """
 
@@ -158,8 +154,6 @@ class Toolset:
     raises: tuple[type[BaobabError], ...] = ()
     keeps_failures: str | None = None
     purge: Callable[[Stores, str], Awaitable[None]] | None = None
-    tend: Callable[["Registry"], Awaitable[None]] | None = None
-    tend_seconds: float = 30.0
     mcp: bool = True
     tools: dict[str, Tool] = field(default_factory=dict)
     jobs: dict[str, JobKind] = field(default_factory=dict)

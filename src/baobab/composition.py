@@ -81,8 +81,6 @@ async def house(
         outgoing = Egress(allow=settings.egress_allow)
         stack.push_async_callback(outgoing.close)
         trail = Trail(database, clock, ids)
-        approvals = Approvals(database, clock, ids, keys, trail, settings.address)
-        stack.push_async_callback(approvals.close)
         jobs = DurableJobs(registry.jobs.values(), clock, ids)
         services = Services(
             options=options(settings),
@@ -98,7 +96,7 @@ async def house(
             credentials=Credentials(directory, signers, clock, told),
             trail=trail,
             failures=Failures(database, clock),
-            approvals=approvals,
+            approvals=Approvals(database, clock, ids, keys, trail, settings.address),
             jobs=jobs,
             outgoing=outgoing,
         )
@@ -163,11 +161,7 @@ def options(settings: Settings) -> Options:
 @contextlib.asynccontextmanager
 async def _housekeeping(registry: Registry) -> AsyncIterator[None]:
     """What must happen every so often while the house stands, and once more when it closes."""
-    rounds: list[tuple[str, float, Callable[[Registry], Awaitable[None]]]] = [
-        ("flush", _FLUSH_SECONDS, _flush),
-        ("sweep", _SWEEP_SECONDS, _sweep),
-    ]
-    rounds += [(f"tend {t.name}", t.tend_seconds, t.tend) for t in registry.toolsets if t.tend is not None]
+    rounds = (("flush", _FLUSH_SECONDS, _flush), ("sweep", _SWEEP_SECONDS, _sweep))
     tasks = [asyncio.create_task(_every(seconds, registry, work), name=name) for name, seconds, work in rounds]
     try:
         yield

@@ -16,25 +16,33 @@ from baobab.tools.call import Call, Door
 from baobab.tools.callers import Account
 from baobab.tools.effects import Effect
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden
+from baobab.tools.executor import MOST_ATTEMPTS
+from baobab.tools.jobs import Job
 from baobab.tools.membership import role_now
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.registry import Registry
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, JsonObject, Text
 from baobab.tools.wording import shown
-
-
-async def _tend(registry: Registry) -> None:
-    await registry.services.approvals.tend(registry)
-
 
 approvals = Toolset(
     "approvals",
     "Calls that wait for a person's approval: what they would do, and the decision.",
     base="/v1/approvals",
-    tend=_tend,
-    tend_seconds=3.0,
 )
+
+
+# The executor itself gives up, and says so to whoever waits for the call.
+@approvals.job(attempts=10 * MOST_ATTEMPTS)
+async def approvals_execute(job: Job, approval_id: str) -> None:
+    """Make a call that was approved."""
+    await job.registry.services.approvals.executor.execute(job, approval_id)
+
+
+@approvals.job(every=60)
+async def approvals_tend(job: Job) -> None:
+    """Expire and forget."""
+    await job.registry.services.approvals.tend()
+
 
 ApprovalId = Annotated[
     str,

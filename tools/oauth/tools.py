@@ -16,6 +16,7 @@ from baobab.tools.access import EVERYBODY, AnyAccount, require_role
 from baobab.tools.call import Call
 from baobab.tools.callers import Limits
 from baobab.tools.effects import Policy
+from baobab.tools.jobs import Job
 from baobab.tools.limits import PerAddress
 from baobab.tools.membership import role_now
 from baobab.tools.oauth import redirects
@@ -26,7 +27,6 @@ from baobab.tools.oauth.errors import DocumentRefused, InvalidGrant, RedirectRef
 from baobab.tools.oauth.requests import LONGEST, Request, opened
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes
 from baobab.tools.platform_tables import api_keys
-from baobab.tools.registry import Registry
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import Text, Uuid
 
@@ -85,19 +85,17 @@ class Exchanged(TypedDict):
     scope: str
 
 
-async def _tend(registry: Registry) -> None:
+oauth = Toolset("oauth", "OAuth: keys for MCP clients, with a person's consent.", mcp=False)
+
+
+@oauth.job(every=3600)
+async def oauth_forget(job: Job) -> None:
     """Forget codes that are past, and clients that registered and never came to a decision."""
-    services = registry.services
-    now = services.clock.now()
+    now = job.registry.services.clock.now()
     forgotten = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
-    async with services.database.writing() as connection:
-        await connection.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
-        await connection.execute(delete(oauth_clients).where(*forgotten))
-
-
-oauth = Toolset(
-    "oauth", "OAuth: keys for MCP clients, with a person's consent.", mcp=False, tend=_tend, tend_seconds=3600
-)
+    async with job.writing(last=True) as unit:
+        await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
+        await unit.execute(delete(oauth_clients).where(*forgotten))
 
 
 @oauth.tool(

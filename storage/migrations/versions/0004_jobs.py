@@ -1,4 +1,4 @@
-"""Durable jobs and events. What was left of deleted apps becomes a job."""
+"""Durable jobs and events. What was left of deleted apps, and approved calls that wait, become jobs."""
 
 import uuid
 
@@ -37,8 +37,30 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_events")),
     )
     op.create_index("ix_events_at", "events", ["at"])
+    _approved_calls(jobs)
+    op.drop_index("ix_approvals_status_lease_until", "approvals")
+    with op.batch_alter_table("approvals") as approvals:
+        for column in ("lease_by", "lease_until", "attempts"):
+            approvals.drop_column(column)
+    op.create_index("ix_approvals_status_expires_at", "approvals", ["status", "expires_at"])
     _deleted_apps(jobs, events)
     op.drop_table("app_tombstones")
+
+
+def _approved_calls(jobs: sa.Table) -> None:
+    """What was approved and not executed yet."""
+    instant = sa.DateTime(timezone=True)
+    approvals = sa.table(
+        "approvals",
+        sa.column("id"),
+        sa.column("status"),
+        sa.column("decided_at", instant),
+        sa.column("attempts", sa.Integer),
+    )
+    for row in op.get_bind().execute(sa.select(approvals).where(approvals.c.status == "approved")).all():
+        job = {"id": f"approval:{row.id}", "kind": "approvals_execute", "arguments": {"approval_id": row.id}}
+        times = {"due_at": row.decided_at, "created_at": row.decided_at}
+        op.bulk_insert(jobs, [{**job, **times, "epoch": row.attempts, "attempts": row.attempts}])
 
 
 def _deleted_apps(jobs: sa.Table, events: sa.Table) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.installation import installation
@@ -76,13 +77,14 @@ class Desk:
             await asyncio.sleep(0.01)
         raise AssertionError(f"{approval_id} is not executed")
 
-    async def attempts(self) -> None:
-        """Return when nothing is being executed."""
-        await asyncio.gather(*self.baobab.house.services.approvals.executor._running)
+    async def after_a_lease(self) -> None:
+        """Let so much time pass that nobody holds on to what a dead server had begun, and what is due be made."""
+        self.clock.advance(11)
+        await jobs.settled(self.baobab.house)
 
     async def tend(self) -> None:
-        """What housekeeping does every three seconds."""
-        await self.baobab.house.services.approvals.tend(self.baobab.house.registry)
+        """What is done once in a minute."""
+        await jobs.made(self.baobab.house, "approvals_tend")
 
 
 @pytest.fixture

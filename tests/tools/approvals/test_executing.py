@@ -5,25 +5,35 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
+from baobab.storage.database import Unit
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Door
-from baobab.tools.executor import GOOD_FOR, MOST_ATTEMPTS, Approved, LeaseLost
+from baobab.tools.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, Approved
+from baobab.tools.jobs import JobLost
+from tests.jobs import jobs, settled
 from tests.people import person
 from tests.tools.approvals.conftest import Desk
 
-LEASE = 11
-"""Seconds after which nobody holds on to what a killed server had begun."""
+
+class Overtaken:
+    """The job of an attempt that another has overtaken."""
+
+    async def hold(self, unit: Unit, *, last: bool = False) -> None:
+        raise JobLost
 
 
-async def approved_and_left(desk: Desk, answer: httpx.Response, **columns: Any) -> str:
-    """A call that was approved by a server which died at once."""
+async def approved_and_left(desk: Desk, answer: httpx.Response, attempts: int = 1) -> str:
+    """A call that was approved, and begun so many times by servers which died."""
     approval_id = await desk.proposed(answer)
     now = desk.clock.now()
-    values = {"status": "approved", "decided_at": now, "decided_by": desk.person.id, **columns}
+    values = {"status": "approved", "decided_at": now, "decided_by": desk.person.id}
+    job = {"id": f"approval:{approval_id}", "kind": JOB, "arguments": {"approval_id": approval_id}}
+    lease = {"held_by": "the dead", "due_at": now + timedelta(seconds=10), "attempts": attempts, "epoch": attempts}
     async with desk.baobab.house.services.database.writing() as connection:
         await connection.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
+        await connection.execute(insert(jobs), {**job, **lease, "created_at": now})
     return approval_id
 
 
@@ -34,27 +44,27 @@ async def attempted(desk: Desk, approval_id: str) -> None:
         row = (await connection.execute(select(approvals).where(approvals.c.id == approval_id))).one()
     caller = await house.services.credentials.caller(desk.agent["authorization"].encode())
     tool, arguments = house.registry.find(row.tool), house.services.approvals.arguments(row)
-    with pytest.raises(LeaseLost):
-        await house.registry.run(tool, arguments, caller, Door("test", "t"), approved=Approved(approval_id, "lost"))
+    overtaken: Any = Overtaken()
+    with pytest.raises(JobLost):
+        await house.registry.run(tool, arguments, caller, Door("test", "t"), approved=Approved(approval_id, overtaken))
 
 
 async def test_what_a_dead_server_left_is_executed_by_whoever_looks_next(desk: Desk) -> None:
     approval_id = await approved_and_left(desk, await desk.raise_counter())
-    await desk.tend()
+    await desk.after_a_lease()
     assert (await desk.settled(approval_id))["status"] == "executed"
-    await desk.tend()
+    await desk.after_a_lease()
     assert await desk.counter() == 1
 
 
 async def test_what_another_server_is_at_is_left_to_it_until_its_lease_runs_out(desk: Desk) -> None:
-    until = desk.clock.now() + timedelta(seconds=10)
-    approval_id = await approved_and_left(desk, await desk.raise_counter(), lease_by="other", lease_until=until)
+    approval_id = await approved_and_left(desk, await desk.raise_counter())
+    desk.clock.advance(9)
     await desk.tend()
     assert (await desk.get(approval_id))["approval"]["status"] == "approved"
     waiting = await desk.raise_counter()
     assert waiting.json()["status"] == "approved", "the call made again meanwhile is told so, and does nothing"
-    desk.clock.advance(LEASE)
-    await desk.tend()
+    await desk.after_a_lease()
     assert (await desk.settled(approval_id))["status"] == "executed"
     assert await desk.counter() == 1
 
@@ -64,7 +74,7 @@ async def test_an_attempt_that_wrote_to_the_store_and_was_overtaken_is_not_count
     await attempted(desk, approval_id)
     assert await desk.counter() == 3
     await desk.ask("POST", f"/v1/{desk.app}/kv/n/incr", desk.baobab.owner, {"by": 100})
-    await desk.tend()
+    await desk.after_a_lease()
     assert (await desk.settled(approval_id))["status"] == "executed"
     assert await desk.counter() == 103
     assert (await desk.raise_counter(step=3)).json() == {"value": 3}, "the answer is that of the write that counted"
@@ -74,7 +84,7 @@ async def test_an_attempt_that_was_overtaken_leaves_no_row_behind(desk: Desk) ->
     wanted = {"name": "made once", "approval": "write"}
     approval_id = await approved_and_left(desk, await desk.ask("POST", "/api-keys", body=wanted))
     await attempted(desk, approval_id)
-    await desk.tend()
+    await desk.after_a_lease()
     assert (await desk.settled(approval_id))["status"] == "executed"
     made = (await desk.ask("POST", "/api-keys", body=wanted)).json()
     listed = (await desk.ask("GET", "/api-keys", desk.baobab.owner)).json()["keys"]
@@ -91,7 +101,7 @@ async def test_rows_and_store_come_to_the_same_end_where_a_server_died_between_t
     approval_id = await approved_and_left(desk, await desk.ask("POST", f"{store}/_flush", body=flush))
     await attempted(desk, approval_id)
     await desk.ask("PUT", f"{store}/later", desk.baobab.owner, {"value": 1})
-    await desk.tend()
+    await desk.after_a_lease()
     assert (await desk.settled(approval_id))["status"] == "executed"
     assert (await desk.ask("GET", f"{store}/_expose", desk.baobab.owner)).json() == {"rules": []}
     assert (await desk.ask("GET", f"{store}/_scan", desk.baobab.owner)).json()["keys"] == ["later"]
@@ -103,26 +113,25 @@ async def test_a_store_that_does_not_answer_is_asked_again_later(desk: Desk) -> 
     approval_id = await desk.proposed(await desk.raise_counter())
     await kv.close()
     await desk.decide(approval_id)
-    await desk.attempts()
+    await settled(desk.baobab.house)
     assert (await desk.get(approval_id))["approval"]["status"] == "approved"
     await kv.open()
-    desk.clock.advance(LEASE)
-    await desk.tend()
+    await desk.after_a_lease()
     assert (await desk.settled(approval_id))["status"] == "executed"
 
 
 async def test_a_call_whose_every_attempt_ended_with_its_server_is_given_up(desk: Desk) -> None:
     approval_id = await approved_and_left(desk, await desk.raise_counter(), attempts=MOST_ATTEMPTS)
-    await desk.tend()
+    await desk.after_a_lease()
     settled = await desk.settled(approval_id)
     assert (settled["status"], settled["error"]["code"]) == ("failed", "APPROVED_CALL_UNFINISHED")
     assert await desk.counter() == 0
 
 
 async def test_an_approval_that_no_server_was_there_for_is_not_acted_on_days_later(desk: Desk) -> None:
-    approval_id = await approved_and_left(desk, await desk.raise_counter())
+    approval_id = await approved_and_left(desk, await desk.raise_counter(), attempts=0)
     desk.clock.advance(GOOD_FOR.total_seconds() + 1)
-    await desk.tend()
+    await desk.after_a_lease()
     settled = await desk.settled(approval_id, by=desk.baobab.owner)
     assert "nothing was done" in settled["error"]["message"]
     assert await desk.counter() == 0

@@ -9,6 +9,7 @@ import pytest
 from baobab.runtime.egress import EgressResponse, EgressTimeout
 from baobab.tools.errors import BadRequest, RateLimited
 from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
+from tests import jobs
 from tests.tools.conftest import House
 from tests.tools.oauth.conftest import REDIRECT, Flow
 
@@ -107,13 +108,11 @@ async def test_a_client_that_nobody_decided_about_is_forgotten_after_thirty_days
     ada = await house.sign_up("ada@example.com")
     unused, used = await flow.client("Unused"), await flow.client("Used")
     await flow.code(used, ada)
-    tend = house.registry.find("oauth_register").toolset.tend
-    assert tend is not None
     house.clock.advance(timedelta(days=29).total_seconds())
-    await tend(house.registry)
+    await jobs.made(house, "oauth_forget")
     await flow.endpoint("oauth_client", client_id=unused["client_id"])
     house.clock.advance(timedelta(days=2).total_seconds())
-    await tend(house.registry)
+    await jobs.made(house, "oauth_forget")
     with pytest.raises(UnknownClient):
         await flow.endpoint("oauth_client", client_id=unused["client_id"])
     await flow.endpoint("oauth_client", client_id=used["client_id"])

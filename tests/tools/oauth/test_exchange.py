@@ -12,6 +12,7 @@ from baobab.tools.errors import InvalidApiKey
 from baobab.tools.oauth.errors import InvalidGrant, ThroughOAuthOnly
 from baobab.tools.oauth.tables import oauth_codes
 from baobab.tools.platform_tables import api_keys
+from tests import jobs
 from tests.tools.conftest import House
 from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow
 
@@ -131,11 +132,9 @@ async def test_a_code_is_good_for_five_minutes(house: House, flow: Flow, ada: Ac
 
 async def test_a_code_is_forgotten_when_it_is_past(house: House, flow: Flow, ada: Account) -> None:
     await flow.code(await flow.client(), ada)
-    tend = house.registry.find("oauth_exchange").toolset.tend
-    assert tend is not None
     for seconds, left in ((299, 1), (2, 0)):
         house.clock.advance(seconds)
-        await tend(house.registry)
+        await jobs.made(house, "oauth_forget")
         async with house.services.database.reading() as connection:
             assert await connection.scalar(select(func.count()).select_from(oauth_codes)) == left
 
