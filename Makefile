@@ -68,9 +68,11 @@ check: $(VENV)/.developing
 bench: $(VENV)/.developing
 	$(BIN)/python -m tests.bench $(ARGS)
 
-## make crash: kill servers under load
+## make crash: break servers, stores and disks under load, for longer than `make test` does
+crash: export BAOBAB_CRASH_ROUNDS ?= 4
 crash: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/crash $(ARGS)
+	$(BIN)/python -m pytest --column grown tests/crash $(ARGS)
 
 ## make e2e: let the public MCP conformance suite judge the server (needs npm and Linux on x86-64)
 e2e: $(VENV)/.developing $(E2E)/node_modules/.installed

@@ -151,7 +151,7 @@ class Front:
         except (AppNotFound, DatabaseUnavailable):
             return
         services.failures.record(
-            app.id,
+            app,
             tool.toolset.name,
             request.method,
             request.path,

@@ -9,9 +9,10 @@ import contextlib
 import logging
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 
 from baobab.runtime.job_attempt import LEASE, Attempt
 from baobab.runtime.job_rows import insert_new, jobs
@@ -53,6 +54,7 @@ class Runner:
         self._rounds = {kind.name: self._round(kind.every) for kind in kinds.values() if kind.every}
         self._me = ids.uuid()
         self._wake = asyncio.Event()
+        self._more = False
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -86,15 +88,26 @@ class Runner:
             self._wake.clear()
             try:
                 await self._ask_for_rounds()
-                while (room := self._at_once - len(self._running)) > 0:
-                    claimed = await self._claim(room)
-                    for row in claimed:
-                        self._begin(row)
-                    if len(claimed) < room:
-                        break
+                await self._take()
             except DatabaseUnavailable as exc:
                 # The next wake is half a second off at most.
                 _log.warning("jobs: the database does not answer (%s)", exc)
+            except Exception:  # noqa: BLE001 - whatever it is, it must not end the making of jobs in this process
+                _log.exception("jobs: could not look for any")
+                await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
+
+    async def _take(self) -> None:
+        """Begin as many as there is room for. After a full hand there is more to come: then nobody looks first."""
+        while (room := self._at_once - len(self._running)) > 0:
+            now = self._clock.now()
+            if not self._more and not await self._any(now):
+                return
+            claimed = await self._claim(room, now)
+            self._more = len(claimed) == room
+            for row in claimed:
+                self._begin(row)
+            if not self._more:
+                return
 
     async def _ask_for_rounds(self) -> None:
         """The periodic kinds: one job for each round, whichever process comes first."""
@@ -115,30 +128,31 @@ class Runner:
     def _round(self, seconds: float) -> int:
         return math.floor(self._clock.time() / seconds)
 
-    async def _claim(self, most: int) -> list[Any]:
-        now = self._clock.now()
-        due = and_(
-            jobs.c.finished_at.is_(None),
-            # A kind that this version does not know is left to those who do.
-            jobs.c.kind.in_(self._kinds),
-            or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
-        )
-        waiting = select(jobs.c.id, jobs.c.epoch).where(due).order_by(jobs.c.due_at).limit(most)
+    async def _any(self, now: datetime) -> bool:
+        """Looked at before anything is written, for most looks find nothing."""
         async with self._database.reading() as connection:
-            # Looked at before the turn is taken, for most looks find nothing.
-            found = (await connection.execute(waiting)).all()
-        if not found:
-            return []
+            return (await connection.execute(select(jobs.c.id).where(self._due(now)).limit(1))).first() is not None
+
+    async def _claim(self, most: int, now: datetime) -> list[Any]:
+        first = select(jobs.c.id).where(self._due(now)).order_by(jobs.c.due_at).limit(most)
         values = {
             "epoch": jobs.c.epoch + 1,
             "attempts": jobs.c.attempts + 1,
             "held_by": self._me,
             "due_at": now + LEASE,
         }
-        seen = or_(*(and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch) for row in found))
-        taken = update(jobs).where(seen, due).values(**values)
+        # What another process is taking at this moment is not waited for.
+        taken = update(jobs).where(jobs.c.id.in_(first.with_for_update(skip_locked=True))).values(**values)
         async with self._database.writing(turn=False) as connection:
             return list((await connection.execute(taken.returning(jobs))).all())
+
+    def _due(self, now: datetime) -> ColumnElement[bool]:
+        return and_(
+            jobs.c.finished_at.is_(None),
+            # A kind that this version does not know is left to those who do.
+            jobs.c.kind.in_(self._kinds),
+            or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
+        )
 
     def _begin(self, row: Any) -> None:
         attempt = Attempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy import CursorResult, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 
@@ -29,6 +30,8 @@ class Database(ABC):
     _reading: ClassVar[Mapping[str, Any]]
     """The options of a transaction that sees one state of the rows and changes nothing."""
     _writing: ClassVar[Mapping[str, Any]]
+    _always_in_turn: ClassVar[bool] = True
+    """Whether two transactions that write exclude each other whatever they do."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -77,12 +80,20 @@ class Database(ABC):
         can do without (docs/decisions/0012-postgres-turns.md).
         """
         with _Translated():
-            async with self._turn, self._among_processes(), self._engine.connect() as connection:
+            async with self._in_turn(turn or self._always_in_turn), self._engine.connect() as connection:
                 await connection.execution_options(**self._writing)
                 async with connection.begin():
                     if turn:
                         await self._begun(connection)
                     yield connection
+
+    @asynccontextmanager
+    async def _in_turn(self, turn: bool) -> AsyncIterator[None]:
+        if not turn:
+            yield
+            return
+        async with self._turn, self._among_processes():
+            yield
 
     @property
     def dialect(self) -> str:
@@ -117,7 +128,9 @@ class Unit:
             self._connection = await context.__aenter__()
             # Only now is there something to leave.
             self._context = context
-        return await self._connection.execute(statement, rows)
+        # Here too: what the context makes of an error when it is left comes too late for the caller.
+        with _Translated():
+            return await self._connection.execute(statement, rows)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         if self._after is None:
@@ -160,3 +173,5 @@ class _Translated:
         if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
             reason = str(error.orig).strip().partition("\n")[0]
             raise DatabaseUnavailable(type(error.orig).__name__, reason) from error
+        if isinstance(error, NoConnectionFree):
+            raise DatabaseUnavailable("no connection is free") from error

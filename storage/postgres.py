@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import socket
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -10,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.database import Database, Unit
 
 CHANNEL = "baobab"
 POOL, OVERFLOW = 4, 4
@@ -19,6 +21,9 @@ POOL, OVERFLOW = 4, 4
 _TURN = 7_243_392_001
 """The advisory lock by which writers take turns; any number will do that nobody else in the database uses."""
 _CONNECT_SECONDS = 5
+_PING_SECONDS = 5
+_SILENCE_SECONDS = 31
+"""Longer than a statement may take: a server that runs would have said so."""
 # A worker that is frozen in the middle of a transaction must neither hold its turn for ever nor commit when it wakes.
 _SESSION = {
     "timezone": "UTC",
@@ -26,6 +31,17 @@ _SESSION = {
     "statement_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",
 }
+
+
+class _Line(psycopg.AsyncConnection[Any]):
+    """A connection that is cut when the server neither answers nor goes: its own timeouts need a server that runs."""
+
+    async def wait(self, *given: Any, **named: Any) -> Any:
+        watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, _cut, self)
+        try:
+            return await super().wait(*given, **named)
+        finally:
+            watch.cancel()
 
 
 class PostgresDatabase(Database):
@@ -37,6 +53,7 @@ class PostgresDatabase(Database):
 
     _reading: ClassVar = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     _writing: ClassVar = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
+    _always_in_turn = False
 
     def __init__(self, url: str) -> None:
         """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it."""
@@ -49,7 +66,12 @@ class PostgresDatabase(Database):
                 pool_size=POOL,
                 max_overflow=OVERFLOW,
                 pool_timeout=_CONNECT_SECONDS * 2,
-                connect_args={"connect_timeout": _CONNECT_SECONDS, "options": session, "application_name": "baobab"},
+                connect_args={
+                    "connect_timeout": _CONNECT_SECONDS,
+                    "options": session,
+                    "application_name": "baobab",
+                    "async_creator_fn": _Line.connect,
+                },
             )
         )
 
@@ -61,11 +83,14 @@ class PostgresDatabase(Database):
         await super().close()
 
     async def ping(self) -> None:
-        try:
-            async with self.reading() as connection:
+        async with self.reading() as connection:
+            line = (await connection.get_raw_connection()).driver_connection
+            assert line is not None
+            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, _cut, line)
+            try:
                 await connection.execute(text("SELECT 1"))
-        except TimeoutError as exc:
-            raise DatabaseUnavailable("no connection is free") from exc
+            finally:
+                watch.cancel()
 
     def _among_processes(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
@@ -98,3 +123,9 @@ class PostgresDatabase(Database):
         if listener is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await listener.close()
+
+
+def _cut(line: psycopg.AsyncConnection[Any]) -> None:
+    if not line.closed:
+        with socket.socket(fileno=os.dup(line.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)

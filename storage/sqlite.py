@@ -22,6 +22,8 @@ _PRAGMAS = (
     "PRAGMA busy_timeout=10000",
 )
 
+_LOOK_SECONDS = 0.02
+
 
 class SqliteDatabase(Database):
     """Turns are taken by a lock within the process and by a file lock among processes.
@@ -36,6 +38,8 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._gate: int | None = None
+        self._log = path.with_name(path.name + "-wal")
+        self._seen_log: tuple[int, int] | None = None
         super().__init__(
             create_async_engine(make_url("sqlite+aiosqlite://").set(database=str(path)), pool_size=4, max_overflow=4)
         )
@@ -61,10 +65,23 @@ class SqliteDatabase(Database):
             await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
     async def announce(self, unit: Unit) -> None:
-        """Nobody is woken: in one file there is nobody to tell but those who look."""
+        """Nobody is woken: those who await an announcement look by themselves."""
 
     async def announced(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        """Whatever is committed shows in the log's file; to look at its size and time costs microseconds."""
+        until = asyncio.get_running_loop().time() + seconds
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            if self._log_state() != self._seen_log:
+                break
+            await asyncio.sleep(min(_LOOK_SECONDS, left))
+        self._seen_log = self._log_state()
+
+    def _log_state(self) -> tuple[int, int] | None:
+        try:
+            found = self._log.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_size, found.st_mtime_ns
 
     async def _begun(self, connection: AsyncConnection) -> None:
         """Nothing: `BEGIN IMMEDIATE` has taken the file."""

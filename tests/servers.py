@@ -73,6 +73,7 @@ class PostgresServer:
 class ValkeyServer:
     folder: Path
     port: int
+    options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -82,7 +83,7 @@ class ValkeyServer:
     def start(self) -> None:
         options = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", str(self.folder))
         self.process = subprocess.Popen(
-            [str(get_binary_path()), "--port", str(self.port), *options],
+            [str(get_binary_path()), "--port", str(self.port), *options, *self.options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -120,9 +121,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @contextlib.contextmanager
-def valkey() -> Iterator[ValkeyServer]:
+def valkey(*options: str) -> Iterator[ValkeyServer]:
     with _folder() as folder:
-        server = ValkeyServer(folder, _free_port())
+        server = ValkeyServer(folder, _free_port(), options)
         server.start()
         try:
             yield server

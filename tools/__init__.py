@@ -14,9 +14,11 @@ def toolsets() -> Iterator[Toolset]:
     from baobab.tools.apps.tools import apps
     from baobab.tools.audit_logs.tools import audit_logs
     from baobab.tools.kv.tools import kv
+    from baobab.tools.moves.tools import moves
     from baobab.tools.oauth.tools import oauth
     from baobab.tools.organisations.tools import organisations
     from baobab.tools.suggestions.tools import suggestions
     from baobab.tools.system.tools import system
 
-    yield from (system, accounts, organisations, api_keys, oauth, approvals, apps, config, kv, audit_logs, suggestions)
+    yield from (system, accounts, organisations, api_keys, oauth, approvals)
+    yield from (apps, moves, config, kv, audit_logs, suggestions)

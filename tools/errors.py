@@ -237,3 +237,13 @@ class Unavailable(BaobabError):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"retry-after": "2"})
+
+
+class AppMigrating(Unavailable):
+    code = "app_migrating"
+    summary = "The app is being moved to another region; until it is there, its data can be read and not written."
+    remediation = "Try again in a few seconds; GET /v1/apps/{app_id}/migrations/active shows how far it is."
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers["retry-after"] = "5"

@@ -1,7 +1,7 @@
 """Refusals: the recent answers of 400 and above that a family keeps for an app's developer to look at."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +10,8 @@ from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, inser
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant, metadata
+from baobab.tools.directory import App
+from baobab.tools.services import Stores
 
 failures = Table(
     "failures",
@@ -37,17 +39,20 @@ class Failures:
     What a flood adds faster than it is written pushes the oldest out: a refusal must never cost a transaction.
     """
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
+    def __init__(self, regions: Mapping[str, Stores], clock: Clock) -> None:
+        self._regions = regions
         self._clock = clock
-        self._pending: deque[dict[str, Any]] = deque(maxlen=_PENDING)
+        self._pending: dict[str, deque[dict[str, Any]]] = {region: deque(maxlen=_PENDING) for region in regions}
 
     def record(
-        self, app_id: str, family: str, method: str, path: str, status: int, code: str | None, subject: object
+        self, app: App, family: str, method: str, path: str, status: int, code: str | None, subject: object
     ) -> None:
-        self._pending.append(
+        pending = self._pending.get(app.region)
+        if pending is None:
+            return
+        pending.append(
             {
-                "app_id": app_id,
+                "app_id": app.id,
                 "family": family,
                 "at": self._clock.now(),
                 "method": method[:10],
@@ -58,7 +63,7 @@ class Failures:
             }
         )
 
-    async def recent(self, app_id: str, family: str, limit: int) -> Sequence[RowMapping]:
+    async def recent(self, stores: Stores, app_id: str, family: str, limit: int) -> Sequence[RowMapping]:
         """Newest first, this process's latest included."""
         await self.flush()
         query = (
@@ -67,22 +72,27 @@ class Failures:
             .order_by(failures.c.id.desc())
             .limit(limit)
         )
-        async with self._database.reading() as connection:
+        async with stores.database.reading() as connection:
             return (await connection.execute(query)).mappings().all()
 
     async def flush(self) -> None:
-        if not self._pending:
-            return
-        rows = list(self._pending)
-        self._pending.clear()
-        try:
-            await self._write(rows)
-        except DatabaseUnavailable:
-            self._pending.extendleft(reversed(rows[: _PENDING - len(self._pending)]))
-            raise
+        """Write what has come; DatabaseUnavailable when a region's database did not take it, which is kept then."""
+        refused: DatabaseUnavailable | None = None
+        for region, pending in self._pending.items():
+            rows = list(pending)
+            pending.clear()
+            try:
+                await self._write(self._regions[region].database, rows)
+            except DatabaseUnavailable as exc:
+                pending.extendleft(reversed(rows[: _PENDING - len(pending)]))
+                refused = exc
+        if refused is not None:
+            raise refused
 
-    async def _write(self, rows: list[dict[str, Any]]) -> None:
-        async with self._database.writing() as connection:
+    async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        async with database.writing() as connection:
             await connection.execute(insert(failures), rows)
             await connection.execute(delete(failures).where(failures.c.at < self._clock.now() - KEPT_FOR))
             for app_id in {row["app_id"] for row in rows}:

@@ -5,8 +5,9 @@ from typing import Any, cast
 
 from sqlalchemy import CursorResult, Executable, Select, insert, select
 
-from baobab.tools.access import Role
+from baobab.tools.access import Role, require_role
 from baobab.tools.call import Call
+from baobab.tools.errors import Forbidden
 from baobab.tools.platform_tables import members, organisations
 from baobab.tools.services import Services
 
@@ -48,3 +49,14 @@ async def role_now(call: Call, organisation_id: str, account_id: str) -> Role | 
         members.c.organisation_id == organisation_id, members.c.account_id == account_id
     )
     return cast(Role | None, (await call.execute(query)).scalar())
+
+
+async def chosen_organisation(call: Call, wanted: str | None) -> str:
+    """The organisation to act in: the one asked for, when the caller may, else the caller's own."""
+    account = call.account
+    if wanted is None or wanted == account.organisation_id:
+        return account.organisation_id
+    if account.key_id is not None:
+        raise Forbidden("An API key is pinned to its organisation.")
+    require_role(await call.services.directory.role(wanted, account.account_id), "member")
+    return wanted

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from baobab.storage.database import DatabaseUnavailable, Unit
-from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.tools import approval, key_limits
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Caller
-from baobab.tools.errors import AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.executor import Approved
 from baobab.tools.invalid import invalid
 from baobab.tools.jobs import JobKind
@@ -159,6 +159,8 @@ class Registry:
             raise
         except DatabaseUnavailable as exc:
             raise Unavailable("The database does not answer.") from exc
+        except SpaceFrozen as exc:
+            raise AppMigrating from exc
         except StoreUnavailable as exc:
             raise Unavailable("The key-value store does not answer.") from exc
 

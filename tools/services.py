@@ -8,6 +8,7 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine
 from baobab.storage.notices import Notices
+from baobab.storage.objects.store import ObjectStore
 from baobab.storage.secrets import Vault
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Stores:
 
     database: Database
     kv: Engine
+    objects: ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

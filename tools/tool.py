@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 
 from baobab.tools.access import Access
+from baobab.tools.app_data import AppData
 from baobab.tools.effects import Effect
 from baobab.tools.envelopes import STRUCTURED, Envelope
 from baobab.tools.errors import BaobabError
 from baobab.tools.jobs import MOST_ATTEMPTS, JobKind, Work
 from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
 from baobab.tools.schema import portable, unbounded
-from baobab.tools.services import Stores
 from baobab.tools.types import OMITTED
 
 Handler = Callable[..., Awaitable[Any]]
@@ -143,7 +143,7 @@ class Toolset:
 
     keeps_failures: names the parameter that says what a refused call was about; the doors' refusals of this
     family are then kept for the app's developer (tools/failures.py).
-    purge: removes what the family keeps outside the platform's rows for an app that is gone. May run twice.
+    data: what the family keeps of an app in the stores of its region.
     mcp: False where models are not offered the family: what takes a person's password, or speaks to browsers.
     """
 
@@ -153,7 +153,7 @@ class Toolset:
     envelope: Envelope = STRUCTURED
     raises: tuple[type[BaobabError], ...] = ()
     keeps_failures: str | None = None
-    purge: Callable[[Stores, str], Awaitable[None]] | None = None
+    data: AppData | None = None
     mcp: bool = True
     tools: dict[str, Tool] = field(default_factory=dict)
     jobs: dict[str, JobKind] = field(default_factory=dict)

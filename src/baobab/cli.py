@@ -54,10 +54,9 @@ def serve(**given: Any) -> None:
 @main.command()
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def worker(data: Path | None) -> None:
-    """Run background work without serving requests.
+    """Make durable jobs without serving requests, until SIGTERM or Ctrl-C.
 
-    What a server does beside answering - sweeping expired keys, finishing the deletion of apps, writing tallies - until
-    SIGTERM or Ctrl-C.
+    Servers make them too, unless BAOBAB_JOBS=0 leaves all of them to workers.
     """
     settings = _settings(data=data)
 
@@ -65,7 +64,7 @@ def worker(data: Path | None) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with _house(settings):
+        async with _house(settings, jobs=settings.jobs):
             click.echo("Baobab worker is running.", err=True)
             await stop.wait()
 
@@ -97,6 +96,25 @@ def migrate(data: Path | None) -> None:
 
 
 @main.command()
+@click.option("--to", required=True, help="Empty database that will have the rows: postgresql://...")
+@click.option("--valkey", help="Empty Valkey or Redis that will have the key-value store: redis://...")
+@click.option("--objects", help="Empty place that will have the files: s3://BUCKET/PREFIX.")
+@click.option("--data", type=Path, help="Folder of the installation [BAOBAB_DATA, data].")
+@click.option("--dry-run", is_flag=True, help="Look at both sides and change nothing.")
+def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None, *, dry_run: bool) -> None:
+    """Carry an installation on files over to Postgres, and its key-value store and files to servers.
+
+    Stop its servers and workers first; none can start while this runs. What is in the folder is read and not changed.
+    The target must be empty, and serves nobody until everything has arrived and is found to be the same. Killed in
+    the middle, run the same command again: it goes on. A password may be left to PGPASSWORD or ~/.pgpass.
+    """
+    from baobab.transferring import transfer as carry
+
+    here, there = _settings(data=data), _settings(data=data, database_url=to, valkey_url=valkey, objects_url=objects)
+    _run(carry(here, there, dry_run=dry_run, tell=click.echo))
+
+
+@main.command()
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def init(data: Path | None) -> None:
     """Make the data folder, the first account and its API key, without starting the server.
@@ -108,8 +126,8 @@ def init(data: Path | None) -> None:
     settings = _settings(data=data)
 
     async def work() -> str | None:
-        async with _house(settings) as services:
-            return await ensure_first_account(services, settings.bootstrap_key or None)
+        async with _house(settings) as home:
+            return await ensure_first_account(home.services, settings.bootstrap_key or None)
 
     key = _run(work())
     click.echo(key or "There is an account already. `baobab keys create` makes another key.", err=key is None)
@@ -189,10 +207,45 @@ def keys_rotate_secret(data: Path | None) -> None:
     async def work() -> int:
         if not settings.secret_key:
             rotate(settings.secret_file)
-        async with _house(settings) as services:
-            return await reseal(services.database, services.vault)
+        async with _house(settings) as home:
+            return await reseal(home.services.database, home.services.vault)
 
     click.echo(f"Sealed {_run(work())} secrets anew.")
+
+
+@main.command()
+@click.argument("folder", type=Path)
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--without-secret-key", is_flag=True, help="Leave secret.key out; keep it elsewhere, then.")
+def backup(folder: Path, data: Path | None, *, without_secret_key: bool) -> None:
+    """Copy the data folder into FOLDER, new or empty, while servers work on it.
+
+    All databases are copied as they were at one moment. FOLDER holds the key that secrets are sealed with, too: it is
+    as secret as the data folder. Where the rows are in Postgres, pg_dump does this: see docs/scaling.md.
+    """
+    from baobab import backup as what
+    from baobab.storage.backup.backup import back_up
+
+    settings = _settings(data=data)
+    keep = not without_secret_key
+    made = _told(lambda: back_up(what.source(settings), folder, __version__, secret_key=keep))
+    click.echo(f"Backed up {len(made.files)} files, {made.bytes} bytes.")
+    for sentence in what.left_out(settings, secret_key=made.secret_key):
+        click.echo(sentence, err=True)
+
+
+@main.command()
+@click.argument("folder", type=Path)
+@click.option("--data", type=Path, help="Folder to put it into, new or empty [BAOBAB_DATA, data].")
+def restore(folder: Path, data: Path | None) -> None:
+    """Put a backup from FOLDER in the place of a data folder, when all of it is as it was backed up."""
+    from baobab.storage.backup.restore import restore as put_back
+
+    settings = _settings(data=data)
+    made = _told(lambda: put_back(folder, settings.data))
+    click.echo(f"Restored {len(made.files)} files, {made.bytes} bytes, of {made.made_at:%Y-%m-%d %H:%M:%S} UTC.")
+    if not made.secret_key:
+        click.echo("The key that secrets are sealed with was not in it: put secret.key in, or set it.", err=True)
 
 
 def _settings(**given: Any) -> Settings:
@@ -223,20 +276,20 @@ def _described(tool: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _house(settings: Settings) -> AsyncIterator[Any]:
+async def _house(settings: Settings, *, jobs: int = 0) -> AsyncIterator[Any]:
+    """jobs: how many are made at once meanwhile; a command that is over in a moment begins none."""
     from baobab.composition import house
 
-    async with house(settings) as home:
-        yield home.services
+    async with house(settings.model_copy(update={"jobs": jobs})) as home:
+        yield home
 
 
 async def _as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:
     """Call a tool as the first account: on the command line the data folder is the credential."""
-    from baobab.composition import house
     from baobab.tools.accounts.first import first_account
     from baobab.tools.call import Door
 
-    async with house(settings) as home:
+    async with _house(settings) as home:
         caller = await first_account(home.services)
         door = Door("cli", f"cli_{home.services.ids.hex(12)}")
         return await home.registry.call(tool, arguments, caller, door)
@@ -248,17 +301,19 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def _told(work: Callable[[], T]) -> T:
     """Run, and tell what an operator can mend in one line instead of a traceback."""
+    from baobab.storage.backup.errors import BackupError
     from baobab.storage.database import DatabaseUnavailable
     from baobab.storage.kv.errors import StoreUnavailable
     from baobab.storage.migrate import SchemaTooNew
     from baobab.storage.secrets import SecretUnreadable
+    from baobab.storage.transfer.errors import TransferRefused
     from baobab.tools.errors import BaobabError
 
     try:
         return work()
     except BaobabError as exc:
         raise Failure(f"{exc.message} {exc.remedy}") from exc
-    except (SchemaTooNew, SecretUnreadable) as exc:
+    except (BackupError, SchemaTooNew, SecretUnreadable, TransferRefused) as exc:
         raise Failure(str(exc)) from exc
     except DatabaseUnavailable as exc:
         raise Failure(f"the database does not open: {exc.reason}") from exc

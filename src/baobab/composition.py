@@ -19,6 +19,7 @@ from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
+from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import Vault
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
@@ -95,7 +96,7 @@ async def house(
             signers=signers,
             credentials=Credentials(directory, signers, clock, told),
             trail=trail,
-            failures=Failures(database, clock),
+            failures=Failures(regions, clock),
             approvals=Approvals(database, clock, ids, keys, trail, settings.address),
             jobs=jobs,
             outgoing=outgoing,
@@ -122,10 +123,10 @@ async def _regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExit
             await databases[url].open()
             stack.push_async_callback(databases[url].close)
             await migrate(databases[url])
-        kv = engine_at(settings.data / "kv" / name, url, place.valkey_url, clock.time)
+        kv = engine_at(settings.data / "kv" / name, url, place.valkey_url, clock.time, place.kv_durable)
         await kv.open()
         stack.push_async_callback(kv.close)
-        regions[name] = Stores(databases[url], kv)
+        regions[name] = Stores(databases[url], kv, store_at(place.objects_url, settings.data / "objects" / name))
     return regions
 
 

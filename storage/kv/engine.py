@@ -66,8 +66,26 @@ Op = Get | Set | Delete
 OpResult = bytes | int | KvError | None
 
 
+class Entry(NamedTuple):
+    """An entry as it is carried from one engine to another.
+
+    `expires` is epoch milliseconds; `window` the seconds it was last given, from which touch restarts; both None for
+    never.
+    """
+
+    key: str
+    value: bytes
+    tier: Tier
+    expires: int | None = None
+    window: int | None = None
+
+
 class Engine(Protocol):
-    """A ttl is whole seconds, None for never. An expired entry is absent from the instant it expires."""
+    """A ttl is whole seconds, None for never. An expired entry is absent from the instant it expires.
+
+    Every method that names `quota`, and delete, expire and flush, are writes: in a frozen space they raise SpaceFrozen,
+    whatever they would have found there. A batch does where it holds a Set or a Delete, and then as a whole.
+    """
 
     async def open(self) -> None: ...
 
@@ -85,7 +103,10 @@ class Engine(Protocol):
         ...
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
-        """Durable tier first. `touch` restarts the expiry of a durable key from the ttl it was last given."""
+        """Durable tier first. `touch` restarts the expiry of a durable key from the ttl it was last given.
+
+        Not so in a frozen space, where it only reads.
+        """
         ...
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
@@ -144,7 +165,45 @@ class Engine(Protocol):
         ...
 
     async def sweep(self, limit: int = 1000) -> int:
-        """Removes at most `limit` expired entries of any space; a full answer means that more may be left."""
+        """Removes at most `limit` expired entries of any space; a full answer means that more may be left.
+
+        In frozen spaces too.
+        """
+        ...
+
+    async def spaces(self, after: str | None, limit: int) -> list[str]:
+        """At most `limit` spaces that hold live entries, in order, from the first behind `after`."""
+        ...
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
+        """At most `limit` live entries of both tiers in the order of their keys, from the first behind the key `after`.
+
+        An empty answer is the end. Entries that are there throughout come exactly once, whatever is written meanwhile;
+        of a frozen space, all come. A value may have some 256 KB, and all of an answer is in memory at once.
+        """
+        ...
+
+    async def load(self, space: str, entries: Sequence[Entry]) -> None:
+        """Puts entries as they are, in a frozen space too, with no quota. May run twice, and where it failed must."""
+        ...
+
+    async def freeze(self, space: str) -> None:
+        """Refuses the writes of every process from now on, until `thaw`. May run twice.
+
+        A write is made before, and `export` shows it, or refused. Reads go on; `touch` restarts no expiry. It lasts as
+        the durable tier does. Processes of a release that knew no freezing do not heed it: where such still run, wait.
+        """
+        ...
+
+    async def thaw(self, space: str) -> None:
+        """May run twice."""
+        ...
+
+    async def erase(self, space: str) -> None:
+        """Removes all entries of a space, frozen or not, and thaws it. May run twice.
+
+        What `once` keeps stays until its week is over.
+        """
         ...
 
     async def check(self) -> None:

@@ -6,6 +6,7 @@ KvError
 ├── QuotaExceeded
 │   ├── KeysExhausted   one more key would pass the cap
 │   └── StorageFull     these bytes would pass the cap
+├── SpaceFrozen         a write to a space that is being carried elsewhere
 └── StoreUnavailable    the store cannot answer now; the write it refused was not applied, except where a connection to
     │                   a server broke while it was being made: then nobody here knows (`once` makes it safe to repeat)
     ├── StoreClosed
@@ -49,6 +50,13 @@ class StorageFull(QuotaExceeded):
         super().__init__(f"{used} of {cap} bytes are in use")
         self.used = used
         self.cap = cap
+
+
+class SpaceFrozen(KvError):
+    """Nothing was written, and nothing will be until the space is thawed."""
+
+    def __init__(self) -> None:
+        super().__init__("the space is frozen")
 
 
 class StoreUnavailable(KvError):

@@ -5,21 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from baobab.storage.kv import counter, expiry, json_equality
-from baobab.storage.kv.engine import ABSENT, Absent, Delete, Get, Op, OpResult, Quota, Set, Tier, Usage
-from baobab.storage.kv.errors import KeysExhausted, KvError, StorageFull, StoreClosed
-
-
-@dataclass(frozen=True)
-class _Entry:
-    value: bytes
-    tier: Tier
-    expires: int | None
-    window: int | None
-
+from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Get, Op, OpResult, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import KeysExhausted, KvError, SpaceFrozen, StorageFull, StoreClosed
 
 _WRITES = frozenset(("put", "delete", "incr", "setnx", "cas", "expire", "batch", "flush"))
 
@@ -49,7 +39,8 @@ class MemoryEngine:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._spaces: dict[str, dict[str, _Entry]] = {}
+        self._spaces: dict[str, dict[str, Entry]] = {}
+        self._frozen: set[str] = set()
         self._is_open = False
         self._results: dict[str, Any] = {}
 
@@ -66,8 +57,8 @@ class MemoryEngine:
         entry = self._live(space).get(key)
         if entry is None:
             return None
-        if touch and entry.tier is Tier.DURABLE and entry.window is not None:
-            self._spaces[space][key] = self._entry(entry.value, entry.window, entry.tier)
+        if touch and entry.tier is Tier.DURABLE and entry.window is not None and space not in self._frozen:
+            self._spaces[space][key] = self._entry(key, entry.value, entry.window, entry.tier)
         return entry.value
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
@@ -80,18 +71,22 @@ class MemoryEngine:
         return key in self._live(space)
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
-        self._store(space, key, self._entry(value, ttl, tier), quota)
+        self._require_thawed(space)
+        self._store(space, self._entry(key, value, ttl, tier), quota)
 
     async def delete(self, space: str, key: str) -> int:
+        self._require_thawed(space)
         return 0 if self._live(space).pop(key, None) is None else 1
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+        self._require_thawed(space)
         entry = self._live(space).get(key)
         total = counter.add(None if entry is None else entry.value, by)
         self._succeed(space, key, str(total).encode(), ttl, quota)
         return total
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
+        self._require_thawed(space)
         if key in self._live(space):
             return False
         await self.put(space, key, value, ttl, tier, quota)
@@ -106,6 +101,7 @@ class MemoryEngine:
         ttl: int | None,
         quota: Quota,
     ) -> bool:
+        self._require_thawed(space)
         entry = self._live(space).get(key)
         if not json_equality.matches(None if entry is None else entry.value, expected):
             return False
@@ -113,16 +109,19 @@ class MemoryEngine:
         return True
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
+        self._require_thawed(space)
         entries = self._live(space)
         if key not in entries:
             return False
         if ttl is not None and ttl <= 0:
             del entries[key]
         else:
-            entries[key] = self._entry(entries[key].value, ttl, entries[key].tier)
+            entries[key] = self._entry(key, entries[key].value, ttl, entries[key].tier)
         return True
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+        if not all(isinstance(op, Get) for op in ops):
+            self._require_thawed(space)
         results: list[OpResult] = []
         for op in ops:
             match op:
@@ -149,6 +148,7 @@ class MemoryEngine:
         return Usage(len(entries), sum(len(key) + len(entry.value) for key, entry in entries.items()))
 
     async def flush(self, space: str) -> int:
+        self._require_thawed(space)
         live = len(self._live(space))
         self._spaces.pop(space)
         return live
@@ -166,6 +166,30 @@ class MemoryEngine:
             del self._spaces[space][key]
         return len(expired)
 
+    async def spaces(self, after: str | None, limit: int) -> list[str]:
+        self._require_open()
+        held = (space for space in tuple(self._spaces) if self._live(space))
+        return sorted(space for space in held if space > (after or ""))[:limit]
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
+        entries = self._live(space)
+        return [entries[key] for key in sorted(entries) if key > (after or "")][:limit]
+
+    async def load(self, space: str, entries: Sequence[Entry]) -> None:
+        self._live(space).update((entry.key, entry) for entry in entries)
+
+    async def freeze(self, space: str) -> None:
+        self._require_open()
+        self._frozen.add(space)
+
+    async def thaw(self, space: str) -> None:
+        self._require_open()
+        self._frozen.discard(space)
+
+    async def erase(self, space: str) -> None:
+        await self.thaw(space)
+        self._spaces.pop(space, None)
+
     async def check(self) -> None:
         self._require_open()
 
@@ -177,7 +201,12 @@ class MemoryEngine:
         if not self._is_open:
             raise StoreClosed
 
-    def _live(self, space: str) -> dict[str, _Entry]:
+    def _require_thawed(self, space: str) -> None:
+        self._require_open()
+        if space in self._frozen:
+            raise SpaceFrozen
+
+    def _live(self, space: str) -> dict[str, Entry]:
         """The entries of a space, once the expired ones are dropped."""
         self._require_open()
         now = self._now
@@ -185,20 +214,17 @@ class MemoryEngine:
         self._spaces[space] = {key: entry for key, entry in entries.items() if expiry.is_live(entry.expires, now)}
         return self._spaces[space]
 
-    def _entry(self, value: bytes, ttl: int | None, tier: Tier) -> _Entry:
+    def _entry(self, key: str, value: bytes, ttl: int | None, tier: Tier) -> Entry:
         window = expiry.window(ttl)
-        return _Entry(value, tier, expiry.deadline(self._now, window), window)
+        return Entry(key, value, tier, expiry.deadline(self._now, window), window)
 
     def _succeed(self, space: str, key: str, value: bytes, ttl: int | None, quota: Quota) -> None:
         entry = self._live(space).get(key)
-        if entry is None:
-            following = self._entry(value, ttl, Tier.DURABLE)
-        else:
-            following = _Entry(value, entry.tier, entry.expires, entry.window)
-        self._store(space, key, following, quota)
+        following = self._entry(key, value, ttl, Tier.DURABLE) if entry is None else entry._replace(value=value)
+        self._store(space, following, quota)
 
-    def _store(self, space: str, key: str, entry: _Entry, quota: Quota) -> None:
-        entries = self._live(space)
+    def _store(self, space: str, entry: Entry, quota: Quota) -> None:
+        entries, key = self._live(space), entry.key
         keys, used = len(entries), sum(len(name) + len(held.value) for name, held in entries.items())
         grown = len(entry.value) - len(entries[key].value) if key in entries else len(key) + len(entry.value)
         if key not in entries and quota.max_keys is not None and keys + 1 > quota.max_keys:

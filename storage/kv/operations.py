@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from baobab.storage.kv import counter, expiry, json_equality
-from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Quota, Set, Tier
-from baobab.storage.kv.errors import KvError
+from baobab.storage.kv.engine import Delete, Entry, Get, Op, OpResult, Quota, Set, Tier
+from baobab.storage.kv.errors import KvError, SpaceFrozen
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.transaction import Transaction
 
@@ -16,7 +16,7 @@ def touch(transaction: Transaction, space: str, key: str) -> bytes | None:
     if found is None:
         return None
     tier, row = found
-    if tier is Tier.DURABLE and row.window is not None:
+    if tier is Tier.DURABLE and row.window is not None and not transaction.is_frozen(space):
         transaction.restart(space, key, tier, expiry.deadline(transaction.now, row.window), row.window)
     return row.value
 
@@ -24,10 +24,17 @@ def touch(transaction: Transaction, space: str, key: str) -> bytes | None:
 def put(
     transaction: Transaction, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota
 ) -> None:
+    _require_thawed(transaction, space)
     transaction.store(space, key, tier, _fresh(transaction, value, ttl), quota)
 
 
+def delete(transaction: Transaction, space: str, key: str) -> int:
+    _require_thawed(transaction, space)
+    return transaction.remove(space, key)
+
+
 def incr(transaction: Transaction, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+    _require_thawed(transaction, space)
     found = transaction.current(space, key)
     total = counter.add(None if found is None else found[1].value, by)
     _succeed(transaction, space, key, found, str(total).encode(), ttl, quota)
@@ -37,6 +44,7 @@ def incr(transaction: Transaction, space: str, key: str, by: int, ttl: int | Non
 def setnx(
     transaction: Transaction, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota
 ) -> bool:
+    _require_thawed(transaction, space)
     if transaction.current(space, key) is not None:
         return False
     put(transaction, space, key, value, ttl, tier, quota)
@@ -46,6 +54,7 @@ def setnx(
 def cas(
     transaction: Transaction, space: str, key: str, expected: bytes, following: bytes, ttl: int | None, quota: Quota
 ) -> bool:
+    _require_thawed(transaction, space)
     found = transaction.current(space, key)
     if not json_equality.matches(None if found is None else found[1].value, expected):
         return False
@@ -54,6 +63,7 @@ def cas(
 
 
 def expire(transaction: Transaction, space: str, key: str, ttl: int | None) -> bool:
+    _require_thawed(transaction, space)
     found = transaction.current(space, key)
     if found is None:
         return False
@@ -66,7 +76,32 @@ def expire(transaction: Transaction, space: str, key: str, ttl: int | None) -> b
 
 
 def batch(transaction: Transaction, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+    if not all(isinstance(op, Get) for op in ops):
+        _require_thawed(transaction, space)
     return [_one(transaction, space, op, quota) for op in ops]
+
+
+def flush(transaction: Transaction, space: str) -> int:
+    _require_thawed(transaction, space)
+    return transaction.remove_all(space)
+
+
+def load(transaction: Transaction, space: str, entries: Sequence[Entry]) -> None:
+    for key, value, tier, expires, window in entries:
+        if expiry.is_live(expires, transaction.now):
+            transaction.store(space, key, tier, Row(value, expires, window), Quota())
+        else:
+            transaction.remove(space, key)
+
+
+def erase(transaction: Transaction, space: str) -> None:
+    transaction.remove_all(space)
+    transaction.thaw(space)
+
+
+def _require_thawed(transaction: Transaction, space: str) -> None:
+    if transaction.is_frozen(space):
+        raise SpaceFrozen
 
 
 def _one(transaction: Transaction, space: str, op: Op, quota: Quota) -> OpResult:

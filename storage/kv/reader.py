@@ -13,9 +13,10 @@ from typing import Any
 import apsw
 
 from baobab.storage.kv import expiry
-from baobab.storage.kv.engine import Usage
+from baobab.storage.kv.engine import Entry, Tier, Usage
 from baobab.storage.kv.errors import StoreUnavailable
 from baobab.storage.kv.files import Files
+from baobab.storage.kv.once import SPACE
 from baobab.storage.kv.tier_file import Row
 
 _LIVE = "space = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)"
@@ -39,6 +40,26 @@ SELECT key FROM main.entry WHERE {_RANGE}
 UNION
 SELECT key FROM ephemeral.entry WHERE {_RANGE}
 ORDER BY key LIMIT ?5
+"""  # noqa: S608 - constants only
+
+# In one file a key can be only once, and of a key in both a writer believes the durable file.
+_ENTRIES = f"""
+SELECT key, value, {Tier.DURABLE:d}, expires, window FROM main.entry WHERE {_RANGE}
+UNION ALL
+SELECT key, value, {Tier.EPHEMERAL:d}, expires, window FROM ephemeral.entry AS copy WHERE {_RANGE}
+AND NOT EXISTS (SELECT 1 FROM main.entry AS stored WHERE stored.space = copy.space AND stored.key = copy.key)
+ORDER BY key LIMIT ?5
+"""  # noqa: S608 - constants only
+
+_HELD = "held.space = usage.space AND (expires IS NULL OR expires > ?3)"
+
+_SPACES = f"""
+SELECT space FROM main.usage
+WHERE space > ?1 AND space <> ?2 AND EXISTS (SELECT 1 FROM main.entry AS held WHERE {_HELD})
+UNION
+SELECT space FROM ephemeral.usage
+WHERE space > ?1 AND space <> ?2 AND EXISTS (SELECT 1 FROM ephemeral.entry AS held WHERE {_HELD})
+ORDER BY space LIMIT ?4
 """  # noqa: S608 - constants only
 
 _EXPIRED = "WHERE space = ?1 AND expires <= ?2"
@@ -85,6 +106,14 @@ class Reader:
     def keys(self, space: str, lowest: str, above: str, limit: int) -> list[str]:
         """From `lowest` to below `above`, in order."""
         return [key for (key,) in self._ask_both(_KEYS, (space, lowest, above, self.now, limit))]
+
+    def entries(self, space: str, lowest: str, above: str, limit: int) -> list[Entry]:
+        """From `lowest` to below `above`, in order."""
+        found = self._ask_both(_ENTRIES, (space, lowest, above, self.now, limit))
+        return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in found]
+
+    def spaces(self, after: str, limit: int) -> list[str]:
+        return [space for (space,) in self._ask_both(_SPACES, (after, SPACE, self.now, limit))]
 
     def usage(self, space: str) -> Usage:
         return Usage(*self._ask_both(_USAGE, (space, self.now))[0])

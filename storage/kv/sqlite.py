@@ -13,7 +13,7 @@ from typing import NamedTuple, Self, TypeVar
 import apsw
 
 from baobab.storage.kv import expiry, operations, page
-from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
+from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
 from baobab.storage.kv.files import Files
 from baobab.storage.kv.once import once
@@ -98,7 +98,7 @@ class SqliteEngine:
         await self._write(lambda transaction: operations.put(transaction, space, key, value, ttl, tier, quota))
 
     async def delete(self, space: str, key: str) -> int:
-        return await self._write(lambda transaction: transaction.remove(space, key))
+        return await self._write(lambda transaction: operations.delete(transaction, space, key))
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
         return await self._write(lambda transaction: operations.incr(transaction, space, key, by, ttl, quota))
@@ -133,10 +133,28 @@ class SqliteEngine:
         return self._reader.usage(space)
 
     async def flush(self, space: str) -> int:
-        return await self._write(lambda transaction: transaction.remove_all(space))
+        return await self._write(lambda transaction: operations.flush(transaction, space))
 
     async def sweep(self, limit: int = 1000) -> int:
         return await self._writer.submit(lambda transaction: transaction.remove_expired(limit))
+
+    async def spaces(self, after: str | None, limit: int) -> list[str]:
+        return self._reader.spaces(after or "", limit)
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
+        return self._reader.entries(space, *page.bounds("", after), limit)
+
+    async def load(self, space: str, entries: Sequence[Entry]) -> None:
+        await self._writer.submit(lambda transaction: operations.load(transaction, space, entries))
+
+    async def freeze(self, space: str) -> None:
+        await self._writer.submit(lambda transaction: transaction.freeze(space))
+
+    async def thaw(self, space: str) -> None:
+        await self._writer.submit(lambda transaction: transaction.thaw(space))
+
+    async def erase(self, space: str) -> None:
+        await self._writer.submit(lambda transaction: operations.erase(transaction, space))
 
     async def check(self) -> None:
         self._reader.usage("")

@@ -14,6 +14,7 @@ from baobab.storage.kv.engine import Usage
 # `bytes` and `keys` of usage count every stored entry, expired ones too; whoever reads live totals subtracts those,
 # which is why the index leads with the space. `arrival` counts the groups that moved keys from the ephemeral tier to
 # the durable one: a reader whose view of the ephemeral file is ahead in it may have missed a key between the two.
+# `frozen` counts in the durable file alone, which every writer locks first.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entry (
     space TEXT NOT NULL,
@@ -29,6 +30,7 @@ CREATE TABLE IF NOT EXISTS usage (
     keys INTEGER NOT NULL,
     bytes INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS frozen (space TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS arrival (count INTEGER NOT NULL);
 INSERT INTO arrival SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM arrival);
 """
@@ -153,6 +155,15 @@ class TierFile:
         self._cursor.execute("DELETE FROM entry WHERE space = ?", (space,))
         self._cursor.execute("DELETE FROM usage WHERE space = ?", (space,))
         return int(live or 0)
+
+    def is_frozen(self, space: str) -> bool:
+        return bool(self._ask("SELECT 1 FROM frozen WHERE space = ?", (space,)))
+
+    def freeze(self, space: str) -> None:
+        self._cursor.execute("INSERT OR IGNORE INTO frozen VALUES (?)", (space,))
+
+    def thaw(self, space: str) -> None:
+        self._cursor.execute("DELETE FROM frozen WHERE space = ?", (space,))
 
     def count_arrival(self) -> int:
         count: int = self._ask("UPDATE arrival SET count = count + 1 RETURNING count", ())[0][0]

@@ -69,6 +69,7 @@ class Transaction:
         self._cells: dict[tuple[str, str], _Cell] = {}
         self._totals: dict[str, tuple[int, int]] = {}
         self._swept: set[str] = set()
+        self._frozen: dict[str, bool] = {}
         self.touched_ephemeral = False
         durable.begin()
         ephemeral.begin()
@@ -119,6 +120,20 @@ class Transaction:
             cell.held = 0, 0
         self._totals.pop(space, None)
         return live
+
+    def is_frozen(self, space: str) -> bool:
+        frozen = self._frozen.get(space)
+        if frozen is None:
+            frozen = self._frozen[space] = self._durable.is_frozen(space)
+        return frozen
+
+    def freeze(self, space: str) -> None:
+        self._durable.freeze(space)
+        self._frozen[space] = True
+
+    def thaw(self, space: str) -> None:
+        self._durable.thaw(space)
+        self._frozen[space] = False
 
     def remove_expired(self, limit: int) -> int:
         count = 0

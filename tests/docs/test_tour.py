@@ -8,18 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.cli.server_process import PATIENCE, ServerProcess, serving
+from tests.docs.blocks import blocks
 from tests.docs.generate import ROOT
 
 README = (ROOT / "README.md").read_text()
-OPERATING = (ROOT / "docs" / "operating.md").read_text()
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def in_place_of(text: str, line: str, other: str) -> str:
@@ -79,16 +74,3 @@ def test_the_python_client_of_the_tour_reads_the_value(
     )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"\d+ tools\n\{'value': \{'text': 'hello'\}\}\n", done.stdout)
-
-
-def test_a_server_starts_from_the_backup_of_a_running_one(server: ServerProcess, tour: tuple[str, str]) -> None:
-    folder = server.log.parent
-    subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", *blocks(OPERATING, "sh")], cwd=folder, timeout=PATIENCE, check=True
-    )
-    owner = {"authorization": f"Bearer {server.key}"}
-    with serving(folder / "backup") as restored:
-        (app,) = httpx.get(f"{restored.address}/apps", headers=owner).json()["apps"]
-        value = httpx.get(f"{restored.address}/v1/{app['id']}/kv/greeting", headers=owner)
-        assert value.json() == {"value": {"text": "hello"}}
-        assert "API key  the one shown at the first start" in restored.told

@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import pytest
 from pydantic_core import to_json
+from sqlalchemy import insert
 
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.tools.call import Door
 from baobab.tools.errors import BaobabError
+from baobab.tools.moves.rows import moves_table
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS, Baobab
 from tests.people import Person, key, person
@@ -97,6 +99,13 @@ POLICY = {
     "apps_update": ADMINS,
     # No key of an app can delete the app.
     "apps_delete": "401 403 403 403 403 403 403 403 ok  ok  ok  403 403",
+    "moves_start": ADMINS,
+    "moves_active": RUNNERS,
+    "moves_get": RUNNERS,
+    "moves_abort": ADMINS,
+    "moves_reverse": ADMINS,
+    "source_replicas_list": ACCOUNTS,
+    "source_replicas_delete": "401 403 403 403 403 403 403 403 ok  ok  ok  404 404",
     "config_get": RUNNERS,
     "config_access_mode": ADMINS,
     "config_secure": ADMINS,
@@ -227,6 +236,24 @@ class World:
     async def for_apps_delete(self, caller: Caller) -> dict[str, Any]:
         made = await self.use("POST", "/init", self.owner.headers, name=self.new("app"), organization_id=self.org)
         return {"app_id": made["app_id"]}
+
+    async def for_moves_get(self, caller: Caller) -> dict[str, Any]:
+        now, move = self.baobab.house.services.clock.now(), self.baobab.house.services.ids.uuid()
+        row = {"id": move, "app_id": self.app, "organisation_id": self.org, "source_region": "there"}
+        state = {"current_step": "completed", "source_replica_state": "active", "completed_at": now, "retry_count": 0}
+        times = {"created_at": now, "step_started_at": now, "progress": {}, "dest_region": "local"}
+        async with self.baobab.house.services.database.writing() as connection:
+            await connection.execute(insert(moves_table), row | state | times)
+        return {"app_id": self.app, "migration_id": move}
+
+    async def for_moves_abort(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_moves_get(caller)
+
+    async def for_moves_reverse(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_moves_get(caller)
+
+    async def for_source_replicas_delete(self, caller: Caller) -> dict[str, Any]:
+        return {"migration_id": (await self.for_moves_get(caller))["migration_id"]}
 
     async def for_oauth_request(self, caller: Caller) -> dict[str, Any]:
         client = {"client_id": DOCUMENT, "client_name": "Agent", "code_challenge": "c" * 43}

@@ -19,18 +19,21 @@ _ELSEWHERE_SECONDS = 300.0
 
 async def purge(registry: Registry, stores: Stores, app_id: str) -> None:
     for toolset in registry.toolsets:
-        if toolset.purge is not None:
-            await toolset.purge(stores, app_id)
+        if toolset.data is not None:
+            await toolset.data.erase(stores, app_id)
+    await stores.objects.delete_all(f"{app_id}/")
 
 
 @apps.job(on="app.deleted", delay=_SETTLED_SECONDS)
 async def apps_purge(job: Job, event: Event) -> None:
     """Purge what was deleted a minute ago for the last time."""
     assert event.app_id is not None
-    stores = job.registry.services.regions.get(event.data["region"])
-    if stores is None:
+    regions = job.registry.services.regions
+    if event.data["region"] not in regions:
         # The data of another region is with the installation that serves it.
         raise Again(_ELSEWHERE_SECONDS, f"the region {event.data['region']} is not served here")
-    await purge(job.registry, stores, event.app_id)
-    async with job.writing(last=True) as unit:
-        await unit.execute(delete(failures).where(failures.c.app_id == event.app_id))
+    for stores in regions.values():
+        # In the others a move may have left a copy.
+        await purge(job.registry, stores, event.app_id)
+        async with stores.database.writing() as connection:
+            await connection.execute(delete(failures).where(failures.c.app_id == event.app_id))

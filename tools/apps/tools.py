@@ -8,15 +8,16 @@ from sqlalchemy import delete, func, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
-from baobab.tools.access import AnyAccount, AppOwner, require_role
+from baobab.tools.access import AnyAccount, AppOwner
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import app_now
 from baobab.tools.apps.subdomains import RESERVED, free
 from baobab.tools.apps.teardown import purge
 from baobab.tools.apps.toolset import apps
 from baobab.tools.call import Call
-from baobab.tools.errors import AppNotFound, Forbidden
+from baobab.tools.errors import AppNotFound
 from baobab.tools.failures import failures
+from baobab.tools.membership import chosen_organisation
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.platform_tables import api_keys, signing_keys
 from baobab.tools.platform_tables import apps as apps_table
@@ -128,7 +129,7 @@ async def apps_init(
     organization_id: the organisation that will own it; the caller's when left out.
     """
     options, ids = call.services.options, call.services.ids
-    organisation = await _organisation(call, organization_id)
+    organisation = await chosen_organisation(call, organization_id)
     chosen = region or options.default_region
     if chosen not in call.services.regions:
         regions = list(call.services.regions)
@@ -198,7 +199,7 @@ async def apps_list(
 
     org_id: another organisation that you belong to; the caller's when left out.
     """
-    organisation = await _organisation(call, org_id)
+    organisation = await chosen_organisation(call, org_id)
     query = select(apps_table).where(apps_table.c.organisation_id == organisation)
     if cursor is not None:
         created, last = decode_cursor(call.services.vault, "apps", cursor)
@@ -281,6 +282,7 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
         .all()
     )
     await call.execute(delete(signing_keys).where(signing_keys.c.owner == app_id))
+    # Those in the database of another region go with the last purge.
     await call.execute(delete(failures).where(failures.c.app_id == app_id))
     if not (await call.execute(delete(apps_table).where(apps_table.c.id == app_id))).rowcount:
         raise AppNotFound
@@ -299,17 +301,6 @@ def app_url(base_url: str, base_domain: str, subdomain: str) -> str:
     scheme, _, host = base_url.partition("://")
     port = host.rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
     return f"{scheme}://{subdomain}.{base_domain}" + (f":{port}" if port else "")
-
-
-async def _organisation(call: Call, wanted: str | None) -> str:
-    """The organisation to act in: the one asked for, when the caller may, else the caller's own."""
-    account = call.account
-    if wanted is None or wanted == account.organisation_id:
-        return account.organisation_id
-    if account.key_id is not None:
-        raise Forbidden("An API key is pinned to its organisation.")
-    require_role(await call.services.directory.role(wanted, account.account_id), "member")
-    return wanted
 
 
 async def _subdomain(call: Call, name: str, wanted: str | None) -> str:

@@ -147,7 +147,7 @@ async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field
 
     limit: how many; the last 1000 of 7 days are kept.
     """
-    rows = await call.services.failures.recent(app_id, kv.name, limit)
+    rows = await call.services.failures.recent(call.stores, app_id, kv.name, limit)
     return {
         "entries": [
             {

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import ABSENT, Quota, Tier
 from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
+from baobab.tools.errors import AppMigrating, BaobabError
 from baobab.tools.kv.access import Exposed
 from baobab.tools.kv.errors import (
     CounterOverflow,
@@ -277,6 +277,8 @@ async def stored(write: Awaitable[T]) -> T:
 def refusal(error: store.KvError) -> BaobabError | store.KvError:
     """What the store refused, in this family's words; the registry has its own for a store that does not answer."""
     match error:
+        case store.SpaceFrozen():
+            return AppMigrating()
         case store.NotAnInteger():
             return NotAnInteger()
         case store.IntegerOverflow():

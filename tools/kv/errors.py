@@ -4,6 +4,7 @@ from typing import Any
 
 from baobab.tools.envelopes import Envelope, Schema
 from baobab.tools.errors import (
+    AppMigrating,
     AppNotFound,
     BadRequest,
     BaobabError,
@@ -107,6 +108,7 @@ class KvEnvelope(Envelope):
     def __init__(self) -> None:
         super().__init__(
             {
+                AppMigrating: "kv_migrating",
                 AppNotFound: "no_kv_credential",
                 BadRequest: "bad_request",
                 BodyTooLarge: "KV_VALUE_TOO_LARGE",

@@ -2,16 +2,12 @@
 
 from baobab.tools.envelopes import Envelope
 from baobab.tools.errors import RateLimited, Unavailable
+from baobab.tools.kv.data import KvData
 from baobab.tools.kv.errors import KvEnvelope
-from baobab.tools.services import Stores
 from baobab.tools.tool import Audit, Toolset
 
 KV_ENVELOPE: Envelope = KvEnvelope()
 WRITTEN = Audit("kv.write", category="data", resource="key", tallied=True)
-
-
-async def _purge(stores: Stores, app_id: str) -> None:
-    await stores.kv.flush(app_id)
 
 
 kv = Toolset(
@@ -21,5 +17,5 @@ kv = Toolset(
     envelope=KV_ENVELOPE,
     raises=(RateLimited, Unavailable),
     keeps_failures="key",
-    purge=_purge,
+    data=KvData(),
 )

@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import KvError
+from baobab.storage.objects.errors import ObjectError
 from baobab.tools.access import EVERYBODY
 from baobab.tools.call import Call
 from baobab.tools.system.guidance import guidance
@@ -40,16 +41,26 @@ async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler t
     access=EVERYBODY,
     effect="read",
     limit=None,
-    status=lambda result: 200 if result["status"] == "ready" else 503,
+    status=lambda result: 503 if result["status"] == "not_ready" else 200,
     statuses=(200, 503),
 )
 async def system_ready(call: Call) -> Readiness:
-    """Tell whether the server can do its work: every store is asked."""
-    checks = {"database": await _check(call.services.database.ping, DatabaseUnavailable)}
-    for region, stores in call.services.regions.items():
+    """Tell whether the server can do its work: every store is asked.
+
+    `degraded` is a server whose own stores answer and a further region's do not.
+    """
+    services = call.services
+    checks = {"database": await _check(services.database.ping, DatabaseUnavailable)}
+    for region, stores in services.regions.items():
+        if stores.database is not services.database:
+            checks[f"database:{region}"] = await _check(stores.database.ping, DatabaseUnavailable)
         checks[f"kv:{region}"] = await _check(stores.kv.check, KvError)
-    ready = all(found == "ok" for found in checks.values())
-    return {"status": "ready" if ready else "not_ready", "service": SERVICE, "checks": checks}
+        checks[f"objects:{region}"] = await _check(stores.objects.check, ObjectError)
+    failed = {name for name, found in checks.items() if found != "ok"}
+    # A far region that is gone takes its own apps away: no reason to send the others' requests elsewhere.
+    needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
+    status = "not_ready" if failed & needed else "degraded" if failed else "ready"
+    return {"status": status, "service": SERVICE, "checks": checks}
 
 
 @system.tool("GET /v1/regions", access=EVERYBODY, effect="read")

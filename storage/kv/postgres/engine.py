@@ -13,13 +13,13 @@ from typing import NamedTuple, Self, TypeVar
 import psycopg
 
 from baobab.storage.kv import expiry, operations, page
-from baobab.storage.kv.engine import ABSENT, Absent, Op, OpResult, Quota, Tier, Usage
+from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
 from baobab.storage.kv.once import SPACE, once
 from baobab.storage.kv.postgres import schema, statements
 from baobab.storage.kv.postgres.reader import Reader
 from baobab.storage.kv.postgres.session import Rows, Session
-from baobab.storage.kv.postgres.statements import Statement
+from baobab.storage.kv.postgres.statements import Place, Statement
 from baobab.storage.kv.postgres.transaction import PostgresTransaction
 from baobab.storage.kv.postgres.writer import Job, Writer
 from baobab.storage.kv.tier_file import Row
@@ -125,7 +125,9 @@ class PostgresEngine:
         )
 
     async def delete(self, space: str, key: str) -> int:
-        return await self._write(space, [key], lambda transaction: transaction.remove(space, key), blind=True)
+        return await self._write(
+            space, [key], lambda transaction: operations.delete(transaction, space, key), blind=True
+        )
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
         return await self._write(
@@ -171,7 +173,7 @@ class PostgresEngine:
         return Usage(*counted)
 
     async def flush(self, space: str) -> int:
-        return await self._write(space, [], lambda transaction: transaction.remove_all(space))
+        return await self._write(space, [], lambda transaction: operations.flush(transaction, space))
 
     async def sweep(self, limit: int = 1000) -> int:
         found = await self._rows(statements.some_expired(self._now, limit))
@@ -179,6 +181,26 @@ class PostgresEngine:
         for space, key in found:
             spaces.setdefault(space, []).append(key)
         return sum(await asyncio.gather(*(self._remove_expired(space, keys) for space, keys in spaces.items())))
+
+    async def spaces(self, after: str | None, limit: int) -> list[str]:
+        return [space for (space,) in await self._rows(statements.spaces(after or "", self._now, limit))]
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
+        found = await self._rows(statements.entries(space, after or "", self._now, limit))
+        return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in found]
+
+    async def load(self, space: str, entries: Sequence[Entry]) -> None:
+        places = tuple((space, entry.key) for entry in entries)
+        await self._carry(space, lambda transaction: operations.load(transaction, space, entries), places)
+
+    async def freeze(self, space: str) -> None:
+        await self._carry(space, lambda transaction: transaction.freeze(space))
+
+    async def thaw(self, space: str) -> None:
+        await self._carry(space, lambda transaction: transaction.thaw(space))
+
+    async def erase(self, space: str) -> None:
+        await self._carry(space, lambda transaction: operations.erase(transaction, space))
 
     async def check(self) -> None:
         await self._rows(statements.usage("", self._now))
@@ -208,6 +230,9 @@ class PostgresEngine:
             # Two attempts at one time: the later reads the token when the earlier has left the space.
             alone = True
         return self._writer(space).submit(Job(write, space, tuple(places), alone, blind))
+
+    async def _carry(self, space: str, write: Callable[[Transaction], None], places: tuple[Place, ...] = ()) -> None:
+        await self._writer(space).submit(Job(write, space, places, blind=True))
 
     async def _remove_expired(self, space: str, keys: list[str]) -> int:
         def write(transaction: PostgresTransaction) -> int:

@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 from baobab.storage.kv.errors import StoreUnavailable
 from baobab.storage.kv.postgres.statements import lock_id
 
-VERSION = 1
+VERSION = 2
 
 # Keys are compared bytewise. `keys` and `bytes` of usage count every stored entry, expired ones too; whoever reads
 # live totals subtracts those, which is why the index leads with the space. Room in the pages lets a counter's next
@@ -33,16 +33,34 @@ CREATE TABLE IF NOT EXISTS kv.usage (
 INSERT INTO kv.version SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM kv.version);
 """
 
+# The index has frozen spaces alone, so that asking whether there are any costs next to nothing.
+_FROM_1_TO_2 = b"""
+ALTER TABLE kv.usage ADD COLUMN frozen boolean NOT NULL DEFAULT false;
+CREATE INDEX usage_frozen ON kv.usage (space) WHERE frozen;
+UPDATE kv.version SET version = 2;
+"""
+
 
 async def prepare(connection: AsyncConnection[tuple[int]]) -> None:
-    """Makes what is not there. Raises StoreUnavailable for tables that a later release has made."""
+    """Makes what is not there. Raises StoreUnavailable for tables that a later release has made.
+
+    Processes of the release before that are running go on with the new tables; none starts on them.
+    """
     async with connection.transaction():
         # IF NOT EXISTS does not keep two that start together from making one table twice.
         await connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (lock_id("the schema"),))
         cursor = await connection.execute(b"SELECT 1 WHERE to_regclass('kv.version') IS NOT NULL")
         if await cursor.fetchone() is None:
             await connection.execute(_TABLES)
-        cursor = await connection.execute(b"SELECT max(version) FROM kv.version")
-        [[found]] = await cursor.fetchall()
+        found = await _version(connection)
+        if found == 1:
+            await connection.execute(_FROM_1_TO_2)
+            found = await _version(connection)
         if found != VERSION:
             raise StoreUnavailable(f"the tables are of version {found}, this release knows {VERSION}")
+
+
+async def _version(connection: AsyncConnection[tuple[int]]) -> int:
+    cursor = await connection.execute(b"SELECT max(version) FROM kv.version")
+    [[found]] = await cursor.fetchall()
+    return found

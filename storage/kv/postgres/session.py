@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
 
 from baobab.storage.kv.postgres.statements import Statement
 
@@ -32,6 +33,12 @@ SET enable_mergejoin = off;
 SET jit = off;
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
 """
+
+# A worker that stands still in the middle of a transaction must not keep its locks. What the server has for that is
+# stopped again by the Flush that psycopg sends behind the end of a pipeline. Servers that measure whole transactions
+# do that instead; an older one is asked something without a pipeline, and watches again.
+_MEASURES_TRANSACTIONS = 170000
+_LIMIT = "SET transaction_timeout = {milliseconds}"
 
 
 class Session:
@@ -57,6 +64,9 @@ class Session:
             settings = _SETTINGS.format(milliseconds=int(self._timeout * 1000))
             with self._watched(connection):
                 await connection.execute(settings.encode())
+                if connection.info.server_version >= _MEASURES_TRANSACTIONS:
+                    # Longer than one wait for a lock, and the statements after it.
+                    await connection.execute(_LIMIT.format(milliseconds=int(self._timeout * 2000)).encode())
         return self._connection
 
     async def start(self, *statements: Statement) -> list[Rows]:
@@ -79,6 +89,8 @@ class Session:
                     await connection.execute(text, parameters, prepare=True, binary=True)
                     for text, parameters in statements
                 ]
+            if connection.info.server_version < _MEASURES_TRANSACTIONS and _holds(connection):
+                await connection.execute(b"SELECT 1")
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     @property
@@ -99,6 +111,10 @@ class Session:
             yield
         finally:
             watch.cancel()
+
+
+def _holds(connection: AsyncConnection[Any]) -> bool:
+    return connection.info.transaction_status is TransactionStatus.INTRANS
 
 
 def _cut(connection: AsyncConnection[Any]) -> None:

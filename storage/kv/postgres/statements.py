@@ -31,17 +31,27 @@ SELECT CASE WHEN alone THEN pg_advisory_xact_lock(id)::text ELSE pg_advisory_xac
 FROM unnest(%s::bigint[], %s::boolean[]) AS wanted (id, alone)
 """
 
-_ROWS = b"""
+_COLUMNS = b"""
 SELECT e.space, e.key, e.tier, length(e.key) + length(e.value), e.expires, e."window",
-    CASE WHEN asked.valued THEN e.value END
+    CASE WHEN asked.valued THEN e.value END"""
+
+_ASKED = b"""
 FROM unnest(%s::text[], %s::text[], %s::boolean[]) AS asked (space, key, valued)
 JOIN kv.entries AS e ON e.space = asked.space AND e.key = asked.key
 """
 
-# The order keeps two groups that share some spaces from waiting for each other.
-_LOCKED_ROWS = _ROWS + b"ORDER BY e.space, e.key FOR UPDATE OF e"
+_ROWS = _COLUMNS + _ASKED
 
-_TOTALS = b"SELECT space, keys, bytes FROM kv.usage WHERE space = ANY(%s::text[])"
+# The order keeps two groups that share some spaces from waiting for each other. Frozen spaces are looked up once, and
+# mostly there are none.
+_LOCKED_ROWS = (
+    _COLUMNS
+    + b", e.space IN (SELECT space FROM kv.usage WHERE frozen)"
+    + _ASKED
+    + b"ORDER BY e.space, e.key FOR UPDATE OF e"
+)
+
+_TOTALS = b"SELECT space, keys, bytes, frozen FROM kv.usage WHERE space = ANY(%s::text[])"
 
 _EXPIRED = b"""
 SELECT count(*), coalesce(sum(length(key) + length(value)), 0)::bigint
@@ -76,10 +86,30 @@ INSERT INTO kv.usage AS u (space, keys, bytes) SELECT * FROM unnest(%s::text[], 
 ON CONFLICT (space) DO UPDATE SET keys = u.keys + excluded.keys, bytes = u.bytes + excluded.bytes
 """
 
+_MARK = b"""
+INSERT INTO kv.usage (space, keys, bytes, frozen) SELECT space, 0, 0, frozen
+FROM unnest(%s::text[], %s::boolean[]) AS marked (space, frozen)
+ON CONFLICT (space) DO UPDATE SET frozen = excluded.frozen
+"""
+
 _KEYS = b"""
 SELECT key FROM kv.entries
 WHERE space = %s AND key >= %s AND key < %s AND key > %s AND (expires IS NULL OR expires > %s)
 ORDER BY key LIMIT %s
+"""
+
+_ENTRIES = b"""
+SELECT key, value, tier, expires, "window" FROM kv.entries
+WHERE space = %s AND key > %s AND (expires IS NULL OR expires > %s)
+ORDER BY key LIMIT %s
+"""
+
+_SPACES = b"""
+SELECT space FROM kv.usage AS u
+WHERE space > %s AND EXISTS (
+    SELECT 1 FROM kv.entries AS e WHERE e.space = u.space AND (e.expires IS NULL OR e.expires > %s)
+)
+ORDER BY space LIMIT %s
 """
 
 _USAGE = b"""
@@ -105,13 +135,16 @@ def lock(alone: Collection[str], shared: Collection[str]) -> Statement:
 
 
 def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
-    """Of each place: space, key, tier, size, expires, window, and the value where it is asked for."""
+    """Of each place: space, key, tier, size, expires, window, and the value where it is asked for.
+
+    A locked row says last whether its space is frozen.
+    """
     asked = [(space, key, wanted) for (space, key), wanted in valued.items()]
     return Statement(_LOCKED_ROWS if locked else _ROWS, _columns(asked))
 
 
 def totals(spaces: Iterable[str]) -> Statement:
-    """Space, keys and bytes, of all that is stored."""
+    """Space, keys and bytes, of all that is stored, and whether it is frozen."""
     return Statement(_TOTALS, (list(spaces),))
 
 
@@ -141,10 +174,24 @@ def grow(deltas: dict[str, tuple[int, int]]) -> Statement:
     return Statement(_GROW, _columns([(space, *delta) for space, delta in deltas.items()]))
 
 
+def mark(frozen: dict[str, bool]) -> Statement:
+    return Statement(_MARK, _columns(list(frozen.items())))
+
+
 def keys(space: str, prefix: str, cursor: str | None, now: int, limit: int) -> Statement:
     # Postgres has no NUL in its text, so the lower bound of page.bounds cannot be used with a cursor.
     lowest, above = page.bounds(prefix, None)
     return Statement(_KEYS, (space, lowest, above, cursor or "", now, limit))
+
+
+def entries(space: str, after: str, now: int, limit: int) -> Statement:
+    """Key, value, tier, expires, window."""
+    return Statement(_ENTRIES, (space, after, now, limit))
+
+
+def spaces(after: str, now: int, limit: int) -> Statement:
+    """Tokens are in no usage, so their space is not among them."""
+    return Statement(_SPACES, (after, now, limit))
 
 
 def usage(space: str, now: int) -> Statement:

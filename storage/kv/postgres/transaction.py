@@ -31,7 +31,10 @@ class More(Exception):
 
 
 class LockWanted(More):
-    """The entries or the bytes of the space change, so that its total must stand still."""
+    """The entries or the bytes of the space change, so that its total must stand still.
+
+    Or nothing that was read tells whether it is frozen.
+    """
 
 
 class ExpiredWanted(More):
@@ -49,12 +52,16 @@ class Stored(NamedTuple):
 
 @dataclass
 class Known:
-    """`usage` counts all that is stored in the spaces held `alone`; `expired` what of it is not live."""
+    """`usage` counts all that is stored in the spaces held `alone`; `expired` what of it is not live.
+
+    A space held alone that is not in `frozen` is not.
+    """
 
     alone: set[str]
     rows: dict[Place, Stored] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     expired: dict[str, Usage] = field(default_factory=dict)
+    frozen: dict[str, bool] = field(default_factory=dict)
 
 
 class PostgresTransaction:
@@ -66,6 +73,7 @@ class PostgresTransaction:
         self._after: dict[Place, Stored | None] = {}
         self._flushed: set[str] = set()
         self._totals: dict[str, Usage] = {}
+        self._marks: dict[str, bool] = {}
 
     def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
         found = self._live((space, key))
@@ -102,6 +110,19 @@ class PostgresTransaction:
         self._totals[space] = _NOTHING
         self._after = {place: after for place, after in self._after.items() if place[0] != space}
         return live
+
+    def is_frozen(self, space: str) -> bool:
+        if space in self._marks:
+            return self._marks[space]
+        if space not in self._known.frozen and space not in self._known.alone:
+            raise LockWanted(space)
+        return self._known.frozen.get(space, False)
+
+    def freeze(self, space: str) -> None:
+        self._marks[space] = True
+
+    def thaw(self, space: str) -> None:
+        self._marks[space] = False
 
     def remove_expired(self, space: str, keys: Sequence[str]) -> int:
         """Those of the keys that are still stored and still expired."""
@@ -140,16 +161,23 @@ class PostgresTransaction:
             made.append(statements.remove(removed))
         if deltas:
             made.append(statements.grow(deltas))
+        made += self._marking()
         if made and self._is_ephemeral():
             made.append(statements.RELAX)
         return made
 
     def _is_ephemeral(self) -> bool:
-        return not self._flushed and all(
+        return not (self._flushed or self._marks) and all(
             entry is None or entry.tier is Tier.EPHEMERAL
             for _, before, after in self._changes()
             for entry in (before, after)
         )
+
+    def _marking(self) -> list[Statement]:
+        # What is flushed loses its mark with its totals.
+        stored = {space for space, frozen in self._known.frozen.items() if frozen} - self._flushed
+        marks = {space: frozen for space, frozen in self._marks.items() if frozen != (space in stored)}
+        return [statements.mark(marks)] if marks else []
 
     def _changes(self) -> Iterator[tuple[Place, Stored | None, Stored | None]]:
         for place, after in self._after.items():

@@ -145,9 +145,15 @@ class Writer:
         answers = await self._session.start(*asked)
         known = Known(alone)
         if valued:
-            known.rows = _stored(answers.pop())
+            found = answers.pop()
+            if shared:
+                known.frozen.update((row[0], row[-1]) for row in found)
+                found = [row[:-1] for row in found]
+            known.rows = _stored(found)
         if alone:
-            known.usage = {space: Usage(keys, size) for space, keys, size in answers.pop()}
+            for space, keys, size, frozen in answers.pop():
+                known.usage[space] = Usage(keys, size)
+                known.frozen[space] = frozen
         return known
 
     async def _applied(self, jobs: list[Job], known: Known, now: int) -> tuple[PostgresTransaction, list[_Outcome]]:

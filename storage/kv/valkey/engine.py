@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from baobab.storage.kv import expiry, json_equality, page
-from baobab.storage.kv.engine import ABSENT, Absent, Delete, Get, Op, OpResult, Quota, Set, Tier, Usage
+from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Get, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import (
     IntegerOverflow,
     KeysExhausted,
     KvError,
     NotAnInteger,
+    SpaceFrozen,
     StorageFull,
     StoreClosed,
     StoreUnavailable,
@@ -34,8 +35,12 @@ from baobab.storage.valkey.pipeline import Pipeline
 _CODE = Path(__file__).with_name("functions.lua")
 _TIERS = {Tier.DURABLE: "d", Tier.EPHEMERAL: "e"}
 _REFUSALS: dict[bytes, type[KvError]] = {
-    kind.__name__.encode(): kind for kind in (NotAnInteger, IntegerOverflow, KeysExhausted, StorageFull)
+    kind.__name__.encode(): kind for kind in (NotAnInteger, IntegerOverflow, KeysExhausted, StorageFull, SpaceFrozen)
 }
+
+_FROZEN = SpaceFrozen.__name__.encode()
+# Five arguments each, of some eight thousand that a function can unpack.
+_LARGEST_LOAD = 500
 
 
 class _Entry(NamedTuple):
@@ -98,7 +103,7 @@ class ValkeyEngine:
         _granted(await self._write("put", space, key, value, _TIERS[tier], *self._times(ttl), *_caps(quota)))
 
     async def delete(self, space: str, key: str) -> int:
-        count: int = await self._write("delete", space, key)
+        count: int = _granted(await self._write("delete", space, key))
         return count
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
@@ -133,8 +138,8 @@ class ValkeyEngine:
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
         if ttl is not None and ttl <= 0:
-            return bool(await self._write("delete", space, key))
-        return bool(await self._write("expire", space, key, *self._times(ttl)))
+            return bool(await self.delete(space, key))
+        return bool(_granted(await self._write("expire", space, key, *self._times(ttl))))
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
         asked: list[bytes | str | int] = []
@@ -147,6 +152,8 @@ class ValkeyEngine:
                 case Set(key, value, ttl):
                     asked += ("set", key, value, *self._times(ttl))
         answers = await self._write("batch", space, *_caps(quota), *asked)
+        if answers == [_FROZEN]:
+            raise SpaceFrozen
         return [_result(op, answer) for op, answer in zip(ops, answers, strict=True)]
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
@@ -158,7 +165,7 @@ class ValkeyEngine:
         return Usage(*await self._ask("usage", space))
 
     async def flush(self, space: str) -> int:
-        live: int = await self._write("flush", space)
+        live: int = _granted(await self._write("flush", space))
         return live
 
     async def sweep(self, limit: int = 1000) -> int:
@@ -173,6 +180,43 @@ class ValkeyEngine:
                     return count
             if cursor == b"0":
                 return count
+
+    async def spaces(self, after: str | None, limit: int) -> list[str]:
+        """Looks through the names of all that the server has, each time."""
+        named: set[str] = set()
+        cursor = b"0"
+        while True:
+            cursor, found = await self._send("SCAN", cursor, "MATCH", "kv:{*}:entries", "COUNT", 1000)
+            named.update(name.decode().removeprefix("kv:{").removesuffix("}:entries") for name in found)
+            if cursor == b"0":
+                break
+        live: list[str] = []
+        for space in sorted(space for space in named if space > (after or "")):
+            if len(live) == limit:
+                break
+            if (await self.usage(space)).keys:
+                live.append(space)
+        return live
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
+        found = await self._ask("export", space, "-" if after is None else f"({after}", limit)
+        return [_carried(key.decode(), raw) for key, raw in found]
+
+    async def load(self, space: str, entries: Sequence[Entry]) -> None:
+        for start in range(0, len(entries), _LARGEST_LOAD):
+            asked: list[bytes | str | int] = []
+            for key, value, tier, expires, window in entries[start : start + _LARGEST_LOAD]:
+                asked += (key, value, _TIERS[tier], _optional(expires), _optional(window))
+            await self._ask("load", space, *asked)
+
+    async def freeze(self, space: str) -> None:
+        await self._ask("freeze", space)
+
+    async def thaw(self, space: str) -> None:
+        await self._ask("thaw", space)
+
+    async def erase(self, space: str) -> None:
+        await self._ask("erase", space)
 
     async def check(self) -> None:
         # A function that may write: a server that takes no writes refuses it.
@@ -218,6 +262,17 @@ class ValkeyEngine:
     def _require_open(self) -> None:
         if not self._is_open:
             raise StoreClosed
+
+
+def _carried(key: str, raw: bytes) -> Entry:
+    tier, expires, window, value = raw.split(b":", 3)
+    return Entry(
+        key,
+        value,
+        Tier.DURABLE if tier == b"d" else Tier.EPHEMERAL,
+        int(expires) if expires else None,
+        int(window) if window else None,
+    )
 
 
 def _optional(number: int | None) -> int | str:

@@ -3,6 +3,7 @@
 --   :keys      sorted set, all scores 0, for the order of keys
 --   :expiries  sorted set, key -> EXPIRES
 --   :bytes     what all entries add up to, expired ones included until they are met
+--   :frozen    there while the space is frozen
 --   :once:...  the answer that a token has had
 -- The first arguments are the caller's time, in milliseconds, and its token or nothing.
 -- A function's second result says that the answer is a refusal, which no token keeps.
@@ -122,6 +123,11 @@ local function sum(space, stored, by)
   return type(added) == "number" and total or nil
 end
 
+local function frozen(space)
+  return redis.call("EXISTS", space .. ":frozen") == 1
+end
+
+-- What the functions register as `refusing` do, they do in no frozen space.
 local writes = {}
 
 function writes.put(space, now, key, value, tier, expires, window, max_keys, max_bytes)
@@ -186,7 +192,7 @@ end
 
 function writes.touch(space, now, key)
   local before = current(space, key, now)
-  if before and before.tier == "d" and before.window ~= "" then
+  if before and before.tier == "d" and before.window ~= "" and not frozen(space) then
     local expires = whole(tonumber(now) + tonumber(before.window) * 1000)
     write(space, key, before, {tier = "d", expires = expires, window = before.window, value = before.value})
   end
@@ -196,8 +202,13 @@ end
 -- Of each get a list of the value or of nothing, of each set 1 or a refusal, of each delete how many went.
 function writes.batch(space, now, max_keys, max_bytes, ...)
   local arguments, answers, at = {...}, {}, 1
+  local refusing = frozen(space)
   while arguments[at] do
     local kind, key = arguments[at], arguments[at + 1]
+    if refusing and kind ~= "get" then
+      -- The first write of them, so none is made.
+      return {"SpaceFrozen"}, true
+    end
     if kind == "get" then
       local entry = current(space, key, now)
       answers[#answers + 1] = {entry and entry.value}
@@ -230,6 +241,38 @@ function writes.usage(space, now)
   return {redis.call("HLEN", space .. ":entries"), tonumber(redis.call("GET", space .. ":bytes") or 0)}
 end
 
+-- Of each entry its key and what the hash has of it.
+function writes.export(space, now, lowest, limit)
+  settle(space, now, -1)
+  local found = redis.call("ZRANGEBYLEX", space .. ":keys", lowest, "+", "LIMIT", 0, limit)
+  for at, key in ipairs(found) do
+    found[at] = {key, redis.call("HGET", space .. ":entries", key)}
+  end
+  return found
+end
+
+-- Of each entry: key, value, tier, expires, window.
+function writes.load(space, now, ...)
+  local arguments = {...}
+  for at = 1, #arguments, 5 do
+    local key, value, tier, expires, window = unpack(arguments, at, at + 4)
+    write(space, key, current(space, key, now), {tier = tier, expires = expires, window = window, value = value})
+  end
+end
+
+function writes.freeze(space)
+  redis.call("SET", space .. ":frozen", 1)
+end
+
+function writes.thaw(space)
+  redis.call("DEL", space .. ":frozen")
+end
+
+function writes.erase(space, now)
+  writes.flush(space, now)
+  writes.thaw(space)
+end
+
 function writes.sweep(space, now, limit)
   return settle(space, now, limit)
 end
@@ -253,16 +296,30 @@ local function register(name, body)
   end)
 end
 
+local function refusing(body)
+  return function(space, ...)
+    if frozen(space) then
+      return {"SpaceFrozen"}, true
+    end
+    return body(space, ...)
+  end
+end
+
 -- While a library is loaded nothing may be looped over.
-register("put", writes.put)
-register("delete", writes.delete)
-register("incr", writes.incr)
-register("setnx", writes.setnx)
-register("cas", writes.cas)
-register("expire", writes.expire)
+register("put", refusing(writes.put))
+register("delete", refusing(writes.delete))
+register("incr", refusing(writes.incr))
+register("setnx", refusing(writes.setnx))
+register("cas", refusing(writes.cas))
+register("expire", refusing(writes.expire))
+register("flush", refusing(writes.flush))
 register("touch", writes.touch)
 register("batch", writes.batch)
-register("flush", writes.flush)
 register("scan", writes.scan)
 register("usage", writes.usage)
+register("export", writes.export)
+register("load", writes.load)
+register("freeze", writes.freeze)
+register("thaw", writes.thaw)
+register("erase", writes.erase)
 register("sweep", writes.sweep)

@@ -1,4 +1,4 @@
-"""Durable jobs and events. What was left of deleted apps, and approved calls that wait, become jobs."""
+"""Durable jobs, events and moves of apps. What was left of deleted apps, and approved calls that wait, become jobs."""
 
 import uuid
 
@@ -37,6 +37,35 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_events")),
     )
     op.create_index("ix_events_at", "events", ["at"])
+    op.create_table(
+        "app_moves",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("app_id", sa.String(length=36), nullable=False),
+        sa.Column("organisation_id", sa.String(length=36), nullable=False),
+        sa.Column("source_region", sa.String(length=40), nullable=False),
+        sa.Column("dest_region", sa.String(length=40), nullable=False),
+        sa.Column("current_step", sa.String(length=40), nullable=False),
+        sa.Column("ending", sa.String(length=20), nullable=True),
+        sa.Column("source_replica_state", sa.String(length=20), nullable=False),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("retry_count", sa.Integer(), nullable=False),
+        sa.Column("progress", sa.JSON(none_as_null=True), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("step_started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("completed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_app_moves")),
+    )
+    op.create_index("ix_app_moves_app_id", "app_moves", ["app_id"])
+    op.create_index("ix_app_moves_organisation_id", "app_moves", ["organisation_id"])
+    underway = sa.text("completed_at IS NULL")
+    op.create_index(
+        "uq_app_moves_underway",
+        "app_moves",
+        ["app_id"],
+        unique=True,
+        sqlite_where=underway,
+        postgresql_where=underway,
+    )
     _approved_calls(jobs)
     op.drop_index("ix_approvals_status_lease_until", "approvals")
     with op.batch_alter_table("approvals") as approvals:

@@ -9,6 +9,9 @@ import redis
 
 from baobab.storage.kv import Engine, MemoryEngine, SqliteEngine
 from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.tiered.engine import TieredEngine
+from baobab.storage.kv.tiered.postgres import DurablePostgres
+from baobab.storage.kv.tiered.sqlite import DurableFiles
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
 
@@ -74,11 +77,19 @@ def make_engine(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
         "sqlite": lambda: SqliteEngine(tmp_path, clock),
         "postgres": lambda: PostgresEngine(request.getfixturevalue("postgres_url"), clock),
         "valkey": lambda: ValkeyEngine(request.getfixturevalue("valkey_url"), clock),
+        "sqlite+valkey": lambda: TieredEngine(
+            DurableFiles(tmp_path, clock), request.getfixturevalue("valkey_url"), clock
+        ),
+        "postgres+valkey": lambda: TieredEngine(
+            DurablePostgres(request.getfixturevalue("postgres_url"), clock),
+            request.getfixturevalue("valkey_url"),
+            clock,
+        ),
     }
     return lambda name: makers[name]()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "valkey"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "valkey", "sqlite+valkey", "postgres+valkey"])
 async def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> AsyncIterator[Engine]:
     made = make_engine(request.param)
     await made.open()

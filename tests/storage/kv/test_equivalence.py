@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Delete, Engine, Get, KvError, MemoryEngine, Quota, Set, Tier
+from baobab.storage.kv import Delete, Engine, Entry, Get, KvError, MemoryEngine, Quota, Set, Tier
 
 # An operation still to be asked: of an engine, in a space.
 Ask = Callable[[Engine, str], Awaitable[object]]
@@ -26,6 +26,9 @@ quotas = st.sampled_from([Quota(), Quota(), Quota(max_keys=2), Quota(max_bytes=1
 batches = st.lists(
     st.one_of(st.builds(Get, keys), st.builds(Set, keys, values, ttls), st.builds(Delete, keys)), max_size=6
 ).map(tuple)
+# Expired long ago, or not for long.
+deadlines = st.sampled_from([None, None, 1_000, 10**15])
+entries = st.lists(st.builds(Entry, keys, values, tiers, deadlines, ttls), max_size=4).map(tuple)
 
 
 def asking(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Ask]:
@@ -40,6 +43,10 @@ def asking(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy
     return st.tuples(*arguments).map(make)
 
 
+def asking_for_spaces(after: str | None, limit: int) -> Ask:
+    return lambda engine, _: engine.spaces(after, limit)
+
+
 writes = st.one_of(
     asking("put", keys, values, ttls, tiers, quotas),
     asking("put", keys, values, ttls, tiers, quotas),
@@ -50,6 +57,8 @@ writes = st.one_of(
     asking("expire", keys, st.sampled_from([None, 0, 1, 3])),
     asking("batch", batches, quotas),
     asking("flush"),
+    asking("load", entries),
+    st.one_of(asking("freeze"), asking("thaw"), asking("thaw"), asking("erase")),
 )
 reads = st.one_of(
     asking("get", keys, st.booleans()),
@@ -57,6 +66,8 @@ reads = st.one_of(
     asking("exists", keys),
     asking("scan", st.sampled_from(["", "a", "b"]), st.integers(1, 4), st.none() | keys),
     asking("usage"),
+    asking("export", st.none() | keys, st.integers(1, 4)),
+    st.builds(asking_for_spaces, st.none() | st.sampled_from(["app1", "app2"]), st.integers(1, 4)),
 )
 # Either writes asked at once, which travel as one group, or one read, or a pause in seconds; and now and then a sweep.
 steps = st.one_of(
@@ -79,9 +90,8 @@ async def answers(engine: Engine, space: str, asks: list[Ask]) -> object:
 
 async def state(engine: Engine, space: str) -> object:
     found, _ = await engine.scan(space, "", 100, None)
-    return [(key, await engine.get(space, key), await engine.ttl(space, key)) for key in found], await engine.usage(
-        space
-    )
+    held = [(key, await engine.get(space, key), await engine.ttl(space, key)) for key in found]
+    return held, await engine.export(space, None, 100), await engine.usage(space)
 
 
 @pytest.mark.parametrize("name", ["sqlite", "postgres"])

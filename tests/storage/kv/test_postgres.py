@@ -245,8 +245,8 @@ class TestRestarts:
         async with opened(url):
             pass
         with psycopg.connect(url) as connection:
-            connection.execute("UPDATE kv.version SET version = 2")
-        with pytest.raises(StoreUnavailable, match="version 2"):
+            connection.execute("UPDATE kv.version SET version = 99")
+        with pytest.raises(StoreUnavailable, match="version 99"):
             await PostgresEngine(url).open()
 
 

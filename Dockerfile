@@ -1,0 +1,61 @@
+# The server as a container image. docs/scaling.md says how to build and run it.
+#
+# The Python is the one that the tests run on. The tag names a version and not a digest; whoever builds for
+# production pins the digest that their registry shows.
+
+FROM python:3.11.16-slim-trixie AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_INPUT=1
+
+RUN python -m venv /opt/baobab
+
+WORKDIR /build
+
+# Before the sources, so that a change of ours does not install everything anew. No compiler is here or needed: what is
+# in the lock has wheels.
+COPY requirements.lock ./
+RUN /opt/baobab/bin/python -m pip install --require-hashes --only-binary :all: --requirement requirements.lock
+
+COPY LICENSE README.md pyproject.toml ./
+COPY http http
+COPY mcp_server mcp_server
+COPY runtime runtime
+COPY src src
+COPY storage storage
+COPY tools tools
+# What has built it does not belong into what runs.
+RUN /opt/baobab/bin/python -m pip install --no-deps --no-build-isolation . \
+ && /opt/baobab/bin/python -m pip uninstall --yes editables hatchling setuptools pip
+
+
+FROM python:3.11.16-slim-trixie
+
+# A number that never changes: volumes keep belonging to it.
+RUN groupadd --gid 10001 baobab \
+ && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin baobab \
+ && install --directory --owner=10001 --group=10001 --mode=0700 /data
+
+COPY --from=build /opt/baobab /opt/baobab
+
+ENV PATH=/opt/baobab/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    BAOBAB_DATA=/data \
+    BAOBAB_HOST=0.0.0.0
+
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data"]
+EXPOSE 8000
+
+# Requests under way get ten seconds to finish: give the container more than that (`--stop-timeout 20`).
+STOPSIGNAL SIGTERM
+
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-I", "-c", "\
+import os, sys, http.client; \
+server = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('BAOBAB_PORT', '8000')), timeout=4); \
+server.request('GET', '/health/ready'); \
+sys.exit(server.getresponse().status != 200)"]
+
+ENTRYPOINT ["baobab"]
+CMD ["serve"]

@@ -1,0 +1,220 @@
+"""`baobab transfer`: an installation on files becomes one on servers."""
+
+import contextlib
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sqlalchemy import select
+
+import baobab.composition  # noqa: F401 - brings the tables of the runtime; those of the domains come with toolsets()
+from baobab import tools
+from baobab.settings import Settings
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.databases import POSTGRES, SQLITE, database_at
+from baobab.storage.kv.engine import Engine
+from baobab.storage.kv.engines import engine_at
+from baobab.storage.kv.errors import KvError
+from baobab.storage.objects.errors import ObjectError
+from baobab.storage.objects.store import ObjectStore
+from baobab.storage.objects.stores import store_at
+from baobab.storage.transfer import entries, mark, objects, rows
+from baobab.storage.transfer.errors import TransferRefused
+from baobab.storage.transfer.source import SourceRows
+from baobab.storage.transfer.survey import Survey
+from baobab.tools.approval_rows import approvals
+
+
+@dataclass(frozen=True)
+class _Side:
+    rows: Database
+    entries: Engine
+    objects: ObjectStore | None
+    """None where they stay in the place they are in."""
+
+    async def survey(self, *, tokens: bool) -> Survey:
+        return Survey(
+            await rows.survey(self.rows),
+            await entries.survey(self.entries, with_tokens=tokens),
+            await objects.survey(self.objects) if self.objects else {},
+        )
+
+
+async def transfer(here: Settings, there: Settings, *, dry_run: bool, tell: Callable[[str], None]) -> None:
+    """Carry everything over, look whether all of it arrived, and only then make the target usable.
+
+    here, there: the settings of the installation before and after. tell: is given lines for people.
+    TransferRefused says in one line why not, and what to do.
+    """
+    # A table is known when the domain that owns it is loaded.
+    tuple(tools.toolsets())
+    _require_files(here)
+    if not there.rows_url.startswith(POSTGRES):
+        raise TransferRefused("--to must be postgresql://USER:PASSWORD@HOST:PORT/NAME")
+    instant = time.time()
+    # Where all entries are in Valkey it has its own way of keeping them.
+    tokens = not (there.valkey_url and there.kv_durable == "valkey")
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_refusing("it was interrupted, and goes on when the same command is run again"))
+        old, new = stack.enter_context(_objects(here, there))
+        source = await stack.enter_async_context(_source(here, lambda: instant, old))
+        target = await stack.enter_async_context(_target_rows(there))
+        found = await source.survey(tokens=tokens)
+        for line in (*found.lines(), *await _left_behind(here, source)):
+            tell(line)
+        if not tokens:
+            await _require_finished(source.rows)
+        with _refusing("the target"):
+            going_on = await mark.require_ours(target, found.fingerprint)
+        if dry_run:
+            tell("Nothing was changed: the target can be reached, and is ours to fill.")
+            return
+        kept = await stack.enter_async_context(_entries("the target's", _engine(there, lambda: instant)))
+        filled = _Side(target, kept, new)
+        await _require_no_strangers(filled, found if going_on else Survey({}, {}))
+        if not going_on:
+            with _refusing("the target"):
+                await mark.begin(target, found.fingerprint)
+        await rows.copy(source.rows, target)
+        await entries.copy(source.entries, kept, found.entries)
+        if old and new:
+            await objects.copy(old, new)
+        differences = found.differences(await filled.survey(tokens=tokens))
+        if differences:
+            named = ", ".join(differences)
+            raise TransferRefused(f"not the same on both sides: {named}; empty the target and begin again")
+        await mark.finish(target)
+    tell("Verified.")
+    for line in _from_now_on(here, there):
+        tell(line)
+
+
+def _require_files(here: Settings) -> None:
+    if not here.rows_url.startswith(SQLITE) or here.valkey_url:
+        raise TransferRefused(
+            "only an installation on files can be carried over, and the settings name a server; "
+            "unset BAOBAB_DATABASE_URL and BAOBAB_VALKEY_URL"
+        )
+    if not here.secret_key and not here.secret_file.is_file():
+        raise TransferRefused(f"there is no installation in {here.data}: {here.secret_file.name} is missing")
+    if not _folder(here).is_dir():
+        raise TransferRefused(f"{_folder(here)} is missing; is BAOBAB_REGION right?")
+
+
+async def _require_no_strangers(target: _Side, ours: Survey) -> None:
+    """ours: what may be there already."""
+    space = await entries.stranger(target.entries, ours.entries)
+    if space is not None:
+        raise TransferRefused(f"the target's key-value store holds data already (space {space})")
+    if target.objects and not ours.rows and not await objects.is_empty(target.objects):
+        raise TransferRefused("the target's place for objects holds some already")
+
+
+@contextlib.asynccontextmanager
+async def _source(here: Settings, clock: Callable[[], float], kept: ObjectStore | None) -> AsyncIterator[_Side]:
+    held = SourceRows(Path(here.rows_url.removeprefix(SQLITE)))
+    try:
+        # Before the entries are opened: it is what keeps servers out of both.
+        await held.open()
+        async with _entries("the source's", _engine(here, clock)) as engine:
+            yield _Side(held, engine, kept)
+    finally:
+        await held.close()
+
+
+@contextlib.asynccontextmanager
+async def _target_rows(there: Settings) -> AsyncIterator[Database]:
+    database = database_at(there.rows_url)
+    try:
+        with _refusing("the target"):
+            await database.open()
+        yield database
+    finally:
+        await database.close()
+
+
+@contextlib.asynccontextmanager
+async def _entries(whose: str, engine: Engine) -> AsyncIterator[Engine]:
+    try:
+        with _refusing(f"{whose} key-value store"):
+            await engine.open()
+        yield engine
+    finally:
+        await engine.close()
+
+
+@contextlib.contextmanager
+def _objects(here: Settings, there: Settings) -> Iterator[tuple[ObjectStore | None, ObjectStore | None]]:
+    """Both stores where they are two, and nothing to do where they are one."""
+    if here.objects_url == there.objects_url:
+        yield None, None
+        return
+    # What is on its way must not lie in the source.
+    with tempfile.TemporaryDirectory(prefix="baobab-transfer-") as drafts:
+        try:
+            stores = store_at(here.objects_url, here.data / "objects"), store_at(there.objects_url, Path(drafts))
+        except ValueError as exc:
+            raise TransferRefused(str(exc)) from exc
+        yield stores
+
+
+@contextlib.contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Tell what a store said in one line."""
+    try:
+        yield
+    except DatabaseUnavailable as exc:
+        raise TransferRefused(f"{what}: {exc.reason}") from exc
+    except (KvError, ObjectError) as exc:
+        raise TransferRefused(f"{what}: {exc}") from exc
+
+
+def _engine(settings: Settings, clock: Callable[[], float]) -> Engine:
+    return engine_at(_folder(settings), settings.rows_url, settings.valkey_url, clock, settings.kv_durable)
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.data / "kv" / settings.region
+
+
+async def _require_finished(source: Database) -> None:
+    """An approved call may have been begun, and only its tokens keep what it has done from being done again."""
+    async with source.reading() as connection:
+        begun = await connection.scalar(select(approvals.c.id).where(approvals.c.status == "approved").limit(1))
+    if begun is not None:
+        raise TransferRefused(f"approved call {begun} is not finished; start the server until it is, then stop it")
+
+
+async def _left_behind(here: Settings, source: _Side) -> list[str]:
+    """What is in the folder and not carried over, so that nobody believes it was."""
+    regions = sorted(folder.name for folder in _folder(here).parent.iterdir() if folder != _folder(here))
+    unmoved = source.objects is None and not here.objects_url and (here.data / "objects").is_dir()
+    return [
+        *(["Left behind: the objects stay where they are; give --objects to carry them over"] if unmoved else []),
+        *(f"Left behind: table {name}, which this version does not know" for name in await rows.unknown(source.rows)),
+        *(f"Left behind: region {name}, which has stores of its own" for name in regions),
+    ]
+
+
+def _from_now_on(here: Settings, there: Settings) -> list[str]:
+    keys = "as it is now" if here.secret_key else f"the keys in {here.secret_file}, newest first, commas in between"
+    named = {"DATABASE_URL": there.rows_url, "VALKEY_URL": there.valkey_url, "OBJECTS_URL": there.objects_url}
+    return [
+        "Secrets are sealed as they were. Every server needs, from now on:",
+        *(f"  BAOBAB_{name}={_without_password(url)}" for name, url in named.items() if url),
+        *([f"  BAOBAB_KV_DURABLE={there.kv_durable}"] if there.valkey_url else []),
+        f"  BAOBAB_REGION={there.region}",
+        f"  BAOBAB_SECRET_KEY   {keys}",
+        f"What is in {here.data} is as it was. Start nothing on it any more.",
+    ]
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(re.sub("(password=)[^&]*", r"\1***", url))
+    if parts.password is None:
+        return parts.geturl()
+    return parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}").geturl()

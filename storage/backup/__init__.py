@@ -1,0 +1,1 @@
+"""A data folder, copied while servers work on it, and put back."""

@@ -1,0 +1,103 @@
+"""Making a backup: databases as they were at one moment, then every other file of the data folder."""
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from baobab.storage.backup.errors import NoDataFolder, WithinItself
+from baobab.storage.backup.manifest import File, Manifest
+from baobab.storage.backup.snapshot import copy, schema_revision, snapshots
+from baobab.storage.backup.tree import copy_file, files_below, make_empty, measure, sync_folders
+
+ROWS = "baobab.db"
+SECRET = "secret.key"  # noqa: S105 - the name of a file
+_OBJECTS = "objects/"
+_PASSING = ("-wal", "-shm", "-journal", ".lock")
+_EPHEMERAL = "kv-ephemeral.db"
+_DRAFTS = f"{_OBJECTS}.drafts/"
+"""Uploads that are not whole yet."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data folder, and where its rows are: mostly in it."""
+
+    data: Path
+    rows: Path
+
+    def database(self, name: str) -> Path:
+        return self.rows if name == ROWS else self.data / name
+
+
+def back_up(source: Source, target: Path, version: str, *, secret_key: bool = True) -> Manifest:
+    """Copy a data folder into a new or empty one, while servers may work on it; BackupError, OSError.
+
+    The ephemeral tier of the key-value store is left out: it is what a restart of the machine drops, too.
+    """
+    if target.resolve().is_relative_to(source.data.resolve()):
+        raise WithinItself(target, source.data)
+    if not source.rows.is_file():
+        raise NoDataFolder(source.rows)
+    make_empty(target)
+    try:
+        manifest = _copied(source, target, version, secret_key=secret_key)
+        sync_folders(target)
+        manifest.write(target)
+        sync_folders(target)
+    except BaseException:
+        _empty(target)
+        raise
+    return manifest
+
+
+def _copied(source: Source, target: Path, version: str, *, secret_key: bool) -> Manifest:
+    made_at = datetime.now(UTC)
+    # The rows first: whoever has their turn may wait for another store's, and never the other way round.
+    names = [ROWS, *(name for name in _names(source.data) if _is_database(name) and name != ROWS)]
+    files: dict[str, File] = {}
+    with snapshots([source.database(name) for name in names]) as opened:
+        revision = schema_revision(opened[0])
+        if revision is None:
+            raise NoDataFolder(source.rows)
+        for name, connection in zip(names, opened, strict=True):
+            (target / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            rows = copy(connection, target / name)
+            size, digest = measure(target / name)
+            files[name] = File(bytes=size, sha256=digest, rows=rows)
+    # After the databases: a key that was made meanwhile stands before the old ones, and those are what the copies need.
+    for name in _names(source.data):
+        if _is_database(name) or (name == SECRET and not secret_key):
+            continue
+        # Files that are deleted meanwhile are no loss.
+        with contextlib.suppress(FileNotFoundError):
+            size, digest = copy_file(source.data / name, target / name)
+            files[name] = File(bytes=size, sha256=digest)
+    return Manifest(version=version, schema_revision=revision, made_at=made_at, secret_key=SECRET in files, files=files)
+
+
+def _names(data: Path) -> list[str]:
+    """What is kept of a data folder."""
+    found = (path.relative_to(data).as_posix() for path in files_below(data))
+    return [name for name in found if not _is_passing(name)]
+
+
+def _is_passing(name: str) -> bool:
+    # What users have stored may have any name.
+    if name.startswith(_OBJECTS):
+        return name.startswith(_DRAFTS)
+    return name.endswith((*_PASSING, _EPHEMERAL))
+
+
+def _is_database(name: str) -> bool:
+    # What users have stored may be anything, and is never opened.
+    return name.endswith(".db") and not name.startswith(_OBJECTS)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

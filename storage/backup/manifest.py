@@ -1,0 +1,70 @@
+"""The manifest: what a backup holds. It is written last, so that a folder with one is whole."""
+
+import os
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from baobab.storage.backup.errors import NoBackup
+
+NAME = "manifest.json"
+
+
+def _within(name: str) -> str:
+    """A manifest may come from anywhere: what it names must stay within the folder that it is put into."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or {".", ".."} & set(name.split("/")) or "\0" in name:
+        raise ValueError("is not a name within the backup")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_within)]
+
+
+class File(BaseModel):
+    """One file. `rows` is table -> number of rows, for databases only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: int
+    sha256: str
+    rows: dict[str, int] | None = None
+
+
+class Manifest(BaseModel):
+    """`files` are by their names relative to the folder, with `/` between the parts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[1] = 1
+    version: str
+    schema_revision: str
+    made_at: datetime
+    secret_key: bool
+    files: dict[FileName, File]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files.values())
+
+    def write(self, folder: Path) -> None:
+        """Put it into a folder, on disk and all at once."""
+        fresh = folder / f"{NAME}.new"
+        with fresh.open("w") as file:
+            file.write(self.model_dump_json(indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(folder / NAME)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        try:
+            return cls.model_validate_json((folder / NAME).read_bytes())
+        except FileNotFoundError as exc:
+            raise NoBackup(folder, f"there is no {NAME}") from exc
+        except ValidationError as exc:
+            fault = exc.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in fault["loc"])
+            raise NoBackup(folder, f"{NAME}: {where} {fault['msg'][0].lower()}{fault['msg'][1:]}") from exc

@@ -1,0 +1,46 @@
+"""Putting a backup in the place of a data folder."""
+
+import shutil
+from pathlib import Path
+
+from baobab.storage.backup.errors import BackupDamaged, BackupTooNew
+from baobab.storage.backup.manifest import Manifest
+from baobab.storage.backup.tree import copy_file, make_empty, sync_folders
+from baobab.storage.migrate import revisions
+
+_STAGE = ".restoring"
+
+
+def restore(backup: Path, data: Path) -> Manifest:
+    """Copy a backup into a data folder that is new or empty; BackupError, OSError.
+
+    Everything is copied and compared before anything is in its place. The folder may be a mount, which cannot be
+    replaced as a whole; so one that was interrupted is not empty, and is refused the next time.
+    """
+    manifest = Manifest.read(backup)
+    if manifest.schema_revision not in revisions():
+        raise BackupTooNew(manifest.version)
+    make_empty(data)
+    stage = data / _STAGE
+    stage.mkdir(mode=0o700)
+    try:
+        _fill(stage, backup, manifest)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+    for path in sorted(stage.iterdir()):
+        path.rename(data / path.name)
+    stage.rmdir()
+    sync_folders(data)
+    return manifest
+
+
+def _fill(stage: Path, backup: Path, manifest: Manifest) -> None:
+    for name, file in manifest.files.items():
+        try:
+            copied = copy_file(backup / name, stage / name)
+        except FileNotFoundError as exc:
+            raise BackupDamaged(backup / name) from exc
+        if copied != (file.bytes, file.sha256):
+            raise BackupDamaged(backup / name)
+    sync_folders(stage)

@@ -1,0 +1,95 @@
+"""SQLite files as they all were at one moment, while other processes go on writing to them.
+
+One library opens every file here, whichever of the two a server uses: it is another process, and one process must not
+open a file with both. Nothing here writes to a file that is copied, and nothing here makes a checkpoint.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import apsw
+
+from baobab.storage.backup.errors import StoreBusy
+
+_PATIENCE_MS = 30_000
+_PAGES = 1024
+"""Copied at a time: some megabytes at most, between which an interrupt is noticed."""
+
+
+@contextlib.contextmanager
+def snapshots(files: Sequence[Path]) -> Iterator[list[apsw.Connection]]:
+    """A connection for each file, that sees the moment at which nobody wrote to any of them.
+
+    The writers' turns are held just until every connection has begun to read, which takes milliseconds: what one store
+    tells of another is then true in the copies as well. They are taken in the order of the files.
+    """
+    with contextlib.ExitStack() as readers:
+        with contextlib.ExitStack() as turns:
+            for file in files:
+                turn = _opened(turns, file, apsw.SQLITE_OPEN_READWRITE)
+                _execute(turn, file, "BEGIN IMMEDIATE")
+            found = []
+            for file in files:
+                reader = _opened(readers, file, apsw.SQLITE_OPEN_READONLY)
+                # BEGIN alone does not begin to read.
+                _execute(reader, file, "BEGIN; SELECT count(*) FROM sqlite_master")
+                found.append(reader)
+        yield found
+
+
+def copy(source: apsw.Connection, target: Path) -> dict[str, int]:
+    """Copy what a connection sees into a new file; table -> number of rows in the copy.
+
+    The copy is one file: its log is put away, and whoever opens it next chooses a journal mode.
+    """
+    connection = apsw.Connection(str(target))
+    try:
+        connection.execute("PRAGMA synchronous=FULL")
+        with connection.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES)
+        connection.execute("PRAGMA journal_mode=DELETE")
+        if connection.execute("PRAGMA quick_check").get != "ok":
+            raise StoreBusy(source.filename, "SQLite finds it damaged")
+        names = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
+        ).fetchall()
+        return {str(name): _count(connection, str(name)) for (name,) in names}
+    except apsw.Error as exc:
+        raise StoreBusy(source.filename, exc) from exc
+    finally:
+        connection.close()
+
+
+def schema_revision(rows: apsw.Connection) -> str | None:
+    """The migration that a database of rows is at; None for a database that is no such."""
+    if not rows.execute("SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'").get:
+        return None
+    found: str | None = rows.execute("SELECT version_num FROM alembic_version").get
+    return found
+
+
+def _opened(stack: contextlib.ExitStack, file: Path, flags: int) -> apsw.Connection:
+    try:
+        connection = apsw.Connection(str(file), flags=flags)
+    except apsw.Error as exc:
+        raise StoreBusy(file, exc) from exc
+    stack.callback(connection.close)
+    connection.set_busy_timeout(_PATIENCE_MS)
+    # The last connection that closes would make one, and servers take turns for theirs.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return connection
+
+
+def _execute(connection: apsw.Connection, file: Path, statement: str) -> None:
+    try:
+        connection.execute(statement).fetchall()
+    except apsw.Error as exc:
+        raise StoreBusy(file, exc) from exc
+
+
+def _count(connection: apsw.Connection, table: str) -> int:
+    quoted = table.replace('"', '""')
+    count: int = connection.execute(f'SELECT count(*) FROM "{quoted}"').get  # noqa: S608 - a name, quoted
+    return count

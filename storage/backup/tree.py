@@ -1,0 +1,59 @@
+"""The files below a folder, and copies of them that are on disk when they are said to be made."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from baobab.storage.backup.errors import NotEmpty
+
+_CHUNK = 1 << 20
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Regular files in a fixed order. Links are not followed: they lead out of the folder."""
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(parent, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def make_empty(folder: Path) -> None:
+    """Make a folder, or take one that is there and empty; NotEmpty."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise NotEmpty(folder)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def copy_file(source: Path, target: Path) -> tuple[int, str]:
+    """Size and SHA-256 of what was copied."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    size, digest = 0, hashlib.sha256()
+    with source.open("rb") as reading, target.open("xb") as writing:
+        while chunk := reading.read(_CHUNK):
+            writing.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+        writing.flush()
+        os.fsync(writing.fileno())
+    return size, digest.hexdigest()
+
+
+def measure(path: Path) -> tuple[int, str]:
+    """Size and SHA-256 of a file, which is on disk then."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+        return file.tell(), digest
+
+
+def sync_folders(folder: Path) -> None:
+    """Names of files, too, are on disk only when their folders are."""
+    for parent, _, _ in os.walk(folder):
+        descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,314 @@
+"""The engine on two servers: what must last lies beside the rows, what may be lost in Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from baobab.storage.kv import expiry, operations
+from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Set, Tier, Usage
+from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.tiered.durable import Durable
+from baobab.storage.kv.tiered.ephemeral import Ephemeral
+from baobab.storage.kv.tiered.lane import Job, Lane
+
+_LARGEST_LOAD = 250
+# A sum has at most so many digits.
+_LONGEST_SUM = 20
+_FREE = Quota()
+_NOTHING = Usage(0, 0)
+
+
+class TieredEngine:
+    """Belongs to the event loop that opens it. Any number of processes may share the two servers.
+
+    A write needs both: it has its turn on its keys in Valkey, for `lease` seconds at most. A read of what is in the
+    durable tier needs that tier alone; what is not found there may be in the other, so that without Valkey it raises
+    StoreUnavailable. Without Valkey's memory the ephemeral entries are gone, and nothing else.
+
+    A process that ends in the middle of its turn holds up others that want the same keys until the turn is over. What
+    it was writing is then there or not; nothing that was acknowledged is lost or comes back.
+    """
+
+    def __init__(
+        self,
+        durable: Durable,
+        valkey_url: str,
+        clock: Callable[[], float],
+        *,
+        lease: float = 5.0,
+        patience: float = 2.0,
+        queue_limit: int = 10_000,
+    ) -> None:
+        self._durable = durable
+        self._ephemeral = Ephemeral(valkey_url, clock, lease=lease, patience=patience, queue_limit=queue_limit)
+        self._clock = clock
+        self._queue_limit = queue_limit
+        self._lanes: dict[str, Lane] = {}
+        self._tokens: Iterator[str] | None = None
+        self._is_open = False
+
+    async def open(self) -> None:
+        await self._durable.open()
+        try:
+            await self._ephemeral.open()
+        except StoreUnavailable:
+            await self._durable.close()
+            raise
+        self._is_open = True
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        while self._lanes:
+            await asyncio.wait([lane.task for lane in self._lanes.values()])
+        await self._ephemeral.close()
+        await self._durable.close()
+
+    def once(self, token: str) -> Self:
+        view = copy.copy(self)
+        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        return view
+
+    async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
+        self._require_open()
+        value = await self._durable.get(space, key)
+        if value is None:
+            row = await self._row_anywhere(space, key)
+            return None if row is None else row.value
+        if touch and isinstance(await self._durable.ttl(space, key), int):
+            job = Job(lambda plan: operations.touch(plan, space, key), (key,))
+            touched: bytes | None = await self._submit(space, job)
+            return touched
+        return value
+
+    async def ttl(self, space: str, key: str) -> int | Absent | None:
+        self._require_open()
+        left = await self._durable.ttl(space, key)
+        if left is not ABSENT:
+            return left
+        row = await self._row_anywhere(space, key)
+        if row is None:
+            return ABSENT
+        return None if row.expires is None else expiry.seconds_left(row.expires, self._ephemeral.now)
+
+    async def exists(self, space: str, key: str) -> bool:
+        self._require_open()
+        return await self._durable.exists(space, key) or await self._row_anywhere(space, key) is not None
+
+    async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
+        await self._write(
+            space,
+            [key],
+            lambda plan: operations.put(plan, space, key, value, ttl, tier, quota),
+            Usage(1, len(key) + len(value)),
+            quota,
+        )
+
+    async def delete(self, space: str, key: str) -> int:
+        count: int = await self._write(space, [key], lambda plan: operations.delete(plan, space, key))
+        return count
+
+    async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
+        total: int = await self._write(
+            space,
+            [key],
+            lambda plan: operations.incr(plan, space, key, by, ttl, quota),
+            Usage(1, len(key) + _LONGEST_SUM),
+            quota,
+        )
+        return total
+
+    async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
+        made: bool = await self._write(
+            space,
+            [key],
+            lambda plan: operations.setnx(plan, space, key, value, ttl, tier, quota),
+            Usage(1, len(key) + len(value)),
+            quota,
+        )
+        return made
+
+    async def cas(
+        self,
+        space: str,
+        key: str,
+        expected: bytes,
+        next: bytes,  # noqa: A002 - the word of the API
+        ttl: int | None,
+        quota: Quota,
+    ) -> bool:
+        swapped: bool = await self._write(
+            space,
+            [key],
+            lambda plan: operations.cas(plan, space, key, expected, next, ttl, quota),
+            Usage(1, len(key) + len(next)),
+            quota,
+        )
+        return swapped
+
+    async def expire(self, space: str, key: str, ttl: int | None) -> bool:
+        found: bool = await self._write(space, [key], lambda plan: operations.expire(plan, space, key, ttl))
+        return found
+
+    async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
+        stored = [op for op in ops if isinstance(op, Set)]
+        results: list[OpResult] = await self._write(
+            space,
+            [op.key for op in ops],
+            lambda plan: operations.batch(plan, space, ops, quota),
+            Usage(len(stored), sum(len(op.key) + len(op.value) for op in stored)),
+            quota,
+        )
+        return results
+
+    async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        self._require_open()
+        durable, following = await self._durable.scan(space, prefix, limit, cursor)
+        ephemeral, moved = await self._ephemeral.keys(space, prefix, limit + 1, cursor)
+        keys = sorted({*durable, *ephemeral})
+        end = keys[limit - 1] if len(keys) > limit or following else None
+        missed = [
+            key
+            for key in moved
+            if key.startswith(prefix) and (cursor or "") < key and (end is None or key <= end) and key not in keys
+        ]
+        there = await asyncio.gather(*(self.exists(space, key) for key in missed))
+        keys = sorted([*keys, *itertools.compress(missed, there)])
+        return keys[:limit], keys[limit - 1] if len(keys) > limit or following else None
+
+    async def usage(self, space: str) -> Usage:
+        """What is on its way from one tier to the other at this moment may be counted twice, or not at all."""
+        self._require_open()
+        durable, ephemeral = await asyncio.gather(self._durable.usage(space), self._ephemeral.usage(space))
+        return Usage(durable.keys + ephemeral.keys, durable.bytes + ephemeral.bytes)
+
+    async def flush(self, space: str) -> int:
+        live: int = await self._write(space, [], lambda plan: operations.flush(plan, space), alone=True)
+        return live
+
+    async def sweep(self, limit: int = 1000) -> int:
+        self._require_open()
+        # It takes its place behind the writes that were asked before.
+        if before := [lane.latest for lane in self._lanes.values() if lane.latest is not None]:
+            await asyncio.wait(before)
+        for space in await self._ephemeral.spaces("holders") | await self._ephemeral.spaces("doubt"):
+            if keys := await self._ephemeral.doubtful(space):
+                await self._submit(space, Job(lambda _: None, tuple(keys)))
+        count = await self._durable.sweep(limit)
+        for space in sorted(await self._ephemeral.spaces("expiries")):
+            if count >= limit:
+                break
+            count += await self._ephemeral.sweep(space, limit - count)
+        return count
+
+    async def spaces(self, after: str | None, limit: int) -> list[str]:
+        self._require_open()
+        found = set(await self._durable.spaces(after, limit))
+        for space in sorted(space for space in await self._ephemeral.spaces("entries") if space > (after or "")):
+            if sum(other <= space for other in found) >= limit:
+                break
+            if (await self._ephemeral.usage(space)).keys:
+                found.add(space)
+        return sorted(found)[:limit]
+
+    async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
+        self._require_open()
+        durable = {entry.key: entry for entry in await self._durable.export(space, after, limit)}
+        rows, moved = await self._ephemeral.rows(space, after, limit)
+        found = {key: Entry(key, row.value, Tier.EPHEMERAL, row.expires, row.window) for key, row in rows.items()}
+        found |= durable
+        end = sorted(found)[limit - 1] if len(found) >= limit else None
+        for key in moved:
+            if key not in found and (after or "") < key and (end is None or key < end):
+                found.update(await self._entry_anywhere(space, key))
+        return [found[key] for key in sorted(found)][:limit]
+
+    async def load(self, space: str, entries: Sequence[Entry]) -> None:
+        for start in range(0, len(entries), _LARGEST_LOAD):
+            part = entries[start : start + _LARGEST_LOAD]
+            await self._submit(
+                space,
+                Job(
+                    lambda plan, part=part: operations.load(plan, space, part),  # type: ignore[misc]
+                    tuple(entry.key for entry in part),
+                    Usage(len(part), sum(len(entry.key) + len(entry.value) for entry in part)),
+                ),
+            )
+
+    async def freeze(self, space: str) -> None:
+        await self._submit(space, Job(lambda plan: plan.freeze(space), (), alone=True))
+
+    async def thaw(self, space: str) -> None:
+        await self._submit(space, Job(lambda plan: plan.thaw(space), (), alone=True))
+
+    async def erase(self, space: str) -> None:
+        await self._submit(space, Job(lambda plan: operations.erase(plan, space), (), alone=True))
+
+    async def check(self) -> None:
+        self._require_open()
+        await asyncio.gather(self._durable.check(), self._ephemeral.check())
+
+    async def _row_anywhere(self, space: str, key: str) -> Row | None:
+        """Of a key that was not in the durable tier a moment ago.
+
+        The ephemeral tier tells when a key has left it for the durable one. While that goes on, look there again.
+        """
+        row, mark = await self._ephemeral.look(space, key)
+        while row is None and mark is not None:
+            row = await self._durable_row(space, key)
+            if row is None:
+                before = mark
+                row, mark = await self._ephemeral.look(space, key)
+                if mark == before:
+                    break
+        return row
+
+    async def _durable_row(self, space: str, key: str) -> Row | None:
+        found = (await self._durable.find(space, [key], [], usage=False)).rows.get(key)
+        return found if found is not None and expiry.is_live(found.expires, self._ephemeral.now) else None
+
+    async def _entry_anywhere(self, space: str, key: str) -> dict[str, Entry]:
+        row, tier = await self._durable_row(space, key), Tier.DURABLE
+        if row is None:
+            row, tier = await self._row_anywhere(space, key), Tier.EPHEMERAL
+        return {} if row is None else {key: Entry(key, row.value, tier, row.expires, row.window)}
+
+    async def _write(
+        self,
+        space: str,
+        keys: Sequence[str],
+        write: Callable[[Any], Any],
+        growth: Usage = _NOTHING,
+        quota: Quota = _FREE,
+        *,
+        alone: bool = False,
+    ) -> Any:
+        token = None if self._tokens is None else next(self._tokens)
+        return await self._submit(space, Job(write, tuple(keys), growth, quota != _FREE, alone, token))
+
+    def _submit(self, space: str, job: Job) -> asyncio.Future[Any]:
+        self._require_open()
+        for part in (space, *job.keys):
+            # One caller's mistake must not reach the group.
+            part.encode()
+            if "\0" in part:
+                raise ValueError("a key has no NUL")
+        lane = self._lanes.get(space)
+        if lane is None:
+            lane = self._lanes[space] = Lane(space, self._durable, self._ephemeral, self._forget)
+        elif lane.waiting >= self._queue_limit:
+            raise QueueFull
+        return lane.submit(job)
+
+    def _forget(self, lane: Lane) -> None:
+        del self._lanes[lane.space]
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise StoreClosed

@@ -1,0 +1,221 @@
+"""The ephemeral tier, and the turns by which the workers change both: one library of functions on a Valkey server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from baobab.storage.kv import expiry, page
+from baobab.storage.kv.engine import Usage
+from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.valkey import engine as plain
+from baobab.storage.valkey.errors import ValkeyUnavailable
+from baobab.storage.valkey.library import Library
+from baobab.storage.valkey.pipeline import Pipeline
+
+_CODE = (Path(plain.__file__).with_name("functions.lua"), Path(__file__).with_name("tiers.lua"))
+_FIRST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.016
+
+Change = tuple[bytes | str | int, ...]
+
+
+class Wish(NamedTuple):
+    """What a turn is asked for: some keys of a space or all of it, and the most that will be added to its totals."""
+
+    space: str
+    keys: tuple[str, ...]
+    tokens: tuple[str, ...]
+    alone: bool
+    growth: Usage
+
+
+class Turn(NamedTuple):
+    """`ends` is by the monotonic clock; `now` is the time in milliseconds at which the rows were live.
+
+    `usage` is the tier's, and `pledged` what others with a turn in this space may add to either tier.
+    """
+
+    holder: str
+    ends: float
+    now: int
+    rows: dict[str, Row]
+    kept: dict[str, bytes]
+    usage: Usage
+    pledged: Usage
+    doubtful: list[str]
+
+
+class Ephemeral:
+    def __init__(
+        self, url: str, clock: Callable[[], float], *, lease: float, patience: float, queue_limit: int
+    ) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._pipeline = Pipeline(url, patience=patience, queue_limit=queue_limit)
+        self._library = Library(self._pipeline, "tiers", "\n".join(file.read_text() for file in _CODE))
+        self._names = (f"{uuid.uuid4().hex}:{number}" for number in itertools.count())
+        # By space, the turns of which the server must still be told that nobody knows how they ended.
+        self._untold: dict[str, list[str]] = {}
+        self._is_open = False
+
+    async def open(self) -> None:
+        try:
+            await self._pipeline.open()
+            await self._library.load()
+        except ValkeyUnavailable as exc:
+            await self._pipeline.close()
+            raise StoreUnavailable.because(exc) from exc
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+        await self._pipeline.close()
+
+    @property
+    def now(self) -> int:
+        return expiry.milliseconds(self._clock())
+
+    async def enter(self, wish: Wish) -> Turn:
+        """Waits for it, first come, first served. Raises StoreUnavailable where others keep it for too long."""
+        holder, pause = next(self._names), _FIRST_PAUSE
+        # Whoever is ahead may have crashed, and so may one more while it waited.
+        deadline = time.monotonic() + 2 * self._lease + 1
+        await self._tell(wish.space)
+        while True:
+            asked, now = time.monotonic(), self.now
+            try:
+                answer = await self._ask(
+                    "enter",
+                    wish.space,
+                    now,
+                    holder,
+                    int(self._lease * 1000),
+                    int(wish.alone),
+                    *wish.growth,
+                    len(wish.tokens),
+                    *wish.tokens,
+                    *wish.keys,
+                )
+            except StoreUnavailable:
+                self._untold.setdefault(wish.space, []).append(holder)
+                raise
+            if answer:
+                return self._turn(wish, holder, asked, now, answer)
+            if time.monotonic() > deadline:
+                await self.doubt(wish.space, holder)
+                raise StoreUnavailable("another worker holds what is to be written")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def change(self, space: str, turn: Turn, changes: Sequence[Change]) -> bool:
+        """All of them; none, and False, where the turn is over."""
+        flat = itertools.chain.from_iterable(changes)
+        return bool(await self._ask("change", space, turn.now, turn.holder, *flat))
+
+    def leave(self, wish: Wish, turn: Turn, *, done: bool) -> None:
+        """All that was planned is done, or nothing. Does not wait: where it is lost, the turn ends by itself."""
+        told = asyncio.ensure_future(self._ask("leave", wish.space, turn.now, turn.holder, int(done), *wish.keys))
+        told.add_done_callback(lambda told: told.cancelled() or told.exception())
+
+    async def doubt(self, space: str, holder: str) -> None:
+        """Ends a turn of which nobody knows how far it came; as soon as the server can be told."""
+        self._untold.setdefault(space, []).append(holder)
+        with contextlib.suppress(StoreUnavailable):
+            await self._tell(space)
+
+    async def look(self, space: str, key: str) -> tuple[Row | None, bytes | None]:
+        """What is live, and a mark that differs whenever the key has moved to the durable tier."""
+        raw, moved = await self._ask("look", space, self.now, key)
+        return self._live(raw), moved
+
+    async def keys(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], list[str]]:
+        """The first keys, and any that moved to the durable tier of late."""
+        lowest, above = page.bounds(prefix, cursor)
+        found, moved = await self._ask("list", space, self.now, f"[{lowest}", f"({above}", limit)
+        return [key.decode() for key in found], [key.decode() for key in moved]
+
+    async def rows(self, space: str, after: str | None, limit: int) -> tuple[dict[str, Row], list[str]]:
+        """The first keys with what they hold, and any that moved to the durable tier of late."""
+        found, moved = await self._ask("carry", space, self.now, "-" if after is None else f"({after}", limit)
+        rows = ((key.decode(), self._live(raw)) for key, raw in found)
+        return {key: row for key, row in rows if row is not None}, [key.decode() for key in moved]
+
+    async def usage(self, space: str) -> Usage:
+        return Usage(*await self._ask("usage", space, self.now, ""))
+
+    async def sweep(self, space: str, limit: int) -> int:
+        count: int = await self._ask("sweep", space, self.now, "", limit)
+        return count
+
+    async def doubtful(self, space: str) -> list[str]:
+        return [key.decode() for key in await self._ask("doubtful", space)]
+
+    async def spaces(self, part: str) -> set[str]:
+        """Those that have a `part`, out of the names of all that the server has."""
+        named: set[str] = set()
+        cursor = b"0"
+        while True:
+            cursor, found = await self._send("SCAN", cursor, "MATCH", f"kv:{{*}}:{part}", "COUNT", 1000)
+            named.update(name.decode().removeprefix("kv:{").removesuffix(f"}}:{part}") for name in found)
+            if cursor == b"0":
+                return named
+
+    async def check(self) -> None:
+        # A function that may write: a server that takes no writes refuses it.
+        await self._ask("usage", "", self.now, "")
+
+    async def _tell(self, space: str) -> None:
+        for holder in tuple(self._untold.get(space, ())):
+            await self._ask("doubt", space, self.now, holder)
+            self._untold[space].remove(holder)
+        if space in self._untold and not self._untold[space]:
+            del self._untold[space]
+
+    def _turn(self, wish: Wish, holder: str, asked: float, now: int, answer: list[Any]) -> Turn:
+        keys, size, more_keys, more_bytes, kept, entries, doubtful = answer
+        rows = ((key, self._live(raw, now)) for key, raw in zip(wish.keys, entries, strict=True))
+        return Turn(
+            holder,
+            asked + self._lease,
+            now,
+            {key: row for key, row in rows if row is not None},
+            {token: text for token, text in zip(wish.tokens, kept, strict=True) if text is not None},
+            Usage(keys, size),
+            Usage(more_keys, more_bytes),
+            [key.decode() for key in doubtful],
+        )
+
+    def _live(self, raw: bytes | None, now: int | None = None) -> Row | None:
+        if raw is None:
+            return None
+        _, deadline, window, value = raw.split(b":", 3)
+        expires = int(deadline) if deadline else None
+        if not expiry.is_live(expires, self.now if now is None else now):
+            return None
+        return Row(value, expires, int(window) if window else None)
+
+    async def _ask(self, function: str, space: str, *arguments: bytes | str | int) -> Any:
+        self._require_open()
+        try:
+            return await self._library.call(function, f"kv:{{{space}}}", *arguments)
+        except ValkeyUnavailable as exc:
+            raise StoreUnavailable.because(exc) from exc
+
+    async def _send(self, *command: bytes | str | int) -> Any:
+        self._require_open()
+        try:
+            return await self._pipeline.send(*command)
+        except ValkeyUnavailable as exc:
+            raise StoreUnavailable.because(exc) from exc
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise StoreClosed

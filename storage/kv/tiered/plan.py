@@ -1,0 +1,182 @@
+"""A group of writes to one space between what both tiers hold and what they are to hold.
+
+The rules are those of operations.py, run here on a copy of the rows while nobody else may change them. Nothing is
+sent anywhere until all of the group is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from baobab.storage.kv import expiry
+from baobab.storage.kv.engine import Quota, Tier, Usage
+from baobab.storage.kv.errors import KeysExhausted, StorageFull
+from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.tiered.durable import DurableChange, Found
+from baobab.storage.kv.tiered.ephemeral import Change, Turn
+
+_NOTHING = Usage(0, 0)
+
+
+class Crowded(Exception):
+    """A quota would refuse; whether it does can only be said where nobody else may write to the space."""
+
+
+@dataclass(slots=True)
+class _Cell:
+    durable: Row | None
+    ephemeral: Row | None
+    after: tuple[Tier, Row] | None
+
+    def after_in(self, tier: Tier) -> Row | None:
+        return self.after[1] if self.after is not None and self.after[0] is tier else None
+
+
+class Changes(NamedTuple):
+    """In the order in which they must be made, so that no key is ever in neither tier, and no old value comes back.
+
+    `before`: entries that go from the durable to the ephemeral tier, and copies that the durable tier hides.
+    `after`: entries that went the other way, and whatever concerns the ephemeral tier alone.
+    """
+
+    before: list[Change]
+    durable: list[DurableChange]
+    tokens: dict[str, Row]
+    after: list[Change]
+
+
+class Plan:
+    """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
+
+    def __init__(self, space: str, turn: Turn, found: Found, *, alone: bool) -> None:
+        self.now = turn.now
+        self.touched: set[Tier] = set()
+        self.flushed = False
+        self.frozen = found.frozen
+        self._was_frozen = found.frozen
+        self._space = space
+        self._alone = alone
+        self._cells = {key: self._cell(turn.rows.get(key), found.rows.get(key)) for key in turn.rows | found.rows}
+        hidden = [len(key) + len(cell.ephemeral.value) for key, cell in self._cells.items()
+                  if cell.durable is not None and cell.ephemeral is not None]  # fmt: skip
+        self._total = _sum(found.usage, turn.usage, turn.pledged, Usage(-len(hidden), -sum(hidden)))
+        self._tokens = {token: Row(text, None, None) for token, text in turn.kept.items()} | found.tokens
+        self._new_tokens: tuple[dict[str, Row], dict[str, Row]] = {}, {}
+
+    def begin(self) -> None:
+        """Another write."""
+        self.touched = set()
+
+    def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
+        if space == SPACE:
+            return (Tier.DURABLE, self._tokens[key]) if key in self._tokens else None
+        cell = self._cells.get(key)
+        return None if cell is None else cell.after
+
+    def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
+        if space == SPACE:
+            self._keep(key, row)
+            return
+        found = self.current(space, key)
+        size = len(key) + len(row.value)
+        grown = Usage(1, size) if found is None else Usage(0, len(row.value) - len(found[1].value))
+        self._admit(grown, quota)
+        self._replace(key, (tier, row), grown)
+
+    def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
+        found = self.current(space, key)
+        assert found is not None
+        self._replace(key, (tier, found[1]._replace(expires=expires, window=window)), _NOTHING)
+
+    def remove(self, space: str, key: str) -> int:
+        found = self.current(space, key)
+        if found is None:
+            return 0
+        self._replace(key, None, Usage(-1, -len(key) - len(found[1].value)))
+        return 1
+
+    def remove_all(self, space: str) -> int:
+        assert self._alone
+        live = self._total.keys
+        self.flushed = True
+        self.touched = set(Tier)
+        self._total = _NOTHING
+        self._cells = {key: _Cell(None, None, None) for key in self._cells}
+        return live
+
+    def is_frozen(self, space: str) -> bool:
+        return self.frozen
+
+    def freeze(self, space: str) -> None:
+        assert self._alone
+        self.frozen = True
+        self.touched = {Tier.DURABLE}
+
+    def thaw(self, space: str) -> None:
+        assert self._alone
+        self.frozen = False
+        self.touched |= {Tier.DURABLE}
+
+    @property
+    def marking(self) -> bool:
+        """Whether the durable tier must be told that the space is frozen, or is no more."""
+        # What is flushed may lose its mark with its totals.
+        return self.frozen != self._was_frozen or (self.flushed and self.frozen)
+
+    def changes(self) -> Changes:
+        made = Changes([("flush",)] if self.flushed else [], [], self._new_tokens[Tier.DURABLE], [])
+        for key, cell in self._cells.items():
+            durable, ephemeral = cell.after_in(Tier.DURABLE), cell.after_in(Tier.EPHEMERAL)
+            if durable is not cell.durable:
+                made.durable.append(DurableChange(key, cell.durable, durable))
+            if ephemeral is cell.ephemeral:
+                continue
+            if ephemeral is not None:
+                (made.after if cell.durable is None else made.before).append(_put(key, ephemeral))
+            elif cell.durable is not None:
+                made.before.append(("drop", key))
+            else:
+                made.after.append(("drop" if durable is None else "move", key))
+        made.after.extend(("keep", token, row.value) for token, row in self._new_tokens[Tier.EPHEMERAL].items())
+        return made
+
+    def _cell(self, ephemeral: Row | None, durable: Row | None) -> _Cell:
+        if durable is not None and expiry.is_live(durable.expires, self.now):
+            # A copy in the other tier is what a crash has left of a move, and on its way out.
+            return _Cell(durable, ephemeral, (Tier.DURABLE, durable))
+        return _Cell(None, ephemeral, None if ephemeral is None else (Tier.EPHEMERAL, ephemeral))
+
+    def _replace(self, key: str, after: tuple[Tier, Row] | None, grown: Usage) -> None:
+        cell = self._cells.setdefault(key, _Cell(None, None, None))
+        self.touched |= {entry[0] for entry in (cell.after, after) if entry is not None}
+        cell.after = after
+        self._total = _sum(self._total, grown)
+
+    def _keep(self, token: str, row: Row) -> None:
+        # With what it answers for: both are lost together or not at all.
+        tier = Tier.EPHEMERAL if self.touched == {Tier.EPHEMERAL} else Tier.DURABLE
+        self._tokens[token] = row
+        self._new_tokens[tier][token] = row
+
+    def _admit(self, grown: Usage, quota: Quota) -> None:
+        max_keys, max_bytes = quota
+        keys, size = self._total
+        if grown.keys > 0 and max_keys is not None and keys + grown.keys > max_keys:
+            if not self._alone:
+                raise Crowded
+            raise KeysExhausted(keys, max_keys)
+        if grown.bytes > 0 and max_bytes is not None and size + grown.bytes > max_bytes:
+            if not self._alone:
+                raise Crowded
+            raise StorageFull(size, max_bytes)
+
+
+def _put(key: str, row: Row) -> Change:
+    expires, window = ("" if number is None else number for number in (row.expires, row.window))
+    return "put", key, expires, window, row.value
+
+
+def _sum(*several: Usage) -> Usage:
+    return Usage(sum(each.keys for each in several), sum(each.bytes for each in several))

@@ -1,0 +1,43 @@
+"""What stands behind the content in a file: size, digest and content type, which are known only at its end.
+
+One file holds both, so that no crash can bring the bytes of one object together with the type of another.
+Layout: content, JSON, the length of the JSON as four bytes, eight bytes that say what this is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import BinaryIO
+
+from baobab.storage.objects.errors import ObjectDamaged
+from baobab.storage.objects.store import Stored
+
+_MARK = b"baobab\x00\x01"
+_END = struct.Struct(f">I{len(_MARK)}s")
+_LONGEST = 4096
+
+
+def footer_of(stored: Stored) -> bytes:
+    text = json.dumps(stored._asdict()).encode()
+    return text + _END.pack(len(text), _MARK)
+
+
+def read_footer(file: BinaryIO, key: str) -> Stored:
+    """Leaves the file anywhere. Raises ObjectDamaged, naming the key."""
+    end = file.seek(0, os.SEEK_END)
+    tail = file.seek(max(0, end - _LONGEST))
+    data = file.read(end - tail)
+    if len(data) < _END.size:
+        raise ObjectDamaged(key, "it has no footer")
+    length, mark = _END.unpack(data[-_END.size :])
+    if mark != _MARK or length > len(data) - _END.size:
+        raise ObjectDamaged(key, "it has no footer")
+    try:
+        stored = Stored(**json.loads(data[-_END.size - length : -_END.size]))
+    except (ValueError, TypeError) as exc:
+        raise ObjectDamaged(key, "its footer cannot be read") from exc
+    if stored.size != end - _END.size - length:
+        raise ObjectDamaged(key, "it has not the size that its footer says")
+    return stored

@@ -1,0 +1,285 @@
+"""Objects in a folder: one file each, complete with its digest and type, moved into its place when it is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from baobab.storage.objects import names
+from baobab.storage.objects.draft import Draft
+from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
+from baobab.storage.objects.footer import footer_of, read_footer
+from baobab.storage.objects.key import check_content_type, check_key, check_prefix
+from baobab.storage.objects.store import Stored, span
+
+_CHUNK = 256 * 1024
+_ABANDONED = 24 * 3600.0
+# How often a folder may vanish under a put, because someone deletes the last object in it at that moment.
+_ATTEMPTS = 100
+
+
+class LocalStore:
+    """Any number of processes may share the folder. `clock` says what is old; it is compared with the files' times."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder.resolve()
+        # On the same file system, so that a file can be moved; no key has such a name.
+        self._drafts = self._folder / ".drafts"
+        self._clock = clock
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> Stored:
+        target = self._path(key)
+        check_content_type(content_type)
+        path = self._drafts / uuid.uuid4().hex
+        draft = Draft(lambda: self._new_file(path), max_bytes)
+        try:
+            await draft.receive(chunks)
+            stored = draft.stored(content_type)
+            await asyncio.to_thread(self._commit, draft, path, stored, target)
+            return stored
+        finally:
+            await asyncio.to_thread(_give_up, draft, path)
+
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> LocalReader | None:
+        return await asyncio.to_thread(self._open, key, self._path(key), start, end)
+
+    async def head(self, key: str) -> Stored | None:
+        reader = await self.get(key)
+        if reader is None:
+            return None
+        await reader.aclose()
+        return reader.stored
+
+    async def delete(self, key: str) -> bool:
+        return await asyncio.to_thread(self._delete, self._path(key))
+
+    async def delete_all(self, prefix: str) -> int:
+        return await asyncio.to_thread(self._delete_all, check_prefix(prefix))
+
+    async def list(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        prefix = prefix and check_prefix(prefix)
+        return await asyncio.to_thread(self._page, prefix, after and check_key(after), limit)
+
+    async def sweep(self) -> int:
+        return await asyncio.to_thread(self._sweep)
+
+    async def check(self) -> None:
+        await asyncio.to_thread(self._try_to_write)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / names.path_of(check_key(key))
+
+    def _new_file(self, path: Path) -> BinaryIO:
+        self._drafts.mkdir(parents=True, exist_ok=True)
+        return path.open("xb")
+
+    def _commit(self, draft: Draft, path: Path, stored: Stored, target: Path) -> None:
+        with draft.file() as file:
+            file.write(footer_of(stored))
+            file.flush()
+            os.fsync(file.fileno())
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    self._refuse_links(target.parent)
+                    path.replace(target)
+                    break
+                except (FileNotFoundError, FileExistsError):
+                    # The second is what `mkdir` says of a folder that vanishes while it looks.
+                    if attempt == _ATTEMPTS:
+                        raise
+            # Whoever made these folders may not have come to this yet.
+            for folder in self._folders_above(target):
+                _sync(folder)
+
+    def _open(self, key: str, path: Path, start: int, end: int | None) -> LocalReader | None:
+        try:
+            self._refuse_links(path.parent)
+            file = open(path, "rb", opener=_open_no_link)  # noqa: SIM115 - the reader closes it
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise StoreUnavailable.because(exc) from exc
+        try:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ObjectDamaged(key, "it is no file")
+            stored = read_footer(file, key)
+            start, end = span(stored.size, start, end)
+            file.seek(start)
+        except OSError as exc:
+            file.close()
+            raise StoreUnavailable.because(exc) from exc
+        except (ObjectDamaged, ValueError):
+            file.close()
+            raise
+        return LocalReader(file, key, stored, end - start)
+
+    def _delete(self, path: Path) -> bool:
+        with _translated():
+            self._refuse_links(path.parent)
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                return False
+            _sync(path.parent)
+            self._remove_empty(path)
+        return True
+
+    def _delete_all(self, prefix: str) -> int:
+        count = 0
+        with _translated():
+            folder = self._folder / names.folder_of(prefix)
+            for key in self._walk(folder, prefix, ""):
+                path = self._folder / names.path_of(key)
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+                    count += 1
+            for below, _, _ in os.walk(folder, topdown=False):
+                if not _remove_folder(Path(below)):
+                    _sync(Path(below))
+            _sync(folder.parent)
+            self._remove_empty(folder)
+        return count
+
+    def _page(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        with _translated():
+            return list(islice(self._walk(self._folder / names.folder_of(prefix), prefix, after), limit))
+
+    def _walk(self, folder: Path, begun: str, after: str) -> Iterator[str]:
+        """The keys below a folder, in order; all of them begin with `begun`."""
+        self._refuse_links(folder)
+        pieces: list[tuple[str, str, bool]] = []
+        # Someone may be deleting it.
+        with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                meaning = names.meaning_of(entry.name)
+                if meaning is None or entry.is_symlink():
+                    continue
+                text, is_folder = begun + meaning[0], meaning[1]
+                if text > after or (is_folder and after.startswith(text)):
+                    pieces.append((text, entry.name, is_folder))
+        pieces.sort()
+        for text, name, is_folder in pieces:
+            if is_folder:
+                yield from self._walk(folder / name, text, after)
+            else:
+                yield text
+
+    def _sweep(self) -> int:
+        count = 0
+        with _translated(), contextlib.suppress(FileNotFoundError), os.scandir(self._drafts) as entries:
+            for entry in entries:
+                # Another process may be sweeping too.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_mtime < self._clock() - _ABANDONED:
+                        Path(entry.path).unlink()
+                        count += 1
+        return count
+
+    def _try_to_write(self) -> None:
+        path = self._drafts / uuid.uuid4().hex
+        with _translated(), contextlib.ExitStack() as stack:
+            file = stack.enter_context(self._new_file(path))
+            stack.callback(path.unlink)
+            file.write(b"x")
+
+    def _refuse_links(self, folder: Path) -> None:
+        """We make no symbolic links: one in our folder leads out of it, and someone else has put it there."""
+        if os.path.realpath(folder) != str(folder):
+            raise StoreUnavailable(f"a symbolic link on the way to {folder}")
+
+    def _folders_above(self, path: Path) -> Iterator[Path]:
+        """From the nearest to the store's own."""
+        while path != self._folder:
+            path = path.parent
+            yield path
+
+    def _remove_empty(self, path: Path) -> None:
+        """The folders above, as long as nothing else is in them."""
+        for folder in self._folders_above(path):
+            if folder == self._folder or not _remove_folder(folder):
+                return
+            _sync(folder.parent)
+
+
+class LocalReader:
+    """Reads on in the file that it has open, which stays what it is when another takes its name."""
+
+    def __init__(self, file: BinaryIO, key: str, stored: Stored, length: int) -> None:
+        self.stored = stored
+        self._file = file
+        self._key = key
+        self._left = length
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._left == 0:
+            await self.aclose()
+            raise StopAsyncIteration
+        try:
+            chunk = await asyncio.to_thread(self._file.read, min(_CHUNK, self._left))
+        except OSError as exc:
+            raise StoreUnavailable.because(exc) from exc
+        if not chunk:
+            await self.aclose()
+            raise ObjectDamaged(self._key, "it ends too early")
+        self._left -= len(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        # In a thread, because it waits for one that a cancelled caller has left reading.
+        await asyncio.to_thread(self._file.close)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise StoreUnavailable.because(exc) from exc
+
+
+def _give_up(draft: Draft, path: Path) -> None:
+    """Nothing to give up where the file has been moved into its place."""
+    draft.drop()
+    # What cannot be removed now is swept some day; what is raised must be why the put failed.
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    # Not to wait either, should someone have put a pipe there.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _sync(folder: Path) -> None:
+    """Makes the names in a folder durable; a folder that is gone needs none."""
+    if os.name == "nt":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_folder(folder: Path) -> bool:
+    """False where it is not empty, or was removed by someone else."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True

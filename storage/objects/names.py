@@ -1,0 +1,80 @@
+"""Keys as paths of a folder, and back.
+
+A key is cut behind each slash, and within a segment that no file name has room for. All pieces but the last are
+folders, so that a folder holds what begins alike, and a walk through sorted folders meets the keys in order. Names are
+the same on file systems that do not tell capitals apart or change accents; none of them is "..", and none is both a
+file and a folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+_FILE, _SEGMENT, _PART = "=", "+", "~"
+
+# The shortest beginning that has this length is cut off, and has at most 11 more. A rule that looked at what follows
+# would cut two segments that begin alike in two places, and their order would be lost.
+_CUT = 228
+
+_NAME = re.compile(r"((?:[a-z0-9._-]++|\^[a-z]|%[0-9a-f]{2})*)([=+~])")
+_ESCAPED = re.compile(r"\^([a-z])|((?:%[0-9a-f]{2})+)")
+
+
+def path_of(key: str) -> Path:
+    """The path of the object's file, relative to the store's folder."""
+    *folders, segment = key.split("/")
+    *parts, last = _cut(segment)
+    return folder_of("".join(f"{folder}/" for folder in folders)).joinpath(
+        *(part + _PART for part in parts), last + _FILE
+    )
+
+
+def folder_of(prefix: str) -> Path:
+    """The folder of what begins with a prefix that is "" or ends in a slash."""
+    path = Path()
+    for segment in prefix.split("/")[:-1]:
+        *parts, last = _cut(segment)
+        path = path.joinpath(*(part + _PART for part in parts), last + _SEGMENT)
+    return path
+
+
+def meaning_of(name: str) -> tuple[str, bool] | None:
+    """The piece of a key that a name stands for, and whether that is a folder. None for a name of something else."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    piece, kind = match.groups()
+    try:
+        if "%" in piece or "^" in piece:
+            piece = _ESCAPED.sub(_unescape, piece)
+    except UnicodeDecodeError:
+        return None
+    return piece + ("/" if kind == _SEGMENT else ""), kind != _FILE
+
+
+def _cut(segment: str) -> Iterator[str]:
+    piece = ""
+    for character in segment:
+        piece += _escape(character)
+        if len(piece) >= _CUT:
+            yield piece
+            piece = ""
+    yield piece
+
+
+def _escape(character: str) -> str:
+    if character in _PLAIN:
+        return character
+    if "A" <= character <= "Z":
+        return f"^{character.lower()}"
+    return "".join(f"%{byte:02x}" for byte in character.encode())
+
+
+def _unescape(match: re.Match[str]) -> str:
+    capital, octets = match.groups()
+    if capital is not None:
+        return str(capital).upper()
+    return bytes.fromhex(str(octets).replace("%", "")).decode()

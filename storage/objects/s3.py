@@ -1,0 +1,242 @@
+"""Objects in a bucket of S3, or of a server that speaks its protocol.
+
+The digest goes with the object as metadata, which S3 takes before the first byte: so a put waits in a file here until
+it is whole, and only then is sent. A client that is slow, gone or too large never reaches the bucket.
+An upload in parts that was broken off leaves them there, invisible and charged for: give the bucket a lifecycle rule
+that aborts incomplete uploads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+import obstore
+from obstore.exceptions import BaseError, PreconditionError
+from obstore.store import S3Store as Bucket
+
+from baobab.storage.objects.draft import Draft
+from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
+from baobab.storage.objects.key import check_content_type, check_key, check_prefix, is_key
+from baobab.storage.objects.store import Stored, span
+
+if TYPE_CHECKING:
+    from obstore import BytesStream, GetOptions, GetResult
+    from obstore.store import ClientConfig, RetryConfig, S3Config
+
+# OSError is what some failures of the network become.
+_FAILURES = (BaseError, OSError)
+_CHUNK = 256 * 1024
+# What is not larger goes in one request. A part is at least as large, and there are at most 10 000 of them.
+_PART = 8 * 1024 * 1024
+_MOST_PARTS = 9_000
+_PARTS_AT_ONCE = 4
+_PAGE = 1000
+_DIGEST = "sha256"
+# How often an object may be replaced between a look at its size and the reading of a part of it.
+_ATTEMPTS = 10
+# A read of the whole may take as long as its reader; a server that says nothing for a minute is gone.
+_CLIENT: ClientConfig = {
+    "connect_timeout": timedelta(seconds=5),
+    "read_timeout": timedelta(seconds=60),
+    "timeout": timedelta(days=1),
+}
+_RETRIES: RetryConfig = {
+    "max_retries": 3,
+    "retry_timeout": timedelta(seconds=15),
+    "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=2), "base": 3},
+}
+
+
+class S3Store:
+    """`drafts` is a folder for puts that are not whole yet. Credentials come from the environment, as AWS_* there.
+
+    `endpoint` is the address of a server other than Amazon's; `region` is us-east-1 unless the environment says more.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        drafts: Path,
+        *,
+        prefix: str = "",
+        endpoint: str = "",
+        region: str = "",
+        patience: float = 5.0,
+    ) -> None:
+        config: S3Config = {}
+        client = _CLIENT.copy()
+        if region:
+            config["region"] = region
+        if endpoint:
+            # Under both names, or the environment's AWS_ENDPOINT_URL_S3 would win.
+            config["endpoint"] = config["aws_endpoint_url_s3"] = endpoint
+            client["allow_http"] = endpoint.startswith("http://")
+        self._bucket = Bucket(
+            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=_RETRIES
+        )
+        self._drafts = drafts
+        self._patience = patience
+
+    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> Stored:
+        check_key(key)
+        check_content_type(content_type)
+        draft = Draft(self._new_file, max_bytes)
+        try:
+            await draft.receive(chunks)
+            stored = draft.stored(content_type)
+            await self._send(key, draft, stored)
+            return stored
+        finally:
+            await asyncio.to_thread(draft.drop)
+
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> S3Reader | None:
+        check_key(key)
+        if start == 0 and end is None:
+            whole = await self._get(key, {})
+            return None if whole is None else S3Reader(key, whole)
+        for _ in range(_ATTEMPTS):
+            head = await self._get(key, {"head": True})
+            if head is None:
+                return None
+            first, stop = span(head.meta["size"], start, end)
+            if first == stop:
+                # A server has no answer for no bytes.
+                return S3Reader(key, head, length=0)
+            options: GetOptions = {"range": (first, stop)}
+            if head.meta["e_tag"] is not None:
+                options["if_match"] = head.meta["e_tag"]
+            try:
+                part = await self._get(key, options)
+            except PreconditionError:
+                continue
+            return None if part is None else S3Reader(key, part, length=stop - first)
+        raise StoreUnavailable(f"{key!r} is being replaced all the time")
+
+    async def head(self, key: str) -> Stored | None:
+        found = await self._get(check_key(key), {"head": True})
+        return None if found is None else _stored(key, found)
+
+    async def delete(self, key: str) -> bool:
+        # S3 does not say whether there was anything.
+        if await self._get(check_key(key), {"head": True}) is None:
+            return False
+        with _translated():
+            await obstore.delete_async(self._bucket, key)
+        return True
+
+    async def delete_all(self, prefix: str) -> int:
+        count = 0
+        after = ""
+        while page := await self._page(check_prefix(prefix), after, _PAGE):
+            with _translated():
+                await obstore.delete_async(self._bucket, page)
+            count += len(page)
+            after = page[-1]
+        return count
+
+    async def list(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        return await self._page(prefix and check_prefix(prefix), after and check_key(after), limit)
+
+    async def sweep(self) -> int:
+        # Drafts have no names: they go with the process, however it ends.
+        return 0
+
+    async def check(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._page("", "", 1)
+        except TimeoutError as exc:
+            raise StoreUnavailable(f"no answer within {self._patience:g} seconds") from exc
+
+    def _new_file(self) -> BinaryIO:
+        self._drafts.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=self._drafts)
+
+    async def _send(self, key: str, draft: Draft, stored: Stored) -> None:
+        with draft.file() as file:
+            await asyncio.to_thread(file.seek, 0)
+            with _translated():
+                await obstore.put_async(
+                    self._bucket,
+                    key,
+                    file,
+                    attributes={"Content-Type": stored.content_type, _DIGEST: stored.sha256},
+                    use_multipart=stored.size > _PART,
+                    chunk_size=max(_PART, -(-stored.size // _MOST_PARTS)),
+                    max_concurrency=_PARTS_AT_ONCE,
+                )
+
+    async def _get(self, key: str, options: GetOptions) -> GetResult | None:
+        """Raises StoreUnavailable, and PreconditionError where another object has that key by now."""
+        try:
+            return await obstore.get_async(self._bucket, key, options=options)
+        except FileNotFoundError:
+            return None
+        except PreconditionError:
+            raise
+        except _FAILURES as exc:
+            raise StoreUnavailable.because(exc) from exc
+
+    async def _page(self, prefix: str, after: str, limit: int) -> Sequence[str]:
+        keys: list[str] = []
+        with _translated():
+            pages = obstore.list(self._bucket, prefix or None, offset=after or None, chunk_size=limit)
+            async for page in pages:
+                # Consoles leave objects for what they show as folders.
+                keys += islice((entry["path"] for entry in page if is_key(entry["path"])), limit - len(keys))
+                if len(keys) == limit:
+                    break
+        return keys
+
+
+class S3Reader:
+    """One answer of the server, read as far as the caller wants."""
+
+    def __init__(self, key: str, found: GetResult, *, length: int | None = None) -> None:
+        self.stored = _stored(key, found)
+        self._key = key
+        self._left = self.stored.size if length is None else length
+        # None where nothing is left to read; without it, the connection is given back.
+        self._stream: BytesStream | None = found.stream(min_chunk_size=_CHUNK) if self._left else None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._stream is None:
+            raise StopAsyncIteration
+        try:
+            with _translated():
+                chunk = bytes(await anext(self._stream))
+        except StopAsyncIteration:
+            await self.aclose()
+            if self._left:
+                raise ObjectDamaged(self._key, "it ends too early") from None
+            raise
+        self._left -= len(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        self._stream = None
+
+
+def _stored(key: str, found: GetResult) -> Stored:
+    digest, content_type = found.attributes.get(_DIGEST), found.attributes.get("Content-Type")
+    if digest is None or content_type is None:
+        raise ObjectDamaged(key, "it has no digest or no type")
+    return Stored(found.meta["size"], digest, content_type)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except _FAILURES as exc:
+        raise StoreUnavailable.because(exc) from exc

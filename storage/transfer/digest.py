@@ -1,0 +1,39 @@
+"""What a set of things adds up to, in whatever order they are met."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_MODULUS = 1 << 256
+
+
+@dataclass(slots=True)
+class Digest:
+    """How many things, their bytes where that means something, and the sum of the SHA-256 of each.
+
+    A sum, since with XOR two things that are the same would cancel out.
+    """
+
+    count: int = 0
+    bytes: int = 0
+    total: int = 0
+
+    def add(self, thing: list[object], size: int = 0) -> None:
+        """thing: what JSON can hold, instants and bytes."""
+        text = json.dumps(thing, default=_plain, sort_keys=True, separators=(",", ":"))
+        self.count += 1
+        self.bytes += size
+        self.total = (self.total + int.from_bytes(hashlib.sha256(text.encode()).digest())) % _MODULUS
+
+
+def _plain(value: object) -> object:
+    match value:
+        case datetime():
+            return {"instant": value.astimezone(UTC).isoformat()}
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} has no canonical form yet")

@@ -1,0 +1,85 @@
+"""Rows, table by table, parents before children. How far it has come is what the target holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, Table, func, insert, inspect, select, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.tables import metadata
+from baobab.storage.transfer.digest import Digest
+from baobab.storage.transfer.errors import TransferRefused
+
+_BATCH = 200
+_BOOKKEEPING = {"alembic_version"}
+
+
+async def survey(database: Database) -> dict[str, Digest]:
+    async with database.reading() as connection:
+        return {table.name: await _digest(connection, table) for table in metadata.sorted_tables}
+
+
+async def unknown(database: Database) -> list[str]:
+    """Names of tables that this version does not know, and nobody will carry over."""
+    async with database.reading() as connection:
+        found = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    return sorted(set(found) - set(metadata.tables) - _BOOKKEEPING)
+
+
+async def occupied(connection: AsyncConnection) -> str | None:
+    """The name of a table that holds rows; None where all are empty or not there yet."""
+    there = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    for table in metadata.sorted_tables:
+        if table.name in there and await connection.scalar(select(select(table).exists())):
+            return table.name
+    return None
+
+
+async def copy(source: Database, target: Database) -> None:
+    """What the target does not hold yet. The source must be the one that this was begun from."""
+    for table in metadata.sorted_tables:
+        try:
+            await _copy(source, target, table)
+        except (DatabaseUnavailable, IntegrityError) as exc:
+            reason = exc.reason if isinstance(exc, DatabaseUnavailable) else str(exc.orig).partition("\n")[0]
+            raise TransferRefused(f"table {table.name}: {reason}; run the same command again to go on") from exc
+
+
+async def set_sequences(connection: AsyncConnection) -> None:
+    """Behind the largest number that was given, so that the next one is new."""
+    for table in metadata.sorted_tables:
+        column = table.autoincrement_column
+        if column is None:
+            continue
+        largest = await connection.scalar(select(func.max(column)))
+        if largest is not None:
+            await connection.execute(
+                text("SELECT setval(pg_get_serial_sequence(:table, :column), :largest)"),
+                {"table": table.name, "column": column.name, "largest": largest},
+            )
+
+
+async def _copy(source: Database, target: Database, table: Table) -> None:
+    async with target.reading() as connection:
+        # Batches are committed whole and in order: so many of the first rows are there.
+        done = await connection.scalar(select(func.count()).select_from(table))
+    rest = select(table).order_by(*table.primary_key.columns).offset(done)
+    async with source.reading() as connection, connection.stream(_in_batches(rest)) as rows:
+        async for batch in rows.mappings().partitions():
+            async with target.writing() as into:
+                await into.execute(insert(table), [dict(row) for row in batch])
+
+
+async def _digest(connection: AsyncConnection, table: Table) -> Digest:
+    digest = Digest()
+    async with connection.stream(_in_batches(select(table))) as rows:
+        async for row in rows:
+            digest.add(list(row))
+    return digest
+
+
+def _in_batches(statement: Select[Any]) -> Select[Any]:
+    return statement.execution_options(yield_per=_BATCH)

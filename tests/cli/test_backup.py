@@ -1,0 +1,235 @@
+"""`baobab backup` and `baobab restore`: what was acknowledged is there again, and a damaged copy is never taken."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from baobab.cli import main
+from baobab.storage.backup.backup import Source, back_up
+from tests.cli.server_process import PATIENCE, ServerProcess, serving
+
+ROUNDS = 3
+
+
+def run(*arguments: object, **settings: str) -> Result:
+    """A command in this process, which costs a tenth of one in its own. None of them opens what a test has open."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], env=settings)
+
+
+def refused(*arguments: object, **settings: str) -> str:
+    done = run(*arguments, **settings)
+    assert done.exit_code == 1, done.output
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def told(*arguments: object) -> str:
+    done = run(*arguments)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def calling(server: ServerProcess, key: str = "") -> httpx.Client:
+    return httpx.Client(
+        base_url=server.address, headers={"authorization": f"Bearer {key or server.key}"}, timeout=PATIENCE
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A data folder, and a backup of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    told("init", "--data", folder / "data")
+    (folder / "data" / "objects" / "app_1").mkdir(parents=True)
+    for name in ("notes.db", "yarn.lock"):
+        (folder / "data" / "objects" / "app_1" / name).write_bytes(b"neither what its name says: a user has stored it")
+    (folder / "data" / "objects" / ".drafts").mkdir()
+    (folder / "data" / "objects" / ".drafts" / "half").write_bytes(b"an upload that is not whole yet")
+    told("backup", folder / "backup", "--data", folder / "data")
+    return folder / "data", folder / "backup"
+
+
+def copied(kept: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A backup that a test may spoil."""
+    _, backup = kept
+    told("restore", backup, "--data", tmp_path / "whole")
+    (tmp_path / "whole" / "manifest.json").write_bytes((backup / "manifest.json").read_bytes())
+    return tmp_path / "whole"
+
+
+def test_what_was_acknowledged_before_a_backup_is_in_it_while_clients_go_on_writing(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", settings={"BAOBAB_PLAN": "enterprise"}) as server, calling(server) as client:
+        key, app = server.key, client.post("/init", json={"name": "ledger"}).json()["app_id"]
+        acknowledged, begun, enough = [0], threading.Event(), threading.Event()
+
+        def write() -> None:
+            while not enough.is_set():
+                counted = client.post(f"/v1/{app}/kv/count/incr").raise_for_status()
+                client.post("/api-keys", json={"name": "load"}).raise_for_status()
+                acknowledged[0] = counted.json()["value"]
+                begun.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            assert begun.wait(PATIENCE)
+            before = acknowledged[0]
+            told("backup", tmp_path / "backup", "--data", tmp_path / "data")
+            after = acknowledged[0] + 1
+        finally:
+            enough.set()
+            writer.join()
+    told("restore", tmp_path / "backup", "--data", tmp_path / "restored")
+    with serving(tmp_path / "restored") as server, calling(server, key) as client:
+        value = client.get(f"/v1/{app}/kv/count").json()["value"]
+    assert before <= value <= after
+    # Each key was made after its count: at one moment there is one for each, or the count is one ahead.
+    manifest = json.loads((tmp_path / "backup" / "manifest.json").read_text())
+    first_and_load = manifest["files"]["baobab.db"]["rows"]["api_keys"]
+    assert value - (first_and_load - 1) in (0, 1)
+
+
+def test_all_databases_are_copied_as_they_were_at_one_moment(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "kv" / "local").mkdir(parents=True)
+    rows, entries = data / "baobab.db", data / "kv" / "local" / "kv.db"
+    for file in (rows, entries):
+        with closing(sqlite3.connect(file)) as database, database:
+            database.executescript("PRAGMA journal_mode=WAL; CREATE TABLE n (n INTEGER); INSERT INTO n VALUES (0);")
+            database.execute("CREATE TABLE alembic_version (version_num TEXT)")
+            database.execute("INSERT INTO alembic_version VALUES ('0001')")
+    # First the one, then the other: a copy in which the second is ahead is of two moments.
+    script = """
+import sqlite3, sys
+first, second = (sqlite3.connect(file, timeout=30, isolation_level=None) for file in sys.argv[1:])
+print(flush=True)
+for _ in range(20_000):
+    first.execute("UPDATE n SET n = n + 1")
+    second.execute("UPDATE n SET n = n + 1")
+"""
+    with subprocess.Popen([sys.executable, "-c", script, str(rows), str(entries)], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        for number in range(ROUNDS):
+            backup = tmp_path / f"backup-{number}"
+            back_up(Source(data, rows), backup, "0")
+            ahead, behind = (_number(backup / file.relative_to(data)) for file in (rows, entries))
+            assert ahead - behind in (0, 1)
+        writer.kill()
+
+
+def _number(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as database:
+        number: int = database.execute("SELECT n FROM n").fetchone()[0]
+        return number
+
+
+def test_a_backup_holds_rows_values_files_and_the_key_and_nothing_passing(kept: tuple[Path, Path]) -> None:
+    _, backup = kept
+    manifest = json.loads((backup / "manifest.json").read_text())
+    stored = {"objects/app_1/notes.db", "objects/app_1/yarn.lock"}
+    assert set(manifest["files"]) == {"baobab.db", "kv/local/kv.db", "secret.key", *stored}
+    assert manifest["files"]["baobab.db"]["rows"]["accounts"] == 1
+    assert manifest["files"]["kv/local/kv.db"]["rows"]["entry"] == 0
+    found = {path.relative_to(backup).as_posix() for path in backup.rglob("*") if path.is_file()}
+    assert found == {*manifest["files"], "manifest.json"}
+    for path in (backup, *backup.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_restored_folder_is_the_one_that_was_backed_up(kept: tuple[Path, Path], tmp_path: Path) -> None:
+    data, backup = kept
+    (tmp_path / "again").mkdir()
+    assert told("restore", backup, "--data", tmp_path / "again").startswith("Restored 5 files")
+    assert told("keys", "list", "--data", tmp_path / "again") == told("keys", "list", "--data", data)
+    file = Path("objects", "app_1", "notes.db")
+    assert (tmp_path / "again" / file).read_bytes() == (data / file).read_bytes()
+
+
+def test_the_secret_key_stays_out_when_told_so(kept: tuple[Path, Path], tmp_path: Path) -> None:
+    data, _ = kept
+    done = run("backup", tmp_path / "backup", "--data", data, "--without-secret-key")
+    assert "key that secrets are sealed with is not in it" in done.stderr
+    done = run("restore", tmp_path / "backup", "--data", tmp_path / "again")
+    assert "secret.key" in done.stderr
+    assert "secret.key" in refused("keys", "list", "--data", tmp_path / "again")
+    (tmp_path / "again" / "secret.key").write_bytes((data / "secret.key").read_bytes())
+    told("keys", "list", "--data", tmp_path / "again")
+
+
+def _flip(backup: Path) -> None:
+    file = backup / "kv" / "local" / "kv.db"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+
+
+def _reach_out(backup: Path) -> None:
+    manifest = json.loads((backup / "manifest.json").read_text())
+    manifest["files"]["../outside"] = manifest["files"].pop("secret.key")
+    (backup / "manifest.json").write_text(json.dumps(manifest))
+    (backup.parent / "outside").write_bytes((backup / "secret.key").read_bytes())
+
+
+def _outgrow(backup: Path) -> None:
+    manifest = json.loads((backup / "manifest.json").read_text())
+    (backup / "manifest.json").write_text(json.dumps({**manifest, "schema_revision": "9999", "version": "9.9.9"}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        pytest.param(_flip, "kv.db", id="a byte changed"),
+        pytest.param(lambda backup: (backup / "baobab.db").unlink(), "baobab.db", id="a file gone"),
+        pytest.param(lambda backup: (backup / "manifest.json").unlink(), "manifest.json", id="interrupted"),
+        pytest.param(lambda backup: (backup / "manifest.json").write_text("{"), "manifest.json", id="half a manifest"),
+        pytest.param(_reach_out, "../outside", id="a name that leads out"),
+        pytest.param(_outgrow, "9.9.9", id="of a later version"),
+    ],
+)
+def test_a_backup_that_is_not_whole_is_refused_in_one_line(
+    kept: tuple[Path, Path], tmp_path: Path, spoil: Callable[[Path], object], word: str
+) -> None:
+    backup = copied(kept, tmp_path)
+    spoil(backup)
+    assert word in refused("restore", backup, "--data", tmp_path / "again")
+    assert not list((tmp_path / "again").glob("*"))
+
+
+def test_nothing_that_is_there_is_written_over(kept: tuple[Path, Path]) -> None:
+    data, backup = kept
+    before = (backup / "manifest.json").read_bytes()
+    assert "not an empty folder" in refused("backup", backup, "--data", data)
+    assert "not an empty folder" in refused("restore", backup, "--data", data)
+    assert (backup / "manifest.json").read_bytes() == before
+
+
+def test_a_backup_into_the_data_folder_itself_is_refused(kept: tuple[Path, Path]) -> None:
+    data, _ = kept
+    assert "elsewhere" in refused("backup", data / "backup", "--data", data)
+
+
+def test_a_folder_that_is_no_data_folder_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    assert "baobab.db" in refused("backup", tmp_path / "backup", "--data", tmp_path / "data")
+    with closing(sqlite3.connect(tmp_path / "data" / "baobab.db")) as database, database:
+        database.execute("CREATE TABLE other (n INTEGER)")
+    assert "baobab.db" in refused("backup", tmp_path / "backup", "--data", tmp_path / "data")
+    assert not list((tmp_path / "backup").glob("*"))
+
+
+def test_rows_in_postgres_are_left_to_its_own_tool(tmp_path: Path) -> None:
+    address = "postgresql://baobab@127.0.0.1:1/baobab"
+    line = refused("backup", tmp_path / "backup", "--data", tmp_path / "data", BAOBAB_DATABASE_URL=address)
+    assert "pg_dump" in line
+    assert not (tmp_path / "backup").exists()

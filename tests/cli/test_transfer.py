@@ -1,0 +1,517 @@
+"""`baobab transfer`: an installation on files, filled through its door, goes on in a real Postgres or Valkey."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from baobab.cli import main
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.databases import database_at
+from baobab.storage.kv import Engine, Quota, SqliteEngine
+from baobab.storage.kv.engines import engine_at
+from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.migrate import migrate, revisions
+from baobab.storage.objects import ObjectStore, store_at
+from tests.cli.server_process import PATIENCE, baobab, serving
+from tests.conftest import ADDRESS
+from tests.servers import PostgresServer, postgres, valkey
+from tests.storage.objects.s3_server import REGION, s3_server
+
+KEY = "bb_sk_" + "M" * 40
+OWNER = {"authorization": f"Bearer {KEY}"}
+ADA = {"email": "ada@example.com", "password": "correct Horse 7!"}
+# Far above 2**53, of other scripts, deep, long: what databases like to bend.
+VALUES: list[Any] = [
+    9_007_199_254_740_993,
+    -0.1,
+    "Žluťoučký kůň 🐎",
+    None,
+    True,
+    {"b": [1, {"": 0}], "a": 1e300},
+    "x" * 9000,
+]
+FILES = {
+    f"app_{n % 2}/{name}": (body, kind)
+    for n, (name, body, kind) in enumerate(
+        [
+            ("a.txt", b"", "text/plain"),
+            ("photos/kůň.png", bytes(range(256)) * 2000, "image/png"),
+            ("b c", b"\0", "x/y; z=1"),
+        ]
+    )
+}
+"""By key: what is in them, and of what type that is."""
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
+SUGGESTIONS = 450
+"""More than two batches of rows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An installation on files that nobody runs, and what its doors say of it."""
+
+    data: Path
+    app_id: str
+    agent: str
+    """A key whose writes need an approval."""
+    waiting: str
+    """An approval that nobody has decided yet."""
+    answers: dict[str, Any]
+
+    @property
+    def secret(self) -> str:
+        return ",".join((self.data / "secret.key").read_text().split())
+
+    def contents(self) -> dict[str, Any]:
+        """What the files hold, table by table."""
+        held: dict[str, Any] = {}
+        for file in ("baobab.db", "kv/local/kv.db", "kv/local/kv-ephemeral.db"):
+            with contextlib.closing(sqlite3.connect(self.data / file)) as connection:
+                for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                    held[f"{file} {table}"] = sorted(map(repr, connection.execute(f'SELECT * FROM "{table}"')))  # noqa: S608
+        return held
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """Filled by a real server, which was killed: what it had not written back is still in the logs beside the files."""
+    data = tmp_path_factory.mktemp("source") / "data"
+    with serving(data, settings={"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}) as server:
+        with httpx.Client(base_url=server.address, headers=OWNER, timeout=PATIENCE) as client:
+            filling = _fill(client)
+        server.kill()
+    _multiply_suggestions(data / "baobab.db")
+    asyncio.run(_put_files(store_at("", data / "objects")))
+    assert asyncio.run(_raise_once(SqliteEngine(data / "kv/local"), filling["app_id"])) == 1
+    copy = shutil.copytree(data, data.with_name("copy"))
+    return Source(data, **filling, answers=asyncio.run(_answers_on_files(copy, filling["app_id"])))
+
+
+@pytest.fixture
+def source(filled: Source, tmp_path: Path) -> Source:
+    return Source(**{**vars(filled), "data": shutil.copytree(filled.data, tmp_path / "data")})
+
+
+@pytest.fixture(scope="module")
+def rows() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def target(rows: PostgresServer, request: pytest.FixtureRequest) -> str:
+    """An empty database."""
+    return rows.database(hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16])
+
+
+def _fill(client: httpx.Client) -> dict[str, str]:
+    def made(method: str, path: str, body: Any = None) -> Any:
+        answer = client.request(method, path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    made("POST", "/platform/signup", {**ADA, "name": "Ada 🐎"})
+    app_id: str = made("POST", "/init", {"name": "todo"})["app_id"]
+    other = made("POST", "/init", {"name": "notes"})["app_id"]
+    for number, value in enumerate(VALUES):
+        made("PUT", f"/v1/{app_id}/kv/value/{number}", {"value": value})
+    made("PUT", f"/v1/{app_id}/kv/brief", {"value": 1, "ttl": 3600})
+    made("PUT", f"/v1/{app_id}/kv/light", {"value": 2, "ttl": 900, "ephemeral": True})
+    made("PUT", f"/v1/{other}/kv/a", {"value": "of another app"})
+    made("PUT", f"/v1/{app_id}/kv/_expose/value/*", {"read": "public", "write": "authed"})
+    made(
+        "POST",
+        "/suggestions",
+        {"category": "improvement", "description": "Přidejte\n\t„uvozovky“.", "agent_context": {"n": 2**70}},
+    )
+    agent = made("POST", "/api-keys", {"name": "agent", "approval": "write"})["key"]
+    for key in ("decided", "undecided"):
+        held = client.post(f"/v1/{app_id}/kv/{key}/incr", headers={"authorization": f"Bearer {agent}"})
+        assert held.status_code == 428, held.text
+        waiting: str = client.get("/v1/approvals", params={"status": "pending"}).json()["approvals"][0]["id"]
+        if key == "decided":
+            made("POST", f"/v1/approvals/{waiting}/approve", {})
+    while client.get("/v1/approvals", params={"status": "executed"}).json()["approvals"] == []:
+        time.sleep(0.02)
+    return {"app_id": app_id, "agent": agent, "waiting": waiting}
+
+
+def _multiply_suggestions(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute("SELECT * FROM suggestions").fetchone())
+        marks = ", ".join(f":{name}" for name in row)
+        copies = [{**row, "id": f"copy {number}"} for number in range(SUGGESTIONS)]
+        connection.executemany(f"INSERT INTO suggestions ({', '.join(row)}) VALUES ({marks})", copies)  # noqa: S608
+        connection.commit()
+
+
+async def _raise_once(engine: Engine, app_id: str) -> int:
+    """What an approved call does that a crash may have made again."""
+    await engine.open()
+    try:
+        return await engine.once("an approved call").incr(app_id, "once", 1, None, Quota())
+    finally:
+        await engine.close()
+
+
+async def _put_files(store: ObjectStore) -> None:
+    for key, (body, kind) in FILES.items():
+        await store.put(key, _whole(body), content_type=kind, max_bytes=len(body))
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
+    """What a store holds, as FILES says it."""
+    held = {}
+    for key in await store.list("", "", 1000):
+        reader = await store.get(key)
+        assert reader is not None
+        held[key] = (b"".join([chunk async for chunk in reader]), reader.stored.content_type)
+    return held
+
+
+@contextlib.asynccontextmanager
+async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A Baobab in this process."""
+    environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
+    server = Server(load({**environment, "BAOBAB_PLAN": "enterprise"}, data=folder))
+    async with server.open():
+        transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=OWNER) as client:
+            yield client
+
+
+async def _answers_on_files(data: Path, app_id: str) -> dict[str, Any]:
+    async with machine(data) as client:
+        return await answers(client, app_id)
+
+
+async def answers(client: httpx.AsyncClient, app_id: str) -> dict[str, Any]:
+    """What the doors say of everything that was put in."""
+    store = f"/v1/{app_id}/kv"
+    values = [f"{store}/value/{number}" for number in range(len(VALUES))]
+    others = [f"{store}/brief", f"{store}/light", f"{store}/decided", f"{store}/_expose", f"{store}/_stats"]
+    told = {}
+    for path in ("/apps", "/api-keys", f"/v1/{app_id}/config", f"/v1/{app_id}/audit-logs", *values, *others):
+        answer = await client.get(path)
+        assert answer.status_code == 200, answer.text
+        told[path] = answer.json()
+    for key in told["/api-keys"]["keys"]:
+        # Asking is using.
+        del key["last_used_at"]
+    return told
+
+
+def command(*arguments: object, **settings: str) -> Result:
+    """Run a command in this process, which is quicker, and in a thread, where it may have an event loop of its own."""
+    environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(CliRunner().invoke, main, [*map(str, arguments)], env=environment).result()
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def transfer(source: Source, to: str, *options: object, **settings: str) -> Result:
+    return command("transfer", "--data", source.data, "--to", to, *options, **settings)
+
+
+def refused(source: Source, to: str, *options: object, **settings: str) -> str:
+    """The one line that a transfer is refused with."""
+    done = transfer(source, to, *options, **settings)
+    assert done.exit_code == 1, done.output
+    assert "Verified" not in done.stdout
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def verified(done: Result) -> bool:
+    return done.exit_code == 0 and "Verified.\n" in done.stdout
+
+
+async def test_everything_goes_on_in_postgres(source: Source, target: str, tmp_path: Path) -> None:
+    before = source.contents()
+    done = baobab("transfer", "--data", source.data, "--to", target)
+    assert done.returncode == 0, done.stderr
+    assert "Verified.\n" in done.stdout
+    assert f"{'suggestions':24} {SUGGESTIONS + 1:>10} rows" in done.stdout
+    assert f"BAOBAB_DATABASE_URL={target}" in done.stdout
+    assert "give --objects" in done.stdout
+    async with machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
+        assert await answers(client, source.app_id) == source.answers
+        await _goes_on(client, source)
+    assert await _raise_once(PostgresEngine(target), source.app_id) == 1
+    assert source.contents() == before
+
+
+def test_what_no_door_shows_is_right_too(source: Source, target: str) -> None:
+    assert verified(transfer(source, target))
+    with psycopg.connect(target) as connection:
+
+        def the(question: bytes) -> Any:
+            return connection.execute(question).fetchall()[0][0]
+
+        assert the(b"SELECT agent_context::text FROM suggestions LIMIT 1") == f'{{"n": {2**70}}}'
+        assert the(b"SELECT description FROM suggestions LIMIT 1") == "Přidejte\n\t„uvozovky“."
+        assert the(b"SELECT nextval(pg_get_serial_sequence('notices', 'id')) > max(id) FROM notices") is True
+        assert the(b"SELECT version_num FROM alembic_version") == revisions()[-1]
+        assert the(b"SELECT to_regclass('baobab_transfer') IS NULL") is True
+
+
+@pytest.mark.parametrize("durable", ["database", "valkey"])
+async def test_entries_go_on_in_valkey_and_files_in_a_bucket(
+    source: Source, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: Literal["database", "valkey"]
+) -> None:
+    with valkey() as store, s3_server() as bucket_server:
+        for name, value in CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        place = f"s3://{bucket_server.bucket()}/{durable}?endpoint={bucket_server.address}&region={REGION}"
+        done = transfer(source, target, "--valkey", store.url, "--objects", place, kv_durable=durable)
+        assert verified(done), done.output
+        assert f"BAOBAB_VALKEY_URL={store.url}\n  BAOBAB_OBJECTS_URL={place}\n" in done.stdout
+        grown = {"database_url": target, "valkey_url": store.url, "kv_durable": durable, "secret_key": source.secret}
+        async with machine(tmp_path / "machine", **grown) as client:
+            assert await answers(client, source.app_id) == source.answers
+            await _goes_on(client, source)
+        assert await files(store_at(place, tmp_path / "drafts")) == FILES
+        if durable == "database":
+            engine = engine_at(tmp_path, target, store.url, time.time, durable)
+            assert await _raise_once(engine, source.app_id) == 1
+
+
+async def test_a_call_that_is_not_finished_is_not_carried_to_where_it_could_be_made_twice(
+    source: Source, target: str
+) -> None:
+    with contextlib.closing(sqlite3.connect(source.data / "baobab.db")) as connection:
+        connection.execute("UPDATE approvals SET status = 'approved' WHERE status = 'executed'")
+        connection.commit()
+    with valkey() as store:
+        assert "is not finished" in refused(source, target, "--valkey", store.url, kv_durable="valkey")
+
+
+async def _goes_on(client: httpx.AsyncClient, source: Source) -> None:
+    """What was begun on files is ended here; what was sealed opens; what is new finds its place."""
+    for key, longest in (("brief", 3600), ("light", 900)):
+        left = (await client.get(f"/v1/{source.app_id}/kv/{key}/ttl")).json()["ttl"]
+        assert longest - 10 * PATIENCE < left <= longest
+    login = await client.post("/platform/login", json=ADA)
+    assert login.status_code == 200, login.text
+    agent = {"authorization": f"Bearer {source.agent}"}
+    counter = f"/v1/{source.app_id}/kv/undecided"
+    assert (await client.post(f"{counter}/incr", headers=agent)).status_code == 428
+    assert (await client.post(f"/v1/approvals/{source.waiting}/approve", json={})).status_code == 200
+    async with asyncio.timeout(PATIENCE):
+        while (await client.get(counter)).status_code != 200:
+            await asyncio.sleep(0.02)
+    # A refused request and a revoked key are rows with numbers that the database gives.
+    assert (await client.put(f"/v1/{source.app_id}/kv/a//b", json={"value": 1})).status_code == 400
+    key = (await client.post("/api-keys", json={"name": "short-lived"})).json()
+    assert (await client.delete(f"/api-keys/{key['key_id']}")).is_success
+
+
+_WAITING = b"SELECT 1 FROM pg_locks WHERE NOT granted"
+_END_OTHERS = (
+    b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    b" WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+@contextlib.contextmanager
+def stalled(source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str) -> Iterator[None]:
+    """A transfer that has been frozen where it needs what `lock` holds; killed at the end."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
+    command = [sys.executable, "-m", "baobab", "transfer", "--data", str(source.data), "--to", target, *options]
+    with blocker.transaction():
+        blocker.execute(lock.encode())
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            deadline = time.monotonic() + PATIENCE
+            while not blocker.execute(_WAITING).fetchall():
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert time.monotonic() < deadline, "it does not come to the lock"
+                time.sleep(0.01)
+            process.send_signal(signal.SIGSTOP)
+            yield
+            process.kill()
+    # Its sessions would find out by themselves, but not at once.
+    blocker.execute(_END_OTHERS)
+
+
+def _kill(source: Source, target: str, blocker: psycopg.Connection[Any], lock: str, *options: str) -> None:
+    with stalled(source, target, blocker, lock, *options):
+        pass
+
+
+async def _prepared(url: str) -> None:
+    """An empty target may have its tables already; here there is something to lock then."""
+    database, engine = database_at(url), PostgresEngine(url)
+    await database.open()
+    await migrate(database)
+    await database.close()
+    await engine.open()
+    await engine.close()
+
+
+_STALL_IN_THE_SECOND_BATCH = """
+CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN IF NEW.id = 'copy 330' THEN PERFORM pg_advisory_xact_lock(77); END IF; RETURN NEW; END $$;
+CREATE TRIGGER stall BEFORE INSERT ON suggestions FOR EACH ROW EXECUTE FUNCTION stall();
+"""
+POINTS = (
+    "LOCK TABLE alembic_version IN SHARE MODE",
+    "LOCK TABLE accounts IN SHARE MODE",
+    "SELECT pg_advisory_xact_lock(77)",
+    "LOCK TABLE kv.entries IN SHARE MODE",
+    "LOCK TABLE baobab_transfer IN ACCESS SHARE MODE",
+)
+"""What a transfer needs at its beginning, at its first row, between rows, at its first entry, and at its end."""
+
+
+async def test_killed_anywhere_it_goes_on_and_ends_right(source: Source, target: str, tmp_path: Path) -> None:
+    await _prepared(target)
+    options = ("--objects", f"file://{tmp_path / 'files'}")
+    with psycopg.connect(target, autocommit=True) as blocker:
+        blocker.execute(_STALL_IN_THE_SECOND_BATCH.encode())
+        for point in POINTS:
+            _kill(source, target, blocker, point, *options)
+        held = blocker.execute(b"SELECT count(*) FROM suggestions").fetchall()
+        assert held == [(SUGGESTIONS + 1,)]
+    half = command("init", "--data", tmp_path / "early", database_url=target)
+    assert half.exit_code == 1
+    assert "unfinished-transfer" in half.stderr, "a server must not start on what is half filled"
+    assert verified(transfer(source, target, *options))
+    async with machine(tmp_path / "machine", database_url=target, secret_key=source.secret) as client:
+        assert await answers(client, source.app_id) == source.answers
+    assert await files(store_at(options[1], tmp_path)) == FILES
+
+
+async def test_nobody_can_start_on_the_source_meanwhile(source: Source, target: str) -> None:
+    await _prepared(target)
+    lock = "LOCK TABLE kv.entries IN SHARE MODE"
+    with psycopg.connect(target, autocommit=True) as blocker, stalled(source, target, blocker, lock):
+        kept_out = command("keys", "list", "--data", source.data)
+        assert kept_out.exit_code == 1
+        assert "locked" in kept_out.stderr
+        assert len(kept_out.stderr.splitlines()) == 1
+        assert "in use" in refused(source, target)
+    assert command("keys", "list", "--data", source.data).exit_code == 0
+
+
+async def test_a_source_that_was_changed_between_is_not_mixed_with_what_is_there(source: Source, target: str) -> None:
+    await _prepared(target)
+    with psycopg.connect(target, autocommit=True) as blocker:
+        _kill(source, target, blocker, "LOCK TABLE kv.entries IN SHARE MODE")
+    assert command("keys", "create", "another", "--data", source.data).exit_code == 0
+    assert "empty it first" in refused(source, target)
+
+
+async def test_a_row_that_went_missing_is_a_difference_with_a_name(source: Source, target: str) -> None:
+    await _prepared(target)
+    with psycopg.connect(target, autocommit=True) as connection:
+        connection.execute(b"CREATE RULE lost AS ON INSERT TO members DO INSTEAD NOTHING")
+        connection.execute(
+            b"CREATE RULE bent AS ON INSERT TO organisations DO ALSO UPDATE organisations SET name = 'x'"
+        )
+    line = refused(source, target)
+    assert "table members" in line
+    assert "table organisations" in line
+    assert "table accounts" not in line
+
+
+async def test_a_running_server_on_the_source_is_one_line(source: Source, target: str) -> None:
+    async with machine(source.data):
+        done = baobab("transfer", "--data", source.data, "--to", target)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert "in use" in line
+    assert verified(transfer(source, target))
+
+
+def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
+    before = source.contents()
+    done = transfer(source, target, "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    assert f"{SUGGESTIONS + 1:>10} rows" in done.stdout
+    assert "Verified" not in done.stdout
+    with psycopg.connect(target) as connection:
+        assert connection.execute(b"SELECT nspname FROM pg_namespace WHERE nspname = 'kv'").fetchall() == []
+        assert connection.execute(b"SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
+    assert source.contents() == before
+
+
+def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:
+    assert "s3://BUCKET/PREFIX" in refused(source, target, "--objects", "ftp://files")
+    taken = shutil.copytree(source.data / "objects", tmp_path / "taken")
+    assert "holds some already" in refused(source, target, "--objects", f"file://{taken}")
+    assert verified(transfer(source, target, "--objects", f"file://{tmp_path / 'empty'}"))
+    assert asyncio.run(files(store_at("", tmp_path / "empty"))) == FILES
+
+
+def test_a_target_that_holds_an_installation_is_left_as_it_is(source: Source, target: str, tmp_path: Path) -> None:
+    command("init", "--data", tmp_path / "other", database_url=target)
+    assert "holds rows already" in refused(source, target)
+    # Transferred twice is no better.
+    assert "holds rows already" in refused(source, target, "--dry-run")
+
+
+async def test_a_valkey_that_holds_other_apps_is_left_as_it_is(
+    source: Source, target: str, rows: PostgresServer, tmp_path: Path
+) -> None:
+    with valkey() as taken:
+        own = {"database_url": rows.database("other"), "valkey_url": taken.url, "bootstrap_key": KEY}
+        async with machine(tmp_path / "other", **own) as client:
+            theirs = (await client.post("/init", json={"name": "theirs"})).json()["app_id"]
+            assert (await client.put(f"/v1/{theirs}/kv/a", json={"value": 1, "ephemeral": True})).is_success
+            assert f"holds data already (space {theirs})" in refused(source, target, "--valkey", taken.url)
+            assert (await client.get(f"/v1/{theirs}/kv/_stats")).json()["keys_total"] == 1
+    assert verified(transfer(source, target)), "nothing was begun"
+
+
+def test_a_target_that_cannot_be_reached_is_one_line(source: Source, rows: PostgresServer, target: str) -> None:
+    assert "the target" in refused(source, "postgresql://baobab@127.0.0.1:1/baobab")
+    assert "the target" in refused(source, rows.url("nothing_of_this_name"))
+    assert "the target's key-value store" in refused(source, target, "--valkey", "redis://127.0.0.1:1/0")
+    assert "--to must be postgresql://" in refused(source, f"sqlite:///{source.data}/other.db")
+
+
+def test_an_account_without_rights_is_one_line(source: Source, rows: PostgresServer, target: str) -> None:
+    rows.execute("CREATE ROLE reader LOGIN")
+    line = refused(source, target.replace("baobab@", "reader@"))
+    assert "permission denied" in line
+    assert verified(transfer(source, target)), "nothing was begun"
+
+
+def test_a_source_that_is_none_is_one_line(source: Source, target: str, tmp_path: Path) -> None:
+    nothing = Source(**{**vars(source), "data": tmp_path / "nothing"})
+    assert "there is no installation" in refused(nothing, target)
+    assert not (tmp_path / "nothing").exists()
+    assert "unset BAOBAB_DATABASE_URL" in refused(source, target, database_url=target)
+    assert "BAOBAB_REGION" in refused(source, target, region="mars")
+
+
+def test_a_source_of_an_older_schema_is_told_to_migrate(source: Source, target: str) -> None:
+    with contextlib.closing(sqlite3.connect(source.data / "baobab.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revisions()[-2],))
+        connection.commit()
+    assert "run `baobab migrate` first" in refused(source, target)

@@ -1,0 +1,332 @@
+"""Moving an app to another region: nothing is lost, and nothing is written where nobody will read it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baobab.tools.services import Stores
+from tests import jobs
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import installation
+from tests.people import person
+
+EU = "eu-west-1"
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
+    regions = tmp_path / "regions.toml"
+    regions.write_text(f"[{EU}]\n[us-west-2]\n")
+    async with installation(tmp_path / "data", {"BAOBAB_REGIONS": str(regions)}, clock=clock) as opened:
+        yield opened
+
+
+def stores(baobab: Baobab, region: str) -> Stores:
+    return baobab.house.services.regions[region]
+
+
+async def ask(baobab: Baobab, method: str, path: str, body: Any = None, headers: Any = None) -> Any:
+    return await baobab.client.request(method, path, json=body, headers=headers or baobab.owner)
+
+
+async def filled(baobab: Baobab, **settings: Any) -> str:
+    """An app with a counter, a value of each tier and one that expires."""
+    app = await baobab.app(**settings)
+    await ask(baobab, "POST", f"/v1/{app}/kv/n/incr", {"by": 7})
+    await ask(baobab, "PUT", f"/v1/{app}/kv/deep", {"value": {"a": [1, 2, None]}, "ttl": None})
+    await ask(baobab, "PUT", f"/v1/{app}/kv/soon", {"value": "gone", "ttl": 3600})
+    await ask(baobab, "PUT", f"/v1/{app}/kv/light", {"value": 1, "ephemeral": True})
+    return app
+
+
+async def contents(baobab: Baobab, app: str) -> dict[str, Any]:
+    keys = (await ask(baobab, "GET", f"/v1/{app}/kv/_scan")).json()["keys"]
+    found = {}
+    for key in keys:
+        left = (await ask(baobab, "GET", f"/v1/{app}/kv/{key}/ttl")).json()
+        found[key] = ((await ask(baobab, "GET", f"/v1/{app}/kv/{key}")).json(), left)
+    return found
+
+
+async def start(baobab: Baobab, app: str, to: str = EU) -> str:
+    begun = await ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to})
+    assert begun.status_code == 202, begun.text
+    assert begun.json()["status"] == "queued"
+    move: str = begun.json()["migration_id"]
+    return move
+
+
+async def ended(baobab: Baobab, clock: FixedClock, app: str, move: str) -> dict[str, Any]:
+    """The move, once it has come to an end."""
+    for _ in range(20):
+        await jobs.settled(baobab.house)
+        found: dict[str, Any] = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
+        if found["completed_at"] is not None:
+            return found
+        clock.advance(5)
+    raise AssertionError(found)
+
+
+async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_way(baobab, clock):
+    app = await filled(baobab)
+    usage = await stores(baobab, "local").kv.usage(app)
+    move = await ended(baobab, clock, app, await start(baobab, app))
+    assert (move["current_step"], move["source_region"], move["dest_region"]) == ("completed", "local", EU)
+    assert move["progress"] == {"keys": usage.keys, "bytes": usage.bytes}
+    assert move["last_error"] is None
+    status = (await ask(baobab, "GET", f"/v1/{app}/config")).json()
+    assert status["region"] == EU
+    assert await stores(baobab, EU).kv.usage(app) == usage
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
+    assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
+
+
+async def test_values_and_what_is_left_of_their_lives_come_along(baobab, clock):
+    app = await filled(baobab)
+    before = await contents(baobab, app)
+    move = await start(baobab, app)
+    clock.advance(0)
+    await ended(baobab, clock, app, move)
+    after = await contents(baobab, app)
+    assert {key: value for key, (value, _) in after.items()} == {key: value for key, (value, _) in before.items()}
+    assert after["deep"] == before["deep"]
+    assert before["soon"][1]["ttl"] - after["soon"][1]["ttl"] in range(11)
+
+
+async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_moves(baobab, clock):
+    app = await filled(baobab)
+    move = await start(baobab, app)
+    await jobs.settled(baobab.house)
+    # The way is changed; servers are given two seconds to hear of it.
+    step = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/active")).json()["migration"]["current_step"]
+    assert step == "unblocking_writes"
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
+    for method, path, body in (
+        ("PUT", "n", {"value": 1}),
+        ("DELETE", "n", None),
+        ("POST", "n/incr", {}),
+        ("POST", "n/expire", {"ttl": 5}),
+        ("POST", "n/cas", {"expected": 7, "next": 8}),
+        ("POST", "_flush", {"confirm": True}),
+    ):
+        refused = await ask(baobab, method, f"/v1/{app}/kv/{path}", body)
+        assert (refused.status_code, refused.json()["error"]) == (503, "kv_migrating"), (method, path)
+        assert refused.headers["retry-after"] == "5"
+    await ended(baobab, clock, app, move)
+    assert (await ask(baobab, "PUT", f"/v1/{app}/kv/n", {"value": 1})).status_code == 204
+
+
+async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab, clock):
+    app = await baobab.app()
+    counted = 0
+
+    async def count() -> None:
+        nonlocal counted
+        for _ in range(60):
+            answer = await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")
+            if answer.status_code == 200:
+                counted += 1
+            else:
+                assert answer.status_code == 503
+                await asyncio.sleep(0.01)
+
+    async def move() -> None:
+        await asyncio.sleep(0.05)
+        await ended(baobab, clock, app, await start(baobab, app))
+
+    await asyncio.gather(*(count() for _ in range(8)), move())
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": counted}
+
+
+async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab, clock):
+    app = await filled(baobab)
+    move = await start(baobab, app)
+    await ended(baobab, clock, app, move)
+    (replica,) = (await ask(baobab, "GET", "/v1/source-replicas")).json()["source_replicas"]
+    assert (replica["migration_id"], replica["region"], replica["state"]) == (move, "local", "active")
+    assert (await stores(baobab, "local").kv.usage(app)).keys == 4
+    gone = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
+    assert (gone.status_code, gone.json()) == (200, {"status": "torn_down"})
+    await jobs.settled(baobab.house)
+    assert await stores(baobab, "local").kv.usage(app) == (0, 0)
+    assert (await ask(baobab, "GET", "/v1/source-replicas")).json() == {"source_replicas": []}
+    again = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
+    assert (again.status_code, again.json()["error"]) == (409, "no_source_replica")
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
+
+
+async def test_a_move_is_reversed_with_what_was_written_since(baobab, clock):
+    app = await filled(baobab)
+    move = await start(baobab, app)
+    await ended(baobab, clock, app, move)
+    await ask(baobab, "POST", f"/v1/{app}/kv/n/incr", {"by": 3})
+    await ask(baobab, "DELETE", f"/v1/{app}/kv/deep")
+    back = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move}/reverse")
+    assert back.status_code == 202
+    done = await ended(baobab, clock, app, back.json()["migration_id"])
+    assert (done["current_step"], done["dest_region"]) == ("completed", "local")
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 10}
+    assert (await ask(baobab, "GET", f"/v1/{app}/kv/deep")).status_code == 404
+    first = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
+    assert first["source_replica_state"] == "torn_down"
+    again = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move}/reverse")
+    assert again.status_code == 409
+
+
+async def test_a_move_that_is_aborted_leaves_the_app_where_it_was(tmp_path, clock):
+    regions = tmp_path / "regions.toml"
+    regions.write_text(f"[{EU}]\n")
+    variables = {"BAOBAB_REGIONS": str(regions)}
+    async with installation(tmp_path / "data", {**variables, "BAOBAB_JOBS": "0"}, clock=clock) as asking:
+        app = await filled(asking)
+        move = await start(asking, app)
+        answer = await ask(asking, "POST", f"/v1/apps/{app}/migrations/{move}/abort")
+        assert answer.json() == {"migration_id": move, "status": "aborting"}
+        async with installation(tmp_path / "data", variables, clock=clock) as working:
+            done = await ended(working, clock, app, move)
+        assert done["current_step"] == "aborted"
+        assert (await ask(asking, "GET", f"/v1/apps/{app}/migrations/active")).json() == {"migration": None}
+        assert await stores(asking, EU).kv.usage(app) == (0, 0)
+        assert (await ask(asking, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
+
+
+async def test_it_is_too_late_to_abort_when_requests_go_to_the_new_region(baobab, clock):
+    app = await filled(baobab)
+    move = await start(baobab, app)
+    await jobs.settled(baobab.house)
+    late = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move}/abort")
+    assert (late.status_code, late.json()["error"]) == (409, "already_flipped")
+    assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
+
+
+async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(baobab, clock):
+    app = await filled(baobab)
+    await stores(baobab, EU).kv.close()
+    move = await start(baobab, app)
+    await jobs.settled(baobab.house)
+    waiting = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
+    assert waiting["retry_count"] == 1
+    assert waiting["last_error"]
+    for _ in range(25):
+        clock.advance(60)
+        await jobs.settled(baobab.house)
+    # What was begun there is undone as soon as it answers again.
+    await stores(baobab, EU).kv.open()
+    done = await ended(baobab, clock, app, move)
+    assert done["current_step"] == "failed"
+    assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
+
+
+async def test_a_region_that_answers_again_in_time_gets_the_app(baobab, clock):
+    app = await filled(baobab)
+    await stores(baobab, EU).kv.close()
+    move = await start(baobab, app)
+    await jobs.settled(baobab.house)
+    await stores(baobab, EU).kv.open()
+    assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
+
+
+async def test_an_app_that_is_deleted_on_the_way_is_deleted_everywhere(baobab, clock):
+    app = await filled(baobab)
+    await stores(baobab, EU).kv.close()
+    await start(baobab, app)
+    await jobs.settled(baobab.house)
+    assert (await ask(baobab, "DELETE", f"/apps/{app}")).status_code == 200
+    await stores(baobab, EU).kv.open()
+    for _ in range(15):
+        clock.advance(10)
+        await jobs.settled(baobab.house)
+    for region in ("local", EU):
+        assert await stores(baobab, region).kv.usage(app) == (0, 0)
+    left = {job.kind for job in await jobs.unfinished(baobab.house)}
+    assert not left & {"moves_advance", "apps_purge"}
+
+
+async def test_a_deleted_app_leaves_no_replica(baobab, clock):
+    app = await filled(baobab)
+    await ended(baobab, clock, app, await start(baobab, app))
+    await ask(baobab, "DELETE", f"/apps/{app}")
+    clock.advance(61)
+    await jobs.settled(baobab.house)
+    assert await stores(baobab, "local").kv.usage(app) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        ({}, 400, "dest_region required"),
+        ({"dest_region": ""}, 400, "dest_region required"),
+        ({"dest_region": "local"}, 409, "ineligible"),
+        ({"dest_region": "mars-north-1"}, 409, "ineligible"),
+    ],
+)
+async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab, body, status, error):
+    app = await baobab.app()
+    refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", body)
+    assert (refused.status_code, refused.json()["error"]) == (status, error)
+    if error == "ineligible":
+        assert refused.json()["reason"]
+
+
+async def test_an_app_is_on_one_move_at_a_time(baobab, clock):
+    app = await baobab.app()
+    answers = await asyncio.gather(
+        *(ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to}) for to in (EU, "us-west-2") * 4)
+    )
+    assert sorted(answer.status_code for answer in answers) == [202, *[409] * 7]
+
+
+async def test_an_unknown_app_and_an_unknown_move_are_404(baobab):
+    unknown = await ask(baobab, "POST", "/v1/apps/app_000000000000/move", {"dest_region": EU})
+    assert (unknown.status_code, unknown.json()["error"]) == (404, "app not found")
+    app = await baobab.app()
+    nothing = f"/v1/apps/{app}/migrations/00000000-0000-4000-8000-000000000000"
+    assert (await ask(baobab, "GET", nothing)).status_code == 404
+
+
+async def test_strangers_neither_see_nor_delete_a_replica(baobab, clock):
+    app = await filled(baobab)
+    move = await start(baobab, app)
+    await ended(baobab, clock, app, move)
+    stranger = (await person(baobab, "eve")).headers
+    assert (await ask(baobab, "GET", "/v1/source-replicas", headers=stranger)).json() == {"source_replicas": []}
+    assert (await ask(baobab, "DELETE", f"/v1/source-replicas/{move}", headers=stranger)).status_code == 404
+    assert (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}", headers=stranger)).status_code == 403
+
+
+async def test_refusals_are_kept_in_the_region_of_their_app(baobab, clock):
+    app = await baobab.app(region=EU)
+    await ask(baobab, "GET", f"/v1/{app}/kv/nothing")
+    entries = (await ask(baobab, "GET", f"/v1/{app}/kv/_audit_recent")).json()["entries"]
+    assert [entry["key"] for entry in entries] == ["nothing"]
+    for region, count in (("local", 0), (EU, 1)):
+        async with stores(baobab, region).database.reading() as connection:
+            found = (await connection.exec_driver_sql("SELECT count(*) FROM failures")).scalar_one()
+            assert found == count
+
+
+async def test_objects_go_with_their_app(baobab, clock):
+    app = await baobab.app()
+
+    async def one() -> AsyncIterator[bytes]:
+        yield b"hello"
+
+    options = {"content_type": "text/plain", "max_bytes": 10}
+    await stores(baobab, "local").objects.put(f"{app}/a/b.txt", one(), **options)
+    move = await start(baobab, app)
+    await ended(baobab, clock, app, move)
+    found = await stores(baobab, EU).objects.head(f"{app}/a/b.txt")
+    assert found is not None
+    assert (found.size, found.content_type) == (5, "text/plain")
+    await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
+    await jobs.settled(baobab.house)
+    assert await stores(baobab, "local").objects.head(f"{app}/a/b.txt") is None

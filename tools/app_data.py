@@ -1,0 +1,51 @@
+"""What is kept of an app in the stores of its region, for those who move an app or remove it."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from baobab.storage.objects.store import ObjectStore
+from baobab.tools.services import Stores
+
+_LARGEST_OBJECT = 2**40
+_KEYS_AT_ONCE = 500
+
+
+class AppData(Protocol):
+    """One family's part of it. Each of these may be done twice."""
+
+    async def freeze(self, stores: Stores, app_id: str) -> None:
+        """Refuse every write from now on, in every process, until it is thawed or erased."""
+        ...
+
+    async def thaw(self, stores: Stores, app_id: str) -> None: ...
+
+    async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
+        """Bring what is frozen in the source to the destination, which holds nothing of the app but parts of this."""
+        ...
+
+    async def erase(self, stores: Stores, app_id: str) -> None:
+        """Remove all of it, frozen or not."""
+        ...
+
+
+async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> None:
+    """Bring the files of an app along; those that are there already, whole, are left."""
+    after, prefix = "", f"{app_id}/"
+    while keys := await source.list(prefix, after, _KEYS_AT_ONCE):
+        for key in keys:
+            reader = await source.get(key)
+            if reader is None:
+                continue
+            try:
+                if await dest.head(key) != reader.stored:
+                    await dest.put(
+                        key, _chunks(reader), content_type=reader.stored.content_type, max_bytes=_LARGEST_OBJECT
+                    )
+            finally:
+                await reader.aclose()
+        after = keys[-1]
+
+
+async def _chunks(reader: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for chunk in reader:
+        yield chunk

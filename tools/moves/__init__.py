@@ -1,0 +1,1 @@
+"""Moving apps from one region to another."""

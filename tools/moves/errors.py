@@ -1,0 +1,58 @@
+"""What can go wrong with a move, and how this family words it."""
+
+from typing import Any
+
+from baobab.tools.envelopes import Envelope, Schema
+from baobab.tools.errors import AppNotFound, BadRequest, BaobabError, Conflict, NotFound
+
+
+class DestRegionRequired(BadRequest):
+    summary = "The region to move to is missing."
+    remediation = 'Send {"dest_region": "..."}; GET /v1/regions lists them.'
+
+
+class Ineligible(Conflict):
+    code = "ineligible"
+    summary = "The app cannot be moved so now."
+    remediation = "Read `reason`; GET /v1/regions lists the regions, GET /v1/apps/{app_id}/migrations/active the move."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, details={"reason": reason})
+
+
+class MoveNotFound(NotFound):
+    summary = "There is no such move of this app."
+    remediation = "Use the `migration_id` that POST /v1/apps/{app_id}/move answered."
+
+
+class TooLateToAbort(Conflict):
+    code = "already_flipped"
+    summary = "The move cannot be aborted any more: requests go to the new region already, or it has ended."
+    remediation = "Move the app back with POST /v1/apps/{app_id}/migrations/{migration_id}/reverse."
+
+
+class NoReplica(Conflict):
+    code = "no_source_replica"
+    summary = "The copy in the region that the app came from is not there any more, or not yet."
+    remediation = "Use POST /v1/apps/{app_id}/move to move the app anew."
+
+
+class MoveEnvelope(Envelope):
+    """`{error: <word>, message, remediation, ...details}`."""
+
+    name = "MoveError"
+
+    def __init__(self) -> None:
+        super().__init__({AppNotFound: "app not found", DestRegionRequired: "dest_region required"})
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        told = {"error": self.code(type(error)), "message": error.message, "remediation": error.remedy}
+        return {**error.details, **told}
+
+    def schema(self) -> Schema:
+        text = {"type": "string"}
+        properties = {"error": text, "message": text, "remediation": text, "reason": text}
+        return {"type": "object", "properties": properties, "required": ["error", "message", "remediation"]}
+
+
+MOVE_ENVELOPE = MoveEnvelope()

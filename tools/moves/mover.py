@@ -1,0 +1,165 @@
+"""The mover: takes an app to another region step by step.
+
+Each step may be made twice; the row says which is next, and only the attempt that has the job writes it. The app's
+data is frozen in the source before it is copied, and in the destination until every worker knows the way there: at no
+time is a write taken in a place that it will not be read from.
+"""
+
+from typing import Any
+
+from sqlalchemy import select, update
+
+from baobab.storage.database import DatabaseUnavailable, Unit
+from baobab.storage.kv.errors import KvError
+from baobab.storage.objects.errors import ObjectError
+from baobab.tools.app_data import AppData, copy_objects
+from baobab.tools.errors import Unavailable
+from baobab.tools.jobs import Again, Job
+from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
+from baobab.tools.platform_tables import apps
+from baobab.tools.services import Stores
+
+MOST_RETRIES = 20
+SETTLED_SECONDS = 2.0
+"""Longer than it takes until every worker has heard of a change."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 60.0
+
+
+class Mover:
+    """One attempt at the steps that are left of a move."""
+
+    def __init__(self, job: Job, row: Any) -> None:
+        self._job = job
+        self._row = row
+        self._services = job.registry.services
+        self._data: list[AppData] = [t.data for t in job.registry.toolsets if t.data is not None]
+
+    async def advance(self) -> None:
+        """Make steps until the move has ended; Again where one must wait."""
+        while self._row.completed_at is None:
+            try:
+                await self._step()
+            except (DatabaseUnavailable, KvError, ObjectError, Unavailable) as exc:
+                await self._retry(exc)
+            self._row = await self._now()
+
+    async def _step(self) -> None:
+        row = self._row
+        if row.ending is not None and row.current_step in BEFORE_FLIP:
+            await self._undo()
+            return
+        progress = row.progress
+        match row.current_step:
+            case "reserving_dest":
+                await self._reserve()
+            case "blocking_writes":
+                for data in self._data:
+                    await data.freeze(self._source, row.app_id)
+            case "dumping_data":
+                usage = await self._source.kv.usage(row.app_id)
+                progress = {"keys": usage.keys, "bytes": usage.bytes}
+            case "restoring_data":
+                for data in self._data:
+                    await data.copy(self._source, self._dest, row.app_id)
+            case "copying_blobs":
+                await copy_objects(self._source.objects, self._dest.objects, row.app_id)
+            case "flipping_routing":
+                await self._flip()
+                return
+            case "unblocking_writes":
+                await self._unblock()
+        await self._enter(STEPS[STEPS.index(row.current_step) + 1], progress=progress)
+
+    async def _reserve(self) -> None:
+        """An empty place that takes no writes yet. What an earlier move may have left there as a replica goes."""
+        earlier = (
+            moves_table.c.app_id == self._row.app_id,
+            moves_table.c.source_region == self._row.dest_region,
+            moves_table.c.source_replica_state == "active",
+        )
+        async with self._job.writing() as unit:
+            await unit.execute(update(moves_table).where(*earlier).values(source_replica_state="torn_down"))
+        await self._erase(self._dest)
+        for data in self._data:
+            await data.freeze(self._dest, self._row.app_id)
+
+    async def _flip(self) -> None:
+        """From this commit on, requests go to the destination."""
+        row = self._row
+        async with self._job.writing() as unit:
+            mine = (apps.c.id == row.app_id, apps.c.region == row.source_region)
+            if (await unit.execute(update(apps).where(*mine).values(region=row.dest_region))).rowcount:
+                await self._services.notices.publish(unit, "app", row.app_id)
+                values = self._values("setting_up_reverse_replication") | {"source_replica_state": "active"}
+                await self._set(unit, values)
+            else:
+                await self._set(unit, {"ending": "failed", "last_error": "The app was deleted."})
+
+    async def _unblock(self) -> None:
+        left = SETTLED_SECONDS - (self._services.clock.now() - self._row.step_started_at).total_seconds()
+        if left > 0:
+            raise Again(left, "workers hear of the new region")
+        for data in self._data:
+            await data.thaw(self._dest, self._row.app_id)
+
+    async def _undo(self) -> None:
+        """Leave everything as it was before the move."""
+        row = self._row
+        await self._erase(self._dest)
+        async with self._services.database.reading() as connection:
+            there = (await connection.execute(select(apps.c.id).where(apps.c.id == row.app_id))).first()
+        for data in self._data:
+            if there is None:
+                await data.erase(self._source, row.app_id)
+            else:
+                await data.thaw(self._source, row.app_id)
+        async with self._job.writing(last=True) as unit:
+            await self._set(unit, self._values(row.ending))
+
+    async def _erase(self, stores: Stores) -> None:
+        for data in self._data:
+            await data.erase(stores, self._row.app_id)
+        await stores.objects.delete_all(f"{self._row.app_id}/")
+
+    async def _enter(self, step: str, **values: Any) -> None:
+        async with self._job.writing(last=step == "completed") as unit:
+            await self._set(unit, self._values(step) | values)
+
+    async def _retry(self, exc: Exception) -> None:
+        tried = self._row.retry_count + 1
+        values: dict[str, Any] = {"retry_count": tried, "last_error": f"{type(exc).__name__}: {exc}"[:500]}
+        if tried >= MOST_RETRIES and self._row.current_step in BEFORE_FLIP and self._row.ending is None:
+            values["ending"] = "failed"
+        async with self._job.writing() as unit:
+            await self._set(unit, values)
+        raise Again(min(_PAUSE_SECONDS * 2 ** (tried - 1), _LONGEST_PAUSE_SECONDS), str(exc)) from exc
+
+    def _values(self, step: str) -> dict[str, Any]:
+        now = self._services.clock.now()
+        ended = now if step in ("completed", "aborted", "failed") else None
+        return {"current_step": step, "step_started_at": now, "completed_at": ended}
+
+    async def _set(self, unit: Unit, values: dict[str, Any]) -> None:
+        """Change the row, unless somebody has asked meanwhile for the move to end: that is seen at the next look."""
+        asked = moves_table.c.ending.is_(None) if self._row.ending is None else moves_table.c.ending == self._row.ending
+        before = (moves_table.c.id == self._row.id, moves_table.c.current_step == self._row.current_step, asked)
+        if (await unit.execute(update(moves_table).where(*before).values(**values))).rowcount != 1:
+            raise Again(0, "the move is to end")
+
+    async def _now(self) -> Any:
+        async with self._services.database.reading() as connection:
+            return (await connection.execute(select(moves_table).where(moves_table.c.id == self._row.id))).one()
+
+    @property
+    def _source(self) -> Stores:
+        return self._stores(self._row.source_region)
+
+    @property
+    def _dest(self) -> Stores:
+        return self._stores(self._row.dest_region)
+
+    def _stores(self, region: str) -> Stores:
+        stores = self._services.regions.get(region)
+        if stores is None:
+            raise Unavailable(f"The region `{region}` is not served here.")
+        return stores

@@ -1,0 +1,54 @@
+"""The rows of moves, and the steps of one."""
+
+from typing import Literal, get_args
+
+from sqlalchemy import Column, Index, Integer, String, Table, Text, text
+
+from baobab.storage.tables import Instant, Json, metadata
+
+Step = Literal[
+    "requested",
+    "reserving_dest",
+    "blocking_writes",
+    "dumping_data",
+    "restoring_data",
+    "copying_blobs",
+    "copying_runtime",
+    "flipping_routing",
+    "setting_up_reverse_replication",
+    "unblocking_writes",
+    "completed",
+    "aborted",
+    "failed",
+]
+STEPS: tuple[Step, ...] = get_args(Step)
+BEFORE_FLIP = STEPS[: STEPS.index("flipping_routing") + 1]
+"""Until the step after these has begun, requests go to the source, and a move can still be undone."""
+
+moves_table = Table(
+    "app_moves",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("app_id", String(36), nullable=False, index=True),
+    Column("organisation_id", String(36), nullable=False, index=True),
+    Column("source_region", String(40), nullable=False),
+    Column("dest_region", String(40), nullable=False),
+    Column("current_step", String(40), nullable=False),
+    # How it is to end where it is not to be completed: `aborted` or `failed`.
+    Column("ending", String(20)),
+    Column("source_replica_state", String(20), nullable=False),
+    Column("last_error", Text),
+    Column("retry_count", Integer, nullable=False),
+    Column("progress", Json, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("step_started_at", Instant, nullable=False),
+    Column("completed_at", Instant),
+    # An app is on one move at a time.
+    Index(
+        "uq_app_moves_underway",
+        "app_id",
+        unique=True,
+        sqlite_where=text("completed_at IS NULL"),
+        postgresql_where=text("completed_at IS NULL"),
+    ),
+)

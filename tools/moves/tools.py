@@ -1,0 +1,293 @@
+"""Moving an app to another region: /v1/apps/{app_id}/move, its migrations, and the copies that are left behind."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from sqlalchemy import insert, select, update
+from typing_extensions import TypedDict
+
+from baobab.tools.access import AnyAccount, AppOwner, require_role
+from baobab.tools.call import Call
+from baobab.tools.jobs import Job
+from baobab.tools.membership import chosen_organisation
+from baobab.tools.moves.errors import (
+    MOVE_ENVELOPE,
+    DestRegionRequired,
+    Ineligible,
+    MoveNotFound,
+    NoReplica,
+    TooLateToAbort,
+)
+from baobab.tools.moves.mover import Mover
+from baobab.tools.moves.rows import BEFORE_FLIP, Step, moves_table
+from baobab.tools.tool import Audit, Toolset
+from baobab.tools.types import AppId, Text, Uuid
+
+moves = Toolset("moves", "Moving an app, with its data, to another region.", envelope=MOVE_ENVELOPE)
+
+ReplicaState = Literal["pending", "active", "torn_down"]
+Region = Annotated[str, Text(40), Field(description="A region of GET /v1/regions.", examples=["eu-west-1"])]
+
+
+class Progress(TypedDict):
+    keys: NotRequired[int]
+    bytes: NotRequired[int]
+
+
+class MoveStarted(TypedDict):
+    migration_id: str
+    status: Literal["queued"]
+
+
+class Move(TypedDict):
+    migration_id: str
+    app_id: str
+    current_step: Step
+    source_region: str
+    dest_region: str
+    source_replica_state: ReplicaState
+    last_error: str | None
+    retry_count: int
+    created_at: datetime
+    step_started_at: datetime
+    completed_at: datetime | None
+    progress: Progress
+
+
+class ActiveMove(TypedDict):
+    migration: Move | None
+
+
+class Aborting(TypedDict):
+    migration_id: str
+    status: Literal["aborting"]
+
+
+class Replica(TypedDict):
+    migration_id: str
+    app_id: str
+    region: str
+    state: ReplicaState
+    since: datetime
+
+
+class Replicas(TypedDict):
+    source_replicas: list[Replica]
+
+
+class TornDown(TypedDict):
+    status: Literal["torn_down"]
+
+
+@moves.job(attempts=1000)
+async def moves_advance(job: Job, move_id: str) -> None:
+    """Make what is left of a move."""
+    async with job.database.reading() as connection:
+        row = (await connection.execute(select(moves_table).where(moves_table.c.id == move_id))).one()
+    await Mover(job, row).advance()
+
+
+@moves.job(attempts=1000)
+async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
+    """Remove the copy of an app that a move has left behind."""
+    stores = job.registry.services.regions[region]
+    for toolset in job.registry.toolsets:
+        if toolset.data is not None:
+            await toolset.data.erase(stores, app_id)
+    await stores.objects.delete_all(f"{app_id}/")
+
+
+@moves.tool(
+    "POST /v1/apps/{app_id}/move",
+    access=AppOwner("admin"),
+    effect="write",
+    status=202,
+    raises=(DestRegionRequired, Ineligible),
+    audit=Audit("app.move", resource="app"),
+    examples={"dest_region": "eu-west-1"},
+)
+async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> MoveStarted:
+    """Move an app with its data to another region.
+
+    Reads go on all the while. Writes of the app's data answer 503 with `Retry-After` while it is copied and until every
+    server knows the new place. The copy that is left behind stays until DELETE /v1/source-replicas/{migration_id}.
+
+    dest_region: required; GET /v1/regions lists them.
+    """
+    if not dest_region:
+        raise DestRegionRequired
+    return await _start(call, app_id, dest_region)
+
+
+@moves.tool("GET /v1/apps/{app_id}/migrations/active", access=AppOwner(), effect="read")
+async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
+    """Read the move that an app is on, or null."""
+    underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
+    row = (await call.execute(select(moves_table).where(*underway))).first()
+    return {"migration": row and _move(row)}
+
+
+@moves.tool("GET /v1/apps/{app_id}/migrations/{migration_id}", access=AppOwner(), effect="read", raises=(MoveNotFound,))
+async def moves_get(call: Call, app_id: AppId, migration_id: Uuid) -> Move:
+    """Read how far a move is.
+
+    `progress` says how many keys and bytes are carried, once that is known.
+    """
+    return _move(await _of_app(call, app_id, migration_id))
+
+
+@moves.tool(
+    "POST /v1/apps/{app_id}/migrations/{migration_id}/abort",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(MoveNotFound, TooLateToAbort),
+    audit=Audit("app.move.abort", resource="app"),
+)
+async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting:
+    """Give a move up, and leave the app where it is. Not possible once requests go to the new region."""
+    row = await _of_app(call, app_id, migration_id)
+    before = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
+    early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))
+    if (await call.execute(update(moves_table).where(*before, *early).values(ending="aborted"))).rowcount != 1:
+        raise TooLateToAbort
+    call.audit.resource_id = app_id
+    return {"migration_id": row.id, "status": "aborting"}
+
+
+@moves.tool(
+    "POST /v1/apps/{app_id}/migrations/{migration_id}/reverse",
+    access=AppOwner("admin"),
+    effect="write",
+    status=202,
+    raises=(MoveNotFound, NoReplica, Ineligible),
+    audit=Audit("app.move.reverse", resource="app"),
+)
+async def moves_reverse(call: Call, app_id: AppId, migration_id: Uuid) -> MoveStarted:
+    """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
+    row = await _of_app(call, app_id, migration_id)
+    if row.source_replica_state != "active" or row.completed_at is None:
+        raise NoReplica
+    return await _start(call, app_id, row.source_region)
+
+
+@moves.tool("GET /v1/source-replicas", access=AnyAccount(), effect="read")
+async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replicas:
+    """List the copies that moves of an organisation's apps have left behind, newest first.
+
+    org_id: another organisation that you belong to; the caller's when left out.
+    """
+    mine = (
+        moves_table.c.organisation_id == await chosen_organisation(call, org_id),
+        moves_table.c.source_replica_state == "active",
+    )
+    rows = await call.execute(select(moves_table).where(*mine).order_by(moves_table.c.created_at.desc()).limit(1000))
+    return {
+        "source_replicas": [
+            {
+                "migration_id": row.id,
+                "app_id": row.app_id,
+                "region": row.source_region,
+                "state": row.source_replica_state,
+                "since": row.created_at,
+            }
+            for row in rows
+        ]
+    }
+
+
+async def _tearing_down(call: Call, migration_id: Uuid) -> str:
+    row = await _of_admin(call, migration_id)
+    return f"It would delete the copy of the app {row.app_id} that is left in the region {row.source_region}."
+
+
+@moves.tool(
+    "DELETE /v1/source-replicas/{migration_id}",
+    access=AnyAccount(),
+    effect="destructive",
+    raises=(MoveNotFound, NoReplica),
+    audit=Audit("app.replica.delete", action="delete", resource="app"),
+    preview=_tearing_down,
+)
+async def source_replicas_delete(call: Call, migration_id: Uuid) -> TornDown:
+    """Delete the copy that a move has left behind. The move can then not be reversed any more."""
+    row = await _of_admin(call, migration_id)
+    active = (moves_table.c.id == row.id, moves_table.c.source_replica_state == "active")
+    # While a move is under way it is that move's.
+    ended = (moves_table.c.completed_at.is_not(None),)
+    torn_down = update(moves_table).where(*active, *ended).values(source_replica_state="torn_down")
+    if (await call.execute(torn_down)).rowcount != 1:
+        raise NoReplica
+    arguments = {"app_id": row.app_id, "region": row.source_region}
+    await call.enqueue("moves_tear_down", arguments, job_id=f"replica:{row.id}")
+    call.audit.resource_id, call.audit.app_id = row.app_id, row.app_id
+    return {"status": "torn_down"}
+
+
+async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
+    app, now = call.require_app(), call.now
+    if dest_region not in call.services.regions:
+        raise Ineligible(f"There is no region `{dest_region}`.")
+    underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
+    if (await call.execute(select(moves_table.c.id).where(*underway))).first():
+        raise Ineligible("The app is being moved already.")
+    if dest_region == app.region:
+        raise Ineligible(f"The app is in the region `{dest_region}` already.")
+    move_id = call.services.ids.uuid()
+    row = {
+        "id": move_id,
+        "app_id": app_id,
+        "organisation_id": app.organisation_id,
+        "source_region": app.region,
+        "dest_region": dest_region,
+        "current_step": "requested",
+        "source_replica_state": "pending",
+        "retry_count": 0,
+        "progress": {},
+        "created_at": now,
+        "step_started_at": now,
+    }
+    await call.execute(insert(moves_table), row)
+    await call.enqueue("moves_advance", {"move_id": move_id}, job_id=f"move:{move_id}")
+    await call.emit("app.move_started", migration_id=move_id, source_region=app.region, dest_region=dest_region)
+    call.audit.resource_id = app_id
+    call.audit.data |= {"from": app.region, "to": dest_region}
+    return {"migration_id": move_id, "status": "queued"}
+
+
+async def _of_app(call: Call, app_id: str, move_id: str) -> Any:
+    mine = (moves_table.c.id == move_id, moves_table.c.app_id == app_id)
+    row = (await call.execute(select(moves_table).where(*mine))).first()
+    if row is None:
+        raise MoveNotFound
+    return row
+
+
+async def _of_admin(call: Call, move_id: str) -> Any:
+    """The move, for an admin of the organisation whose app it moved; to strangers there is none."""
+    row = (await call.execute(select(moves_table).where(moves_table.c.id == move_id))).first()
+    pinned = call.account.key_id is not None and row is not None and call.account.organisation_id != row.organisation_id
+    if row is None or pinned:
+        raise MoveNotFound
+    role = await call.services.directory.role(row.organisation_id, call.account.account_id)
+    if role is None:
+        raise MoveNotFound
+    require_role(role, "admin")
+    return row
+
+
+def _move(row: Any) -> Move:
+    return {
+        "migration_id": row.id,
+        "app_id": row.app_id,
+        "current_step": row.current_step,
+        "source_region": row.source_region,
+        "dest_region": row.dest_region,
+        "source_replica_state": row.source_replica_state,
+        "last_error": row.last_error,
+        "retry_count": row.retry_count,
+        "created_at": row.created_at,
+        "step_started_at": row.step_started_at,
+        "completed_at": row.completed_at,
+        "progress": row.progress,
+    }
