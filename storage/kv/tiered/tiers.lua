@@ -94,12 +94,10 @@ local function enter(space, args)
     is_free = is_free and not alone and not other.alone
   end
   local first_key = 8 + args[7]
-  if others > 0 and is_free then
-    for at = first_key, #args do
-      if redis.call("HGET", space .. ":held", args[at]) then
-        is_free = false
-        break
-      end
+  local asks_for_keys = first_key <= #args
+  if others > 0 and is_free and asks_for_keys then
+    for _, other in ipairs(redis.call("HMGET", space .. ":held", unpack(args, first_key))) do
+      is_free = is_free and not other
     end
   end
   local first = first_in_queue(space, time)
@@ -117,9 +115,14 @@ local function enter(space, args)
   for at = 8, first_key - 1 do
     kept[#kept + 1] = redis.call("GET", space .. ":kept:" .. args[at])
   end
-  for at = first_key, #args do
-    redis.call("HSET", space .. ":held", args[at], holder)
-    entries[#entries + 1] = redis.call("HGET", space .. ":entries", args[at])
+  if asks_for_keys then
+    local marks = {}
+    for at = first_key, #args do
+      marks[#marks + 1] = args[at]
+      marks[#marks + 1] = holder
+    end
+    redis.call("HSET", space .. ":held", unpack(marks))
+    entries = redis.call("HMGET", space .. ":entries", unpack(args, first_key))
   end
   local totals = writes.usage(space, now)
   return {
@@ -175,14 +178,15 @@ end
 -- Of: now, holder, 1 if it has done all that it planned and 0 if nothing, its keys.
 local function leave(space, args)
   local had_turn = redis.call("HDEL", space .. ":holders", args[2]) == 1
-  for at = 4, #args do
-    if had_turn then
-      redis.call("HDEL", space .. ":held", args[at])
-    end
-    if args[3] == "1" then
-      -- Others may have written between a turn that was over, or that the server forgot, and the last of its writes.
-      redis.call(had_turn and "SREM" or "SADD", space .. ":doubt", args[at])
-    end
+  if #args < 4 then
+    return
+  end
+  if had_turn then
+    redis.call("HDEL", space .. ":held", unpack(args, 4))
+  end
+  if args[3] == "1" then
+    -- Others may have written between a turn that was over, or that the server forgot, and the last of its writes.
+    redis.call(had_turn and "SREM" or "SADD", space .. ":doubt", unpack(args, 4))
   end
 end
 
