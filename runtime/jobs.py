@@ -69,7 +69,7 @@ class DurableJobs:
             "created_at": now,
         }
         await insert_new(unit, row)
-        await unit.database.announce(unit)
+        unit.announce()
         runner = self._runners.get(unit.database)
         if runner is not None:
             unit.after_commit(runner.wake)

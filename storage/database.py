@@ -53,8 +53,8 @@ class Database(ABC):
         """What a transaction that writes does first."""
 
     @abstractmethod
-    async def announce(self, unit: "Unit") -> None:
-        """Wake other processes that await an announcement, when the unit is committed."""
+    async def tell(self, unit: "Unit") -> None:
+        """Wake other processes that await an announcement, when the unit is committed; what `Unit.announce` is for."""
 
     @abstractmethod
     async def announced(self, seconds: float) -> None:
@@ -107,7 +107,7 @@ class Database(ABC):
 class Unit:
     """The unit of work of one call: a transaction that begins at its first statement, if it has any."""
 
-    __slots__ = ("_after", "_connection", "_context", "database", "writes")
+    __slots__ = ("_after", "_announcing", "_connection", "_context", "database", "writes")
 
     def __init__(self, database: Database, *, write: bool) -> None:
         self.database = database
@@ -115,6 +115,7 @@ class Unit:
         self._context: Any = None
         self._connection: AsyncConnection | None = None
         self._after: list[Callable[[], None]] | None = None
+        self._announcing = False
 
     @property
     def untouched(self) -> bool:
@@ -132,6 +133,10 @@ class Unit:
         with _Translated():
             return await self._connection.execute(statement, rows)
 
+    def announce(self) -> None:
+        """Have other processes look for what this unit has written, as soon as it is committed."""
+        self._announcing = True
+
     def after_commit(self, action: Callable[[], None]) -> None:
         if self._after is None:
             self._after = []
@@ -139,6 +144,8 @@ class Unit:
 
     async def commit(self) -> None:
         if self._context is not None:
+            if self._announcing:
+                await self._announce()
             await self._leave(None)
         after, self._after = self._after, None
         for action in after or ():
@@ -147,6 +154,14 @@ class Unit:
     async def rollback(self, reason: BaseException) -> None:
         self._after = None
         await self._leave(reason)
+
+    async def _announce(self) -> None:
+        self._announcing = False
+        try:
+            await self.database.tell(self)
+        except BaseException as exc:
+            await self.rollback(exc)
+            raise
 
     async def _leave(self, reason: BaseException | None) -> None:
         context, self._context, self._connection = self._context, None, None

@@ -24,6 +24,7 @@ notices = Table(
 )
 
 POLL_SECONDS = 0.5
+_PAUSE_SECONDS = 0.02
 _KEPT = timedelta(hours=1)
 
 _log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Notices:
     async def publish(self, unit: Unit, topic: str, subject: str) -> None:
         row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
         await unit.execute(insert(notices), row)
-        await self._database.announce(unit)
+        unit.announce()
         unit.after_commit(lambda: self._tell(topic, subject))
 
     async def start(self) -> None:
@@ -90,6 +91,8 @@ class Notices:
             except DatabaseUnavailable:
                 # Until it answers again nothing can have been changed through it either; caches expire by themselves.
                 _log.warning("notices: the database does not answer")
+            # However much is announced, it is looked at some fifty times a second.
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     def _tell(self, topic: str, subject: str) -> None:
         for listener in self._subscribers.get(topic, ()):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import uuid
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -58,6 +59,7 @@ class PostgresDatabase(Database):
     def __init__(self, url: str) -> None:
         """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it."""
         self._url = url
+        self._me = uuid.uuid4().hex
         self._listener: psycopg.AsyncConnection[Any] | None = None
         session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         super().__init__(
@@ -98,13 +100,14 @@ class PostgresDatabase(Database):
     async def _begun(self, connection: AsyncConnection) -> None:
         await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _TURN})
 
-    async def announce(self, unit: Unit) -> None:
-        await unit.execute(text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
+    async def tell(self, unit: Unit) -> None:
+        await unit.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._me})
 
     async def announced(self, seconds: float) -> None:
         try:
-            async for _ in (await self._listening()).notifies(timeout=seconds, stop_after=1):
-                pass
+            async for notice in (await self._listening()).notifies(timeout=seconds):
+                if notice.payload != self._me:
+                    return
         except (psycopg.Error, OSError):
             # Deaf for now: the caller looks by itself every so often, and the next call listens anew.
             await self._stop_listening()

@@ -64,7 +64,7 @@ class SqliteDatabase(Database):
             # Unlike `SELECT 1`, this reads the file.
             await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
-    async def announce(self, unit: Unit) -> None:
+    async def tell(self, unit: Unit) -> None:
         """Nobody is woken: those who await an announcement look by themselves."""
 
     async def announced(self, seconds: float) -> None:

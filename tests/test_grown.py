@@ -77,14 +77,18 @@ async def test_a_limit_counts_for_all_machines_together(
         assert alone == [429]
 
 
-async def test_without_valkey_its_store_answers_503_and_the_rest_goes_on(rows: PostgresServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("durable", "read"), [("database", 200), ("valkey", 503)])
+async def test_without_valkey_what_is_kept_there_answers_503_and_the_rest_goes_on(
+    rows: PostgresServer, tmp_path: Path, durable: str, read: int
+) -> None:
     with valkey() as own:
-        shared = {"database_url": rows.database("outage"), "valkey_url": own.url}
+        shared = {"database_url": rows.database(f"outage_{durable}"), "valkey_url": own.url, "kv_durable": durable}
         async with machine(tmp_path / "a", **shared) as client:
             app_id = (await client.post("/init", json={"name": "todo"})).json()["app_id"]
             assert (await client.put(f"/v1/{app_id}/kv/a", json={"value": 1})).status_code == 204
             own.stop()
-            assert (await client.get(f"/v1/{app_id}/kv/a")).status_code == 503
+            assert (await client.get(f"/v1/{app_id}/kv/a")).status_code == read
+            assert (await client.put(f"/v1/{app_id}/kv/b", json={"value": 1})).status_code == 503
             assert (await client.get("/apps")).status_code == 200
             ready = await client.get("/health/ready")
             assert ready.status_code == 503

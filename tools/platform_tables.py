@@ -90,6 +90,7 @@ apps = Table(
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     UniqueConstraint("organisation_id", "name"),
+    Index("ix_apps_organisation_id_created_at_id", "organisation_id", "created_at", "id"),
 )
 
 api_keys = Table(

@@ -22,6 +22,7 @@ from baobab.settings import Settings
 
 _BACKLOG = 2048
 _GRACE_SECONDS = 10
+_HUNG_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 75
 _KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` makes another"
 
@@ -133,4 +134,6 @@ def _arguments(settings: Settings) -> dict[str, Any]:
         "forwarded_allow_ips": list(settings.trusted_proxies),
         "timeout_keep_alive": _KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": _GRACE_SECONDS,
+        # On a machine that is overloaded a worker that is merely slow to answer must not be taken for dead.
+        "timeout_worker_healthcheck": _HUNG_SECONDS,
     }

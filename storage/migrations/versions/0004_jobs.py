@@ -55,6 +55,7 @@ def upgrade() -> None:
         sa.Column("completed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_app_moves")),
     )
+    op.create_index("ix_apps_organisation_id_created_at_id", "apps", ["organisation_id", "created_at", "id"])
     op.create_index("ix_app_moves_app_id", "app_moves", ["app_id"])
     op.create_index("ix_app_moves_organisation_id", "app_moves", ["organisation_id"])
     underway = sa.text("completed_at IS NULL")

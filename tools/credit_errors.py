@@ -1,0 +1,48 @@
+"""What credits refuse."""
+
+from baobab.tools.credit_budgets import Budget
+from baobab.tools.credit_terms import Balance, usd
+from baobab.tools.errors import BaobabError, Conflict, NotFound
+
+
+class CreditsExhausted(BaobabError):
+    """The organisation has not enough; the details tell what it has, in dollars."""
+
+    code = "INSUFFICIENT_CREDITS"
+    status = 402
+    summary = "The organisation's credits do not suffice."
+    remediation = "Top up, or wait for the next month's allowance; details.available_usd is what is left."
+
+    def __init__(self, balance: Balance, amount: int) -> None:
+        super().__init__(details={"required_usd": usd(amount), **balance.told()})
+        self.balance = balance
+
+
+class BudgetExhausted(BaobabError):
+    """A budget of the app or the key does not allow it, whatever the organisation has."""
+
+    code = "BUDGET_EXHAUSTED"
+    status = 402
+    summary = "A budget is spent."
+    remediation = "Wait until details.budget.resets_at, or have an owner of the organisation raise the budget."
+
+    def __init__(self, budget: Budget, amount: int) -> None:
+        super().__init__(
+            f"The {budget.period}'s budget of this {budget.subject} is spent.",
+            details={"required_usd": usd(amount), "budget": budget.told()},
+        )
+        self.budget = budget
+
+
+class TopUpConflict(Conflict):
+    code = "TOP_UP_CONFLICT"
+    summary = "A top-up of this reference was made with another amount."
+    remediation = "Use a reference of its own for each payment."
+
+
+class NoCreditAccount(NotFound):
+    summary = "There is no such organisation."
+
+
+class UnknownReservation(Exception):
+    """Never made by this organisation, or ended so long ago that it has been forgotten."""

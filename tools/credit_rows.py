@@ -1,0 +1,101 @@
+"""The rows of credits. All money is integer nano-dollars.
+
+Whoever changes any of an organisation's rows holds the lock of its row in `credit_accounts` first.
+"""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, String, Table, Text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from baobab.storage.tables import Instant, metadata
+
+_ID = String(36)
+
+
+def _of_account(**options: Any) -> Column[str]:
+    account = ForeignKey("credit_accounts.organisation_id", ondelete="CASCADE")
+    return Column("organisation_id", _ID, account, nullable=False, **options)
+
+
+credit_accounts = Table(
+    "credit_accounts",
+    metadata,
+    Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # The first day of the month that `allowance_used` is about.
+    Column("month", Date, nullable=False),
+    Column("allowance_used", BigInteger, nullable=False),
+    # What was topped up and not spent; below zero it is owed.
+    Column("credits", BigInteger, nullable=False),
+    # The sum of the open reservations.
+    Column("reserved", BigInteger, nullable=False),
+    # Terms of its own; null is what the plan says.
+    Column("allowance", BigInteger),
+    Column("floor", BigInteger),
+)
+
+credit_reservations = Table(
+    "credit_reservations",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    _of_account(),
+    Column("app_id", String(36)),
+    Column("key_id", _ID),
+    Column("purpose", String(40), nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    # Open until it has an end; ended with a cost it was settled, without one released.
+    Column("cost", BigInteger),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("ended_at", Instant, index=True),
+)
+_OPEN = credit_reservations.c.ended_at.is_(None)
+Index("ix_credit_reservations_open", credit_reservations.c.expires_at, sqlite_where=_OPEN, postgresql_where=_OPEN)
+
+credit_budgets = Table(
+    "credit_budgets",
+    metadata,
+    _of_account(primary_key=True),
+    # `app` or `key`, and its id.
+    Column("subject", String(10), primary_key=True),
+    Column("subject_id", _ID, primary_key=True),
+    # `day` or `month`.
+    Column("period", String(10), primary_key=True),
+    Column("most", BigInteger, nullable=False),
+    # The first day of the period that `spent` is about.
+    Column("since", Date, nullable=False),
+    Column("spent", BigInteger, nullable=False),
+    Column("reserved", BigInteger, nullable=False),
+)
+
+credit_top_ups = Table(
+    "credit_top_ups",
+    metadata,
+    _of_account(primary_key=True),
+    Column("reference", String(200), primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+credit_usage = Table(
+    "credit_usage",
+    metadata,
+    _of_account(primary_key=True),
+    Column("day", Date, primary_key=True),
+    # Empty where there was none: a primary key takes no nulls.
+    Column("app_id", String(36), primary_key=True),
+    Column("key_id", _ID, primary_key=True),
+    Column("model", Text, primary_key=True),
+    # Paid for by the customer's own contract with the provider; its cost is told and was not charged.
+    Column("byok", Boolean, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+)
+
+
+def inserting(dialect: str, table: Table) -> Any:
+    """An insert that may say what happens on conflict; both databases say it in the same words."""
+    said: Any = postgresql if dialect == "postgresql" else sqlite
+    return said.insert(table)

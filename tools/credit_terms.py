@@ -1,0 +1,71 @@
+"""What an organisation may spend: integer nano-dollars everywhere, dollars only where they are shown."""
+
+from dataclasses import dataclass
+from typing import Any
+
+USD = 10**9
+"""One dollar in nano-dollars."""
+MOST = 1_000_000 * USD
+"""More than any single amount: what is added up stays far within 64 bits."""
+
+
+def usd(nanos: int) -> float:
+    """Dollars, to be shown and never to be reckoned with."""
+    return nanos / USD
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """allowance: what is given, None without a cap; once: for ever instead of each month; floor: at most 0."""
+
+    allowance: int | None
+    once: bool = False
+    floor: int = 0
+
+
+TERMS = {
+    "playground": Terms(1 * USD, once=True),
+    "launch": Terms(5 * USD),
+    "certified": Terms(15 * USD),
+    "enterprise": Terms(None),
+}
+"""By plan (contract, document 4, B5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What an organisation has at one moment, in nano-dollars."""
+
+    allowance: int | None
+    """What is left of the allowance; None is without a cap."""
+    credits: int
+    """What is left of the top-ups; below zero it is owed."""
+    reserved: int
+    floor: int
+
+    @property
+    def total(self) -> int | None:
+        return None if self.allowance is None else self.allowance + self.credits
+
+    @property
+    def available(self) -> int | None:
+        """What may be reserved; below zero where more was used than there was."""
+        return None if self.total is None else self.total - self.floor - self.reserved
+
+    def told(self) -> dict[str, Any]:
+        """The fields of an answer, in dollars."""
+        return {
+            "balance_usd": _told(self.total),
+            "credit_floor_usd": usd(self.floor),
+            "available_usd": _told(None if self.available is None else max(0, self.available)),
+            "monthly_allowance_usd": _told(self.allowance),
+            "credits_usd": usd(self.credits),
+            "reserved_usd": usd(self.reserved),
+            "auto_refill_enabled": False,
+            "auto_refill_amount_usd": None,
+            "auto_refill_last_failure": None,
+        }
+
+
+def _told(nanos: int | None) -> float | None:
+    return None if nanos is None else usd(nanos)
