@@ -25,7 +25,7 @@ notices = Table(
 
 POLL_SECONDS = 0.5
 _PAUSE_SECONDS = 0.02
-_KEPT = timedelta(hours=1)
+_KEPT = timedelta(days=1)
 
 _log = logging.getLogger(__name__)
 

@@ -1,19 +1,33 @@
-"""All measurements, each against its peer in the same run: `make bench`."""
+"""All measurements, each against its peer in the same run: `make bench`, or some: `make bench ARGS="rest mcp"`."""
 
 import asyncio
+import os
+import signal
 import sys
 
-from tests.bench import kv_engine, mcp_door, rest
+from tests.bench import columns, jobs, kv_engine, mcp_door, rest, stores, workers
+
+_SIDE_BY_SIDE = {"stores": stores, "workers": workers, "jobs": jobs}
+"""What runs in all columns, on database servers that are started once for all of it."""
 
 
 def main() -> None:
-    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp"}
+    # Told to stop, it stops the servers that it has started too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", *_SIDE_BY_SIDE}
     if "engine" in chosen:
         kv_engine.main()
     if "rest" in chosen:
         print("\n".join(rest.report(asyncio.run(rest.run()))))
     if "mcp" in chosen:
         print("\n".join(mcp_door.report(asyncio.run(mcp_door.run()))))
+    if chosen & set(_SIDE_BY_SIDE):
+        print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
+        with columns.serving() as servers:
+            for name, measurement in _SIDE_BY_SIDE.items():
+                if name in chosen:
+                    for line in measurement.report(measurement.run(servers)):
+                        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -100,8 +100,14 @@ def _control_transactions(engine: AsyncEngine, begin: str) -> None:
         connection.exec_driver_sql(begin)
 
 
-async def rate(call: Call, callers: int) -> tuple[float, float]:
-    """Calls a second, and microseconds of this process's CPU a call."""
+class Rate(NamedTuple):
+    per_second: float
+    cpu: float
+    """Microseconds of this process's CPU a call."""
+    calls: int
+
+
+async def rate(call: Call, callers: int) -> Rate:
     calls = 0
     end = time.perf_counter() + SECONDS
 
@@ -115,7 +121,7 @@ async def rate(call: Call, callers: int) -> tuple[float, float]:
 
     started, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(caller(number) for number in range(callers)))
-    return calls / (time.perf_counter() - started), (time.process_time() - cpu) / calls * 1e6
+    return Rate(calls / (time.perf_counter() - started), (time.process_time() - cpu) / calls * 1e6, calls)
 
 
 def _key(caller: int, turn: int) -> str:
@@ -151,8 +157,8 @@ async def measure() -> dict[str, dict[str, float]]:
         results = {}
         for callers in (CALLERS, 1):
             for operation, (ours, theirs) in calls.items():
-                engine_rate, engine_cpu = await rate(ours, callers)
-                peer_rate, peer_cpu = await rate(theirs, callers)
+                engine_rate, engine_cpu, _ = await rate(ours, callers)
+                peer_rate, peer_cpu, _ = await rate(theirs, callers)
                 results[f"{operation}, {callers} callers"] = {
                     "engine_per_second": engine_rate,
                     "peer_per_second": peer_rate,

@@ -1,4 +1,4 @@
-"""Load over HTTP, and what it cost the server: CPU seconds of its process, not the time that passed."""
+"""Load over HTTP, and what it cost the server: CPU seconds of its processes, not the time that passed."""
 
 import asyncio
 import contextlib
@@ -6,11 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+from tests.bench.callers import Answer, Caller, call
+from tests.bench.processes import cpu_of_each, cpu_seconds
+
 _ROOT = Path(__file__).parents[2]
+_PATIENCE = 120.0
+# The share of one processor below which a process that has just started has nothing more to prepare.
+_IDLE = 0.1
+_LOOK = 0.5
 
 Make = Callable[[int], bytes]
 
@@ -22,32 +29,31 @@ def free_port() -> int:
         return port
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all its threads included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
 @contextlib.asynccontextmanager
 async def served(
     *command: str, port: int, environment: dict[str, str] | None = None, python: str = sys.executable
 ) -> AsyncIterator[int]:
-    """A server in a process of its own; its pid once it listens."""
+    """A server in a process of its own; its pid once it listens and has nothing left to prepare."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
     process = subprocess.Popen(
         [python, *command],
-        env={**os.environ, **(environment or {})},
+        env={**inherited, **(environment or {})},
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         cwd=_ROOT,
     )
     try:
         await _listening(port, process)
-        # What a server does after its start is no part of what a request costs.
-        await asyncio.sleep(3)
+        await _idle(process.pid)
         yield process.pid
     finally:
         process.terminate()
-        process.wait(20)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            # Its workers end with it.
+            process.kill()
+            process.wait(20)
 
 
 async def _listening(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -60,6 +66,19 @@ async def _listening(port: int, process: "subprocess.Popen[bytes]") -> None:
             return
         await asyncio.sleep(0.1)
     raise RuntimeError("the server does not listen")
+
+
+async def _idle(pid: int) -> None:
+    """What a server does after its start, all its workers included, is no part of what a request costs."""
+    end = time.monotonic() + _PATIENCE
+    quiet, before = 0, cpu_of_each(pid)
+    while quiet < 3:
+        if time.monotonic() > end:
+            raise RuntimeError("the server does not come to rest")
+        await asyncio.sleep(_LOOK)
+        now = cpu_of_each(pid)
+        idle = all(spent - before.get(process, 0.0) < _IDLE * _LOOK for process, spent in now.items())
+        quiet, before = quiet + 1 if idle else 0, now
 
 
 async def microseconds(
@@ -77,40 +96,31 @@ async def microseconds(
 
 async def answered(port: int, sent: bytes) -> bytes:
     """The body of the answer to one request."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(sent)
-    try:
-        return await _body(reader, await reader.readuntil(b"\r\n\r\n"))
-    finally:
-        writer.close()
+    bodies = []
+
+    def caller() -> Caller:
+        answer = yield sent
+        bodies.append(answer.body)
+
+    await call(port, [caller()])
+    return bodies[0]
 
 
 async def _send(port: int, make: Make, requests: int, connections: int, status: int, holds: bytes) -> None:
     numbers = iter(range(requests))
-    await asyncio.gather(*(_connection(port, make, numbers, status, holds) for _ in range(connections)))
+    await call(port, [_caller(make, numbers, status, holds) for _ in range(connections)])
 
 
-async def _connection(port: int, make: Make, numbers: Iterator[int], status: int, holds: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    expected = f"HTTP/1.1 {status}".encode()
+def _caller(make: Make, numbers: Iterator[int], status: int, holds: bytes) -> Caller:
     for number in numbers:
-        writer.write(make(number))
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(expected):
-            raise RuntimeError(f"expected {status}: {head[:200]!r}")
-        if status != 204:
-            body = await _body(reader, head)
-            if holds not in body:
-                raise RuntimeError(f"expected {holds!r}: {body[:300]!r}")
-    writer.close()
+        require((yield make(number)), status, holds)
 
 
-async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    """A body of a known length, or one in chunks with their lengths between."""
-    if b"chunked" in head:
-        return await reader.readuntil(b"\r\n0\r\n\r\n")
-    length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-    return await reader.readexactly(int(length or 0))
+def require(answer: Answer, status: int, holds: bytes = b"") -> None:
+    if answer.status != status:
+        raise RuntimeError(f"expected {status}: {answer.status} {answer.body[:300]!r}")
+    if holds not in answer.body:
+        raise RuntimeError(f"expected {holds!r}: {answer.body[:300]!r}")
 
 
 def request(method: str, path: str, port: int, body: bytes = b"", **headers: str) -> bytes:

@@ -102,16 +102,16 @@ def _calls(apps: list[str], port: int, **headers: str) -> Make:
     def make(n: int) -> bytes:
         app_id, key = _where(apps, n)
         params = {"name": "kv_get", "arguments": {"app_id": app_id, "key": key}}
-        return _message(port, "/mcp", n, "tools/call", params, mcp_name="kv_get", **headers)
+        return message(port, "/mcp", n, "tools/call", params, mcp_name="kv_get", **headers)
 
     return make
 
 
 def _lists(port: int, path: str, cursor: str | None = None) -> Make:
-    return lambda n: _message(port, path, n, "tools/list", {"cursor": cursor} if cursor else {})
+    return lambda n: message(port, path, n, "tools/list", {"cursor": cursor} if cursor else {})
 
 
-def _message(port: int, path: str, n: int, method: str, params: dict[str, Any], **headers: str) -> bytes:
+def message(port: int, path: str, n: int, method: str, params: dict[str, Any], **headers: str) -> bytes:
     """A request as clients of the 2026 protocol send it."""
     meta = {
         f"{_PREFIX}protocolVersion": "2026-07-28",

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,14 +65,21 @@ class ServerProcess:
 
 @contextmanager
 def serving(
-    data: Path, *options: object, settings: Mapping[str, str] | None = None, port: int | None = None
+    data: Path,
+    *options: object,
+    settings: Mapping[str, str] | None = None,
+    port: int | None = None,
+    program: Sequence[object] = ("-m", "baobab"),
 ) -> Iterator[ServerProcess]:
-    """A server that has said that it is ready; killed at the end if it still runs."""
+    """A server that has said that it is ready; killed at the end if it still runs.
+
+    program: what Python runs; it takes the same command line, and tells the same, as ours.
+    """
     port = port or free_port()
     log = data.with_name(f"server-{port}-{time.monotonic_ns()}.log")
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            _command(("serve", "--port", port, "--data", data, *options)),
+            _command(("serve", "--port", port, "--data", data, *options), program),
             env=_environment(settings),
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -103,8 +110,8 @@ def _wait_until_ready(server: ServerProcess) -> None:
             return
 
 
-def _command(arguments: tuple[object, ...]) -> list[str]:
-    return [sys.executable, "-m", "baobab", *map(str, arguments)]
+def _command(arguments: Sequence[object], program: Sequence[object] = ("-m", "baobab")) -> list[str]:
+    return [sys.executable, *map(str, program), *map(str, arguments)]
 
 
 def _environment(settings: Mapping[str, str] | None) -> dict[str, str]:

@@ -1,0 +1,78 @@
+"""A process that keeps jobs and is measured from outside: told what to do by lines, it answers each by a line of JSON.
+
+It stands on the standard library alone: interpreters of other environments run it too.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Jobs(Protocol):
+    """What is measured."""
+
+    async def write(self, enqueued: int) -> None:
+        """Commit one transaction: a row of the caller's own, and so many jobs."""
+
+
+class Starts:
+    """When jobs began, in seconds of the clock that all processes of the machine share."""
+
+    def __init__(self) -> None:
+        self._instants: list[float] = []
+
+    def note(self) -> None:
+        self._instants.append(time.monotonic())
+
+    def take(self) -> list[float]:
+        taken, self._instants = self._instants, []
+        return taken
+
+
+async def obey(jobs: Jobs, starts: Starts, **first: float) -> None:
+    """Answer lines until there are no more of them.
+
+    `commit COUNT ENQUEUED GAP`: so many transactions of so many jobs each, so many seconds apart; when each was
+    committed, and the CPU seconds and the seconds that one took.
+    `starts`: when jobs began since this was last asked. `size`: its threads and megabytes of memory.
+    """
+    _answer({**size(), **first})
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        command, *arguments = line.split()
+        if command == "commit":
+            count, enqueued, gap = arguments
+            _answer(await _commit(jobs, int(count), int(enqueued), float(gap)))
+        elif command == "starts":
+            _answer(starts.take())
+        elif command == "size":
+            _answer(size())
+        else:
+            raise ValueError(line)
+
+
+async def _commit(jobs: Jobs, count: int, enqueued: int, gap: float) -> dict[str, Any]:
+    committed, cpu, seconds = [], 0.0, 0.0
+    for _ in range(count):
+        await asyncio.sleep(gap)
+        began, cpu_began = time.monotonic(), time.process_time()
+        await jobs.write(enqueued)
+        committed.append(time.monotonic())
+        cpu += time.process_time() - cpu_began
+        seconds += committed[-1] - began
+    return {"committed": committed, "cpu": cpu / count, "seconds": seconds / count}
+
+
+def _answer(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def size() -> dict[str, float]:
+    """How many threads the process has, and megabytes of memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {"threads": threading.active_count(), "megabytes": pages * os.sysconf("SC_PAGE_SIZE") / 1e6}

@@ -1,0 +1,70 @@
+"""Our durable jobs, without the rest of a house: `python -m tests.bench.our_jobs URL worker|client CONCURRENCY`.
+
+A worker runs jobs and can enqueue them; a client only enqueues.
+"""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import cast
+
+import uvloop
+from sqlalchemy import Column, Float, MetaData, Table, insert
+
+from baobab.runtime.jobs import DurableJobs
+from baobab.storage.clock import Ids, SystemClock
+from baobab.storage.database import Database
+from baobab.storage.databases import database_at
+from baobab.storage.migrate import migrate
+from baobab.storage.notices import Notices
+from baobab.tools.jobs import Job, JobKind
+from baobab.tools.registry import Registry
+from baobab.tools.services import Services
+from tests.bench.job_process import Starts, obey
+
+_notes = Table("notes", MetaData(), Column("written", Float))
+
+
+class OurJobs:
+    def __init__(self, database: Database, jobs: DurableJobs) -> None:
+        self._database = database
+        self._jobs = jobs
+
+    async def open(self) -> None:
+        async with self._database.writing() as connection:
+            await connection.run_sync(_notes.create, checkfirst=True)
+
+    async def write(self, enqueued: int) -> None:
+        unit = self._database.unit(write=True)
+        await unit.execute(insert(_notes), {"written": time.time()})
+        for _ in range(enqueued):
+            await self._jobs.enqueue(unit, "note", {})
+        await unit.commit()
+
+
+async def main(url: str, role: str, concurrency: str) -> None:
+    began, cpu_began = time.monotonic(), time.process_time()
+    starts = Starts()
+
+    async def note(job: Job) -> None:
+        starts.note()
+
+    clock, ids = SystemClock(), Ids()
+    database = database_at(url)
+    await database.open()
+    await migrate(database)
+    notices = Notices(database, clock, ids)
+    jobs = DurableJobs([JobKind("note", note)], clock, ids)
+    if role == "worker":
+        # A house has more; this is what the round that prunes asks for.
+        services = cast("Services", SimpleNamespace(clock=clock))
+        await jobs.start(Registry(()).bind(services), {database: notices}, int(concurrency))
+        await notices.start()
+    launched = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
+    ours = OurJobs(database, jobs)
+    await ours.open()
+    await obey(ours, starts, **launched)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(*sys.argv[1:]))

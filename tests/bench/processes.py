@@ -1,0 +1,48 @@
+"""What processes cost: CPU seconds of one and of all that it has started, and not the time that passed."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class _Spent(NamedTuple):
+    parent: int
+    own: float
+    """User and system time of all its threads."""
+    ended: float
+    """The same of its children that have ended, and of theirs."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process with all its descendants, those that have ended too."""
+    return sum(spent.own + spent.ended for spent in _family(pid).values())
+
+
+def cpu_of_each(pid: int) -> dict[int, float]:
+    """The same of each that lives, by its pid, without what has ended."""
+    return {member: spent.own for member, spent in _family(pid).items()}
+
+
+def _family(pid: int) -> dict[int, _Spent]:
+    known = _processes()
+    found, generation = {pid: known[pid]}, {pid}
+    while generation:
+        generation = {child for child, spent in known.items() if spent.parent in generation}
+        found |= {child: known[child] for child in generation}
+    return found
+
+
+def _processes() -> dict[int, _Spent]:
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                # It has ended since the folder was listed.
+                continue
+            user, system, ended_user, ended_system = (int(field) / _TICKS for field in fields[11:15])
+            found[int(folder.name)] = _Spent(int(fields[1]), user + system, ended_user + ended_system)
+    return found

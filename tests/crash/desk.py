@@ -1,0 +1,93 @@
+"""Where calls are proposed and approved, with a ledger of what must become of them: each is done once."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from tests.cli.server_process import PATIENCE, ServerProcess
+from tests.crash.machines import OWNER, made_app
+
+
+@dataclass
+class Desk:
+    """Raises of a counter, in the key-value store, and keys to be made, among the rows; all by an agent's key."""
+
+    session: aiohttp.ClientSession
+    app: str
+    agent: dict[str, str]
+    raises: dict[str, int] = field(default_factory=dict)
+    """By how much each approval raises the counter."""
+    names: dict[str, str] = field(default_factory=dict)
+    """What the key is called that each approval makes."""
+    acknowledged: set[str] = field(default_factory=set)
+    """Approvals of which a server said that they are decided."""
+
+    @classmethod
+    async def begun(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "Desk":
+        desk = cls(session, await made_app(session, server, "desk"), {})
+        made = (await desk.ask(server, "POST", "/api-keys", {"name": "agent", "approval": "write"}))[1]
+        desk.agent = {"Authorization": f"Bearer {made['key']}"}
+        return desk
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.raises, *self.names]
+
+    @property
+    def undecided(self) -> list[str]:
+        return [approval_id for approval_id in self.all if approval_id not in self.acknowledged]
+
+    async def ask(
+        self, server: ServerProcess, method: str, path: str, body: Any = None, by: dict[str, str] = OWNER
+    ) -> tuple[int, Any]:
+        async with self.session.request(method, server.address + path, json=body, headers=by) as answer:
+            return answer.status, await answer.json()
+
+    async def propose(self, server: ServerProcess, calls: int) -> None:
+        for number in range(len(self.all) + 1, len(self.all) + calls + 1):
+            if number % 5:
+                status, told = await self.ask(server, "POST", f"/v1/{self.app}/kv/n/incr", {"by": number}, self.agent)
+                self.raises[told["approval_id"]] = number
+            else:
+                name = f"key {number}"
+                status, told = await self.ask(server, "POST", "/api-keys", {"name": name}, self.agent)
+                self.names[told["error"]["details"]["approval_id"]] = name
+            assert status == 428, told
+
+    async def approve(self, server: ServerProcess, approval_id: str) -> None:
+        """Whatever may happen meanwhile: a server that is gone, or that has lost its database, leaves it undecided."""
+        with contextlib.suppress(aiohttp.ClientError):
+            status, told = await self.ask(server, "POST", f"/v1/approvals/{approval_id}/approve", {})
+            assert status in (200, 409, 503), told
+            if status != 503:
+                self.acknowledged.add(approval_id)
+
+    async def status(self, server: ServerProcess, approval_id: str) -> str:
+        status, told = await self.ask(server, "GET", f"/v1/approvals/{approval_id}")
+        assert status == 200, told
+        found: str = told["approval"]["status"]
+        return found
+
+    async def verify_decisions(self, server: ServerProcess) -> None:
+        for approval_id in self.acknowledged:
+            assert await self.status(server, approval_id) != "pending", "an acknowledged decision is lost"
+
+    async def settle(self, server: ServerProcess) -> None:
+        """Approve what is still undecided, wait until everything is done, and count what was done."""
+        await self.verify_decisions(server)
+        async with asyncio.timeout(PATIENCE):
+            for approval_id in self.all:
+                await self.approve(server, approval_id)
+                while await self.status(server, approval_id) == "approved":
+                    await asyncio.sleep(0.2)
+        for approval_id in self.all:
+            _, told = await self.ask(server, "GET", f"/v1/approvals/{approval_id}")
+            assert told["approval"]["status"] == "executed", told
+        _, counter = await self.ask(server, "GET", f"/v1/{self.app}/kv/n")
+        assert counter["value"] == sum(self.raises.values())
+        _, listed = await self.ask(server, "GET", "/api-keys")
+        made = sorted(key["name"] for key in listed["keys"] if key["name"].startswith("key "))
+        assert made == sorted(self.names.values())

@@ -1,0 +1,134 @@
+"""Where crash tests happen: server processes that are one installation, in either column or on servers of a test's own.
+
+On files they share a data folder; on Postgres each has a folder of its own, as on machines of their own.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.cli.server_process import PATIENCE, ServerProcess, serving
+from tests.columns import begin
+
+KEY = "bb_sk_" + "K" * 40
+OWNER = {"Authorization": f"Bearer {KEY}"}
+_WRONG_CLOCK = Path(__file__).with_name("wrong_clock.py")
+# Every machine must hold the same one.
+_SECRET = "Y3Jhc2gtY3Jhc2gtY3Jhc2gtY3Jhc2gtY3Jhc2gtYzE="
+
+
+@dataclass
+class Installation:
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    bootstrap: bool = True
+    """Whether `KEY` is the first account's; else the first start makes one."""
+
+    @classmethod
+    def of_the_column(cls, folder: Path, *, bootstrap: bool = True) -> "Installation":
+        """On what this run of the suite tests: files, or Postgres."""
+        return cls(folder, begin(folder / "data"), bootstrap)
+
+    @property
+    def grown(self) -> bool:
+        return "BAOBAB_DATABASE_URL" in self.settings
+
+    @property
+    def rows_url(self) -> str:
+        return self.settings.get("BAOBAB_DATABASE_URL", f"sqlite:///{self.data(0) / 'baobab.db'}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        shared = {"BAOBAB_SECRET_KEY": _SECRET} if self.grown else {}
+        chosen = {"BAOBAB_BOOTSTRAP_KEY": KEY} if self.bootstrap else {}
+        return {"BAOBAB_PLAN": "enterprise", **shared, **chosen, **self.settings}
+
+    def data(self, number: int) -> Path:
+        return self.folder / (f"machine-{number}" if self.grown else "data")
+
+    def machine(
+        self, number: int = 0, *, workers: int = 1, ahead: float = 0
+    ) -> contextlib.AbstractContextManager[ServerProcess]:
+        """A server process, or what starts several; `ahead`: seconds by which its clock is wrong."""
+        program = (_WRONG_CLOCK, ahead) if ahead else ("-m", "baobab")
+        return serving(self.data(number), "--workers", workers, settings=self.environment, program=program)
+
+
+@contextlib.asynccontextmanager
+async def visitor() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client with the first account's key, who waits for answers as long as a test may take."""
+    timeout = aiohttp.ClientTimeout(total=PATIENCE)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(headers=OWNER, timeout=timeout, connector=connector) as session:
+        yield session
+
+
+async def made_app(session: aiohttp.ClientSession, server: ServerProcess, name: str = "load") -> str:
+    async with session.post(f"{server.address}/init", json={"name": name}) as made:
+        assert made.status == 201, await made.text()
+        app_id: str = (await made.json())["app_id"]
+        return app_id
+
+
+def workers(server: ServerProcess) -> list[int]:
+    """The processes that answer for a server which has several."""
+    return [child for child in children(server.process.pid) if b"spawn_main" in _command(child)]
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        # A process may be gone by the time that it is looked at.
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def runs(process: int) -> bool:
+    try:
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def standing_still(*processes: int) -> Iterator[None]:
+    """They neither go on nor end: what a paused virtual machine does, or one that swaps."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+async def readiness(session: aiohttp.ClientSession, server: ServerProcess) -> tuple[int, dict[str, Any]]:
+    async with session.get(f"{server.address}/health/ready") as answer:
+        return answer.status, await answer.json()
+
+
+async def ready(session: aiohttp.ClientSession, server: ServerProcess, status: int = 200) -> dict[str, Any]:
+    """Wait until /health/ready answers so; what it then says of the stores."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found, told = await readiness(session, server)
+            if found == status:
+                checks: dict[str, Any] = told["checks"]
+                return checks
+            await asyncio.sleep(0.05)
+
+
+def _command(process: int) -> bytes:
+    try:
+        return (Path("/proc") / str(process) / "cmdline").read_bytes()
+    except OSError:
+        return b""

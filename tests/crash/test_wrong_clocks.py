@@ -1,0 +1,92 @@
+"""One machine's clock is an hour ahead of the other's, or an hour behind."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+
+from tests.cli.server_process import ServerProcess
+from tests.crash.desk import Desk
+from tests.crash.ledger import Ledger
+from tests.crash.load import under_load
+from tests.crash.machines import Installation, made_app, visitor
+from tests.crash.rounds import rounds
+
+HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Pair:
+    right: ServerProcess
+    wrong: ServerProcess
+
+    @property
+    def both(self) -> list[ServerProcess]:
+        return [self.right, self.wrong]
+
+    @property
+    def each_way(self) -> list[tuple[ServerProcess, ServerProcess]]:
+        return [(self.right, self.wrong), (self.wrong, self.right)]
+
+
+@pytest.fixture(scope="module", params=[HOUR, -HOUR], ids=["ahead", "behind"])
+def pair(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    here = Installation.of_the_column(tmp_path_factory.mktemp("clocks"))
+    with here.machine(0) as right, here.machine(1, ahead=request.param) as wrong:
+        yield Pair(right, wrong)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with visitor() as opened:
+        yield opened
+
+
+async def test_whatever_the_clocks_say_nothing_is_lost_and_nothing_is_done_twice(
+    pair: Pair, session: aiohttp.ClientSession
+) -> None:
+    ledger, dice = Ledger(), random.Random(32)
+    desk = await Desk.begun(session, pair.right)
+    app = await made_app(session, pair.wrong)
+    async with under_load(session, pair.both, app, ledger, dice, writers=2) as load:
+        for _ in rounds(1):
+            for machine in pair.both:
+                await load.more(50, at=machine)
+                await desk.propose(machine, 10)
+            decisions = [(machine, approval) for approval in desk.undecided for machine in pair.both]
+            dice.shuffle(decisions)
+            await asyncio.gather(*(desk.approve(*decision) for decision in decisions))
+    for machine in pair.both:
+        await desk.settle(machine)
+        await ledger.verify(session, machine.address, app)
+
+
+async def test_what_lives_longer_than_the_clocks_differ_is_there_on_both_machines(
+    pair: Pair, session: aiohttp.ClientSession
+) -> None:
+    app = await made_app(session, pair.right, "lasting")
+    for writer, reader in pair.each_way:
+        path = f"/v1/{app}/kv/written-at-{writer.address.rpartition(':')[2]}"
+        async with session.put(writer.address + path, json={"value": 1, "ttl": 2 * HOUR}) as written:
+            assert written.status == 204
+        async with session.get(f"{reader.address}{path}/ttl") as told:
+            left = (await told.json())["ttl"]
+        assert 0 < left <= 3 * HOUR
+
+
+async def test_a_session_begun_on_one_machine_goes_on_at_the_other(pair: Pair, session: aiohttp.ClientSession) -> None:
+    for first, second in pair.each_way:
+        person = {"email": f"{first.address.rpartition(':')[2]}@example.com", "password": "correct Horse 7!"}
+        async with session.post(f"{first.address}/platform/signup", json={**person, "name": "Ada"}) as made:
+            assert made.status == 201, await made.text()
+        async with session.post(f"{first.address}/platform/login", json=person) as login:
+            refresh = {"refresh_token": (await login.json())["refresh_token"]}
+        # A token may count as expired there; what renews it lives longer than any clock is wrong.
+        async with session.post(f"{second.address}/platform/refresh", json=refresh) as renewed:
+            assert renewed.status == 200, await renewed.text()
+            bearer = {"Authorization": f"Bearer {(await renewed.json())['token']}"}
+        async with session.get(f"{second.address}/platform/me", headers=bearer) as me:
+            assert (await me.json())["user"]["email"] == person["email"]
