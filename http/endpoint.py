@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.http import query
-from baobab.http.answer import allowance_headers
+from baobab.http.answer import Send, allowance_headers
 from baobab.http.request import Request, read_object
+from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
 from baobab.tools.call import Door
 from baobab.tools.callers import Caller
 from baobab.tools.credentials import ANONYMOUS
 from baobab.tools.errors import UnknownField
 from baobab.tools.registry import Registry
+from baobab.tools.stream import Stream
 from baobab.tools.tool import Tool
 
 
@@ -42,7 +44,7 @@ class Endpoint:
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
 
-    async def answer(self, request: Request, receive: Any, base_url: str) -> int:
+    async def answer(self, request: Request, receive: Any, respond: Send, base_url: str) -> int:
         """Call the tool and send its result; the status that was sent."""
         caller = self._credentials.known(request.authorization) if request.plain else None
         if caller is None:
@@ -56,13 +58,18 @@ class Endpoint:
         # The path wins: nothing in a body or a query may switch apps.
         captured = request.captured if request.literal else map(decoded, request.captured)
         arguments.update(zip(self._rest.path_parameters, captured, strict=True))
-        door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path)
+        door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True)
         result, call = await self._registry.run(self.tool, arguments, caller, door)
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
         if call.allowance is not None:
             headers += allowance_headers(call.allowance)
         headers += self._constant
+        if call.headers is not None:
+            headers += call.headers
+        if isinstance(result, Stream):
+            await send_stream(result, status, headers, receive, respond)
+            return status
         content = b""
         if status != 204:
             content = result.encode() if self._text else self.tool.encode(result)

@@ -96,7 +96,7 @@ class Front:
             return await _options(request, methods)
         if method not in methods and not (method == "HEAD" and "GET" in methods):
             raise MethodNotAllowed(headers={"allow": _allow(methods)})
-        return await self._endpoints[tool.name].answer(request, receive, self._base_url)
+        return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
 
     async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
         """Give a path on an app's own host the app id that it leaves out."""

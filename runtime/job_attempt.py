@@ -22,6 +22,7 @@ class Attempt:
     def __init__(self, row: Any, kind: JobKind, registry: Registry, database: Database, clock: Clock) -> None:
         self.id: str = row.id
         self.attempt: int = row.attempts
+        self.claim: tuple[str, int] = (row.id, row.epoch)
         self.registry = registry
         self.database = database
         self.kind = kind
@@ -32,7 +33,8 @@ class Attempt:
 
     async def hold(self, unit: Unit, *, last: bool = False) -> None:
         # The row is locked from here to the commit: nobody else can take the job.
-        values = {"finished_at": self._clock.now(), "error": None} if last else self._lease()
+        now = self._clock.now()
+        values = {"finished_at": now, "error": None} if last else {"due_at": now + LEASE}
         if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
             raise JobLost
         if last:
@@ -49,10 +51,6 @@ class Attempt:
             raise
         await unit.commit()
 
-    async def keep(self) -> None:
-        """Move the lease on; JobLost."""
-        await self._change(self._lease())
-
     async def finish(self, error: str | None = None) -> None:
         await self._change({"finished_at": self._clock.now(), "error": error})
 
@@ -67,9 +65,6 @@ class Attempt:
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one()
         return Event(row.id, row.type, row.at, row.app_id, row.data)
-
-    def _lease(self) -> dict[str, Any]:
-        return {"due_at": self._clock.now() + LEASE}
 
     async def _change(self, values: Mapping[str, Any]) -> None:
         async with self.database.writing(turn=False) as connection:

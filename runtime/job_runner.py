@@ -8,17 +8,18 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
 
 from baobab.runtime.job_attempt import LEASE, Attempt
 from baobab.runtime.job_rows import insert_new, jobs
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.kv.errors import KvError
+from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
+from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.tools.errors import Unavailable
 from baobab.tools.jobs import Again, JobKind, JobLost
 from baobab.tools.registry import Registry
@@ -29,6 +30,8 @@ _LONGEST_PAUSE_SECONDS = 300.0
 _OUTAGE_PAUSE_SECONDS = 2.0
 # A deadline further off than any lease comes from a clock that was wrong: nobody waits for that.
 _ABSURD = 3 * LEASE
+# What ends by itself, and is nobody's fault. Other refusals of a store would come again and again.
+_OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +59,7 @@ class Runner:
         self._wake = asyncio.Event()
         self._more = False
         self._running: dict[asyncio.Task[None], Attempt] = {}
+        self._lapses: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -99,13 +103,13 @@ class Runner:
     async def _take(self) -> None:
         """Begin as many as there is room for. After a full hand there is more to come: then nobody looks first."""
         while (room := self._at_once - len(self._running)) > 0:
-            now = self._clock.now()
+            now, since = self._clock.now(), asyncio.get_running_loop().time()
             if not self._more and not await self._any(now):
                 return
             claimed = await self._claim(room, now)
             self._more = len(claimed) == room
             for row in claimed:
-                self._begin(row)
+                self._begin(row, since)
             if not self._more:
                 return
 
@@ -154,23 +158,57 @@ class Runner:
             or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
         )
 
-    def _begin(self, row: Any) -> None:
+    def _begin(self, row: Any, since: float) -> None:
         attempt = Attempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
         task = asyncio.create_task(self._make(attempt), name=f"job {attempt.kind.name} {attempt.id}")
         self._running[task] = attempt
+        self._hold(task, since)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
+        self._lapses.pop(task).cancel()
         self._wake.set()
 
+    def _hold(self, task: asyncio.Task[None], since: float) -> None:
+        """The lease has been moved on: only when this one has run out is the attempt ended.
+
+        What it writes is fenced by the row; this is for what it does elsewhere while another has taken the job over.
+        since: a moment, in the time of the loop, before the lease was written.
+        """
+        earlier = self._lapses.pop(task, None)
+        if earlier is not None:
+            earlier.cancel()
+        self._lapses[task] = asyncio.get_running_loop().call_at(since + LEASE.total_seconds(), task.cancel)
+
     async def _keep(self) -> None:
-        """One heart for all that runs here. A beat that fails is made up for by the next, or the job is lost."""
+        """One heart for all that runs here. A beat that fails is made up for by the next, or the leases run out."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
-            for attempt in list(self._running.values()):
-                with contextlib.suppress(DatabaseUnavailable, JobLost):
-                    await attempt.keep()
+            running, since = dict(self._running), asyncio.get_running_loop().time()
+            if not running:
+                continue
+            with contextlib.suppress(DatabaseUnavailable):
+                kept = await self._beat([attempt.claim for attempt in running.values()])
+                for task, attempt in running.items():
+                    if task.done():
+                        continue
+                    if attempt.claim in kept:
+                        self._hold(task, since)
+                    else:
+                        task.cancel()
+
+    async def _beat(self, claims: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Move the leases on of all that are still held; those whose epoch is their own."""
+        columns = (jobs.c.id, jobs.c.epoch)
+        ours = tuple_(*columns).in_(claims)
+        # Whoever is writing just now has locked its row, and moves its lease on by itself.
+        free = select(jobs.c.id).where(ours, jobs.c.held_by == self._me).with_for_update(skip_locked=True)
+        moved = update(jobs).where(jobs.c.id.in_(free), jobs.c.finished_at.is_(None))
+        async with self._database.writing(turn=False) as connection:
+            await connection.execute(moved.values(due_at=self._clock.now() + LEASE))
+        async with self._database.reading() as connection:
+            return {(row.id, row.epoch) for row in await connection.execute(select(*columns).where(ours))}
 
     async def _make(self, attempt: Attempt) -> None:
         try:
@@ -190,14 +228,19 @@ class Runner:
         try:
             await self._work(attempt)
         except asyncio.CancelledError:
-            with contextlib.suppress(JobLost, DatabaseUnavailable):
+            # The process stops, or the lease has run out here.
+            try:
                 await attempt.put_back(0, blameless=True)
+            except JobLost:
+                _log.warning("job %s %s: taken over by another attempt", kind.name, attempt.id)
+            except DatabaseUnavailable as exc:
+                _log.warning("job %s %s: the database does not answer (%s)", kind.name, attempt.id, exc)
             raise
         except JobLost:
             raise
         except Again as again:
             await attempt.put_back(again.seconds, blameless=True, error=str(again) or None)
-        except (DatabaseUnavailable, KvError, Unavailable) as exc:
+        except _OUTAGES as exc:
             _log.warning("job %s %s: a store does not answer (%s)", kind.name, attempt.id, exc)
             await attempt.put_back(_OUTAGE_PAUSE_SECONDS, blameless=True, error=str(exc))
         except Exception as exc:  # noqa: BLE001 - the row is who is told

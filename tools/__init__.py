@@ -8,6 +8,7 @@ from baobab.tools.tool import Toolset
 def toolsets() -> Iterator[Toolset]:
     """Every domain, in the order in which catalogues show them."""
     from baobab.tools.accounts.tools import accounts
+    from baobab.tools.ai.tools import ai, gateway
     from baobab.tools.api_keys.tools import api_keys
     from baobab.tools.approvals.tools import approvals
     from baobab.tools.apps.config import config
@@ -21,4 +22,4 @@ def toolsets() -> Iterator[Toolset]:
     from baobab.tools.system.tools import system
 
     yield from (system, accounts, organisations, api_keys, oauth, approvals)
-    yield from (apps, moves, config, kv, audit_logs, suggestions)
+    yield from (apps, moves, config, kv, gateway, ai, audit_logs, suggestions)

@@ -35,6 +35,8 @@ class Door:
     user_agent: str = ""
     base_url: str = ""
     path: str = ""
+    streams: bool = False
+    """Whether a result may be a Stream."""
     report: "Report | None" = None
     """Passes progress on to whoever waits for the call, where the door has a way."""
 
@@ -63,6 +65,7 @@ class Call:
         "approved",
         "caller",
         "door",
+        "headers",
         "registry",
         "role",
         "services",
@@ -83,6 +86,8 @@ class Call:
         self.role: Role | None = None
         self.allowance: Allowance | None = None
         self.approved: Approved | None = None
+        self.headers: list[tuple[bytes, bytes]] | None = None
+        """What a door that has headers says beside the result."""
         self._audit: AuditNote | None = None
 
     @property

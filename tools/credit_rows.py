@@ -25,6 +25,8 @@ credit_accounts = Table(
     # The first day of the month that `allowance_used` is about.
     Column("month", Date, nullable=False),
     Column("allowance_used", BigInteger, nullable=False),
+    # Of an allowance that is given once instead.
+    Column("once_used", BigInteger, nullable=False),
     # What was topped up and not spent; below zero it is owed.
     Column("credits", BigInteger, nullable=False),
     # The sum of the open reservations.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from baobab.tools.approval import Approvals
     from baobab.tools.audit import Trail
     from baobab.tools.credentials import Credentials
+    from baobab.tools.credits import Credits
     from baobab.tools.directory import Directory
     from baobab.tools.failures import Failures
     from baobab.tools.jobs import Jobs
@@ -49,6 +50,8 @@ class Options:
     default_plan: str
     default_region: str
     signup_open: bool
+    ai_markup: int = 0
+    """Percent added to what providers charge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,16 @@ class Services:
     failures: "Failures"
     approvals: "Approvals"
     jobs: "Jobs"
+    credits: "Credits"
     outgoing: Outgoing
+    parts: Mapping[type, object] = field(default_factory=dict)
+    """What rooms below the domains bring, by its class."""
     _own: dict[Any, Any] = field(default_factory=dict)
+
+    def part(self, kind: type[T]) -> T:
+        found = self.parts[kind]
+        assert isinstance(found, kind)
+        return found
 
     def of(self, kind: "Callable[[Services], T]") -> T:
         """A domain's own service, such as a cache of its rules: made when first asked for, one for each house."""

@@ -126,7 +126,8 @@ class Tool:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The handler's keyword arguments; pydantic's ValidationError or a domain's own error."""
         validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
-        return validated.__dict__
+        further = validated.__pydantic_extra__
+        return validated.__dict__ | further if further else validated.__dict__
 
     def decode(self, text: str) -> Any:
         """A result from its JSON text."""
@@ -283,13 +284,16 @@ def _signature(handler: Handler) -> tuple[type[BaseModel], Any]:
         raise RegistrationError(f"{name}: say what it returns")
     described = _parameter_texts(handler)
     fields: dict[str, Any] = {}
-    for parameter in parameters[1:]:
+    further = [p for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD]
+    for parameter in (p for p in parameters[1:] if p not in further):
         if parameter.name not in hints:
             raise RegistrationError(f"{name}: {parameter.name} has no type")
         fields[parameter.name] = (hints[parameter.name], _field(parameter, described.pop(parameter.name, None)))
     if described:
         raise RegistrationError(f"{name}: the docstring describes {', '.join(described)}, which it does not take")
-    model = create_model(name, __config__=ConfigDict(strict=True, extra="forbid", defer_build=True), **fields)
+    # `**further` takes what the operation passes on without knowing it.
+    extra: Literal["allow", "forbid"] = "allow" if further else "forbid"
+    model = create_model(name, __config__=ConfigDict(strict=True, extra=extra, defer_build=True), **fields)
     return model, hints["return"]
 
 

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from baobab import tools
 from baobab.runtime.egress import Egress
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.opening import opened
+from baobab.runtime.gateway.providers import servers_of
 from baobab.runtime.jobs import DurableJobs
 from baobab.settings import Settings
 from baobab.storage import secrets
@@ -27,6 +30,7 @@ from baobab.storage.valkey.windows import Windows
 from baobab.tools.approval import Approvals
 from baobab.tools.audit import Trail
 from baobab.tools.credentials import Credentials
+from baobab.tools.credits import Credits
 from baobab.tools.directory import Directory
 from baobab.tools.failures import Failures
 from baobab.tools.limits import Limiter, RateLimits, SharedRateLimits
@@ -59,11 +63,17 @@ def vault(settings: Settings) -> Vault:
 
 @contextlib.asynccontextmanager
 async def house(
-    settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None, further: Sequence[Toolset] = ()
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+    further: Sequence[Toolset] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[House]:
     """Open every store, migrate, and close all of it again, whatever happens in between.
 
-    further: toolsets beside our own.
+    further: toolsets beside our own. environment: where keys of model providers are found; without one there is the
+    built-in model only, and none are looked for on this machine.
     """
     clock, ids = clock or SystemClock(), ids or Ids()
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -83,6 +93,12 @@ async def house(
         stack.push_async_callback(outgoing.close)
         trail = Trail(database, clock, ids)
         jobs = DurableJobs(registry.jobs.values(), clock, ids)
+        credits_ = Credits(database, clock, ids)
+        stack.push_async_callback(credits_.close)
+        own_port = settings.port if environment is not None and settings.ai_probe else None
+        models = await stack.enter_async_context(
+            opened(environment or {}, servers_of(settings.ai_servers), outgoing, clock, ids, own_port=own_port)
+        )
         services = Services(
             options=options(settings),
             clock=clock,
@@ -99,7 +115,9 @@ async def house(
             failures=Failures(regions, clock),
             approvals=Approvals(database, clock, ids, keys, trail, settings.address),
             jobs=jobs,
+            credits=credits_,
             outgoing=outgoing,
+            parts={Gateway: models},
         )
         registry.bind(services)
         for each in notices.values():
@@ -156,6 +174,7 @@ def options(settings: Settings) -> Options:
         default_plan=settings.plan,
         default_region=settings.region,
         signup_open=settings.signup == "open",
+        ai_markup=settings.ai_markup,
     )
 
 

@@ -75,7 +75,7 @@ def create() -> Server:
     settings = load()
     configure(settings.log_level)
     _end_with_parent()
-    return Server(settings)
+    return Server(settings, environment=os.environ)
 
 
 def _end_with_parent() -> None:

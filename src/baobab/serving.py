@@ -47,7 +47,7 @@ def _listener(settings: Settings) -> socket.socket:
 
 
 def _serve_alone(settings: Settings, listener: socket.socket) -> None:
-    application = server.Server(settings)
+    application = server.Server(settings, environment=os.environ)
 
     async def serve() -> None:
         # Opened here and not in uvicorn's lifespan, so that whoever started us is told what keeps it from opening.

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, ValkeyUrl
 from baobab.regions import Region, read_regions
+from baobab.runtime.gateway.providers import servers_of
 from baobab.storage.secrets import decode_keys
 from baobab.tools.plans import PLANS
 
@@ -72,6 +73,13 @@ class Settings(BaseSettings):
     regions: str = Field(
         "", description="TOML file of further regions, each a table with the addresses of its own stores; or empty."
     )
+    ai_servers: str = Field(
+        "", description="Model servers of your own that speak the OpenAI wire: `name=https://HOST/v1`, comma separated."
+    )
+    ai_markup: int = Field(0, ge=0, le=200, description="Percent added to what providers charge for models.")
+    ai_probe: bool = Field(
+        default=True, description="Whether model servers on this machine (Ollama and others) are looked for."
+    )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
     allowed_hosts: Words = Field((), description="Further host names that clients may use, comma separated.")
@@ -118,6 +126,12 @@ class Settings(BaseSettings):
                 decode_keys(value)
         except ValueError as exc:
             raise ValueError("must be base64url texts of 32 bytes each, the newest first, comma separated") from exc
+        return value
+
+    @field_validator("ai_servers")
+    @classmethod
+    def _servers(cls, value: str) -> str:
+        servers_of(value)
         return value
 
     @field_validator("plan")

@@ -24,6 +24,8 @@ Step = Literal[
 STEPS: tuple[Step, ...] = get_args(Step)
 BEFORE_FLIP = STEPS[: STEPS.index("flipping_routing") + 1]
 """Until the step after these has begun, requests go to the source, and a move can still be undone."""
+TEARING_DOWN = "tearing_down"
+"""The state of a replica that is promised to go: callers are told that it has, and nobody may move there yet."""
 
 moves_table = Table(
     "app_moves",

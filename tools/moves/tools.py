@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
-from sqlalchemy import insert, select, update
+from sqlalchemy import exists, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.tools.access import AnyAccount, AppOwner, require_role
@@ -20,7 +20,7 @@ from baobab.tools.moves.errors import (
     TooLateToAbort,
 )
 from baobab.tools.moves.mover import Mover
-from baobab.tools.moves.rows import BEFORE_FLIP, Step, moves_table
+from baobab.tools.moves.rows import BEFORE_FLIP, TEARING_DOWN, Step, moves_table
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, Text, Uuid
 
@@ -96,6 +96,10 @@ async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
         if toolset.data is not None:
             await toolset.data.erase(stores, app_id)
     await stores.objects.delete_all(f"{app_id}/")
+    left = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
+    going = moves_table.c.source_replica_state == TEARING_DOWN
+    async with job.writing(last=True) as unit:
+        await unit.execute(update(moves_table).where(*left, going).values(source_replica_state="torn_down"))
 
 
 @moves.tool(
@@ -212,11 +216,12 @@ async def _tearing_down(call: Call, migration_id: Uuid) -> str:
 async def source_replicas_delete(call: Call, migration_id: Uuid) -> TornDown:
     """Delete the copy that a move has left behind. The move can then not be reversed any more."""
     row = await _of_admin(call, migration_id)
+    other = moves_table.alias()
+    underway = (other.c.app_id == row.app_id, other.c.completed_at.is_(None))
     active = (moves_table.c.id == row.id, moves_table.c.source_replica_state == "active")
-    # While a move is under way it is that move's.
-    ended = (moves_table.c.completed_at.is_not(None),)
-    torn_down = update(moves_table).where(*active, *ended).values(source_replica_state="torn_down")
-    if (await call.execute(torn_down)).rowcount != 1:
+    # While a move is under way, from there or back to there, it is that move's.
+    going = update(moves_table).where(*active, ~exists().where(*underway)).values(source_replica_state=TEARING_DOWN)
+    if (await call.execute(going)).rowcount != 1:
         raise NoReplica
     arguments = {"app_id": row.app_id, "region": row.source_region}
     await call.enqueue("moves_tear_down", arguments, job_id=f"replica:{row.id}")
@@ -233,6 +238,10 @@ async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
         raise Ineligible("The app is being moved already.")
     if dest_region == app.region:
         raise Ineligible(f"The app is in the region `{dest_region}` already.")
+    going = (moves_table.c.app_id == app_id, moves_table.c.source_replica_state == TEARING_DOWN)
+    if (await call.execute(select(moves_table.c.id).where(*going, moves_table.c.source_region == dest_region))).first():
+        # It would go on in the middle of what the move brings there.
+        raise Ineligible(f"The copy that was left in the region `{dest_region}` is still being deleted.")
     move_id = call.services.ids.uuid()
     row = {
         "id": move_id,
@@ -283,7 +292,7 @@ def _move(row: Any) -> Move:
         "current_step": row.current_step,
         "source_region": row.source_region,
         "dest_region": row.dest_region,
-        "source_replica_state": row.source_replica_state,
+        "source_replica_state": "torn_down" if row.source_replica_state == TEARING_DOWN else row.source_replica_state,
         "last_error": row.last_error,
         "retry_count": row.retry_count,
         "created_at": row.created_at,

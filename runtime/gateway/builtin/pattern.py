@@ -32,14 +32,13 @@ class _Characters:
     members: frozenset[str]
     negated: bool = False
 
-    @property
-    def size(self) -> int:
+    def size(self, more: int) -> int:
         return 1
 
     def __contains__(self, character: str) -> bool:
         return (character in self.members) is not self.negated
 
-    def example(self) -> str:
+    def example(self, more: int) -> str:
         if not self.negated:
             return next((one for one in _PREFERRED if one in self.members), min(self.members, default=""))
         return next((one for one in _PREFERRED + string.printable if one not in self.members), "\u00e9")
@@ -51,24 +50,26 @@ class _Repeated:
     least: int
     most: float
 
-    @property
-    def size(self) -> int:
-        return self.what.size * self.least
+    def size(self, more: int) -> int:
+        return self.what.size(more) * self._times(more)
 
-    def example(self) -> str:
-        return self.what.example() * self.least
+    def example(self, more: int) -> str:
+        return self.what.example(more) * self._times(more)
+
+    def _times(self, more: int) -> int:
+        return int(min(self.least + more, self.most)) if more else self.least
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     alternatives: tuple[tuple[_Repeated, ...], ...]
 
-    @property
-    def size(self) -> int:
-        return sum(part.size for part in self.alternatives[0])
+    def size(self, more: int) -> int:
+        """Characters of the example, where each part that may be repeated is so many times more."""
+        return sum(part.size(more) for part in self.alternatives[0])
 
-    def example(self) -> str:
-        return "".join(part.example() for part in self.alternatives[0])
+    def example(self, more: int) -> str:
+        return "".join(part.example(more) for part in self.alternatives[0])
 
 
 class Pattern:
@@ -89,11 +90,17 @@ class Pattern:
         if (self._at_start or self._at_end) and len(self._group.alternatives) > 1:
             raise PatternRefused(f"the alternatives of {source!r} must stand in a group")
 
-    def example(self) -> str:
-        """A shortest text that has the pattern, its first alternative where it has several."""
-        if self._group.size > _MOST_STEPS:
+    def example(self, least: int = 0) -> str:
+        """A shortest text that has the pattern, by its first alternative where it has several.
+
+        least: characters that it should have where the pattern allows. Raises PatternRefused for one that is too long.
+        """
+        more = 0
+        while more < least and self._group.size(more) < least:
+            more += 1
+        if self._group.size(more) > MOST_LENGTH:
             raise PatternRefused("the pattern asks for too long a text")
-        return self._group.example()
+        return self._group.example(more)
 
     def found_in(self, text: str) -> bool:
         """False also where finding it would take too long."""

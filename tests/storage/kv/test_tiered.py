@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import random
 import signal
@@ -20,12 +19,22 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.kv import Engine, Entry, KeysExhausted, MemoryEngine, Quota, StoreUnavailable, Tier, Usage
+from baobab.storage.kv import (
+    Delete,
+    Engine,
+    Entry,
+    KeysExhausted,
+    MemoryEngine,
+    Quota,
+    Set,
+    StoreUnavailable,
+    Tier,
+    Usage,
+)
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.sqlite import SqliteEngine
-from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.tiered.durable import Deed, Durable, DurableChange, Outdated
+from baobab.storage.kv.tiered.durable import Asked, Durable, Found
 from baobab.storage.kv.tiered.engine import TieredEngine
 from baobab.storage.kv.tiered.ephemeral import Ephemeral, Wish
 from baobab.storage.kv.tiered.postgres import DurablePostgres
@@ -58,6 +67,16 @@ def make_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
         return lambda: DurableFiles(tmp_path, time.time)
     url = request.getfixturevalue("postgres_url")
     return lambda: DurablePostgres(url, time.time)
+
+
+@pytest.fixture
+def make_around(
+    make_durable: Callable[[], Durable], tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[[], Around]:
+    if isinstance(make_durable(), DurableFiles):
+        return lambda: FilesAround(tmp_path, time.time)
+    url = request.getfixturevalue("postgres_url")
+    return lambda: PostgresAround(url, time.time)
 
 
 @asynccontextmanager
@@ -311,18 +330,36 @@ class TestWorkers:
             await one.put("app", "later", b"1", None, E, FREE)
 
 
-class Paused(DurableFiles):
-    """Keeps what it has read to itself until `meanwhile` is done, once; does `around` before and after each deed."""
+class Around:
+    """Does something, once or always, before and after the transactions of a durable tier."""
 
-    meanwhile: Callable[[], Awaitable[None]] | None = None
+    before: Callable[[], Awaitable[None]] | None = None
     around: Callable[[], Awaitable[None]] | None = None
 
-    async def do(self, deed: Deed) -> None:
+    async def change(self, asked: Asked, work: Callable[[Any, Found], T], *, resizes: bool) -> T:
+        before, self.before = self.before, None
+        if before is not None:
+            await before()
         if self.around is not None:
             await self.around()
-        await super().do(deed)
+        changed: T = await super().change(asked, work, resizes=resizes)  # type: ignore[misc]
         if self.around is not None:
             await self.around()
+        return changed
+
+
+class FilesAround(Around, DurableFiles):
+    pass
+
+
+class PostgresAround(Around, DurablePostgres):
+    pass
+
+
+class Paused(FilesAround):
+    """Keeps what it has read to itself until `meanwhile` is done, once."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         return await self._after(await super().get(space, key, touch))
@@ -434,26 +471,50 @@ class TestTurns:
             slow.leave(a_wish("key"), turn, done=False)
             await engine.put("app", "key", b"1", None, E, FREE)
 
-    async def test_who_comes_back_after_it_changes_nothing(
-        self, make_durable: Callable[[], Durable], valkey_url: str
-    ) -> None:
-        durable = make_durable()
-        await durable.open()
-        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.05) as late:
+    async def test_who_comes_back_after_it_changes_nothing_in_valkey(self, valkey_url: str) -> None:
+        async with ephemeral(valkey_url, 0.05) as late:
             turn = await late.enter(a_wish("key"))
-            found = await durable.find("app", ["key"], [], usage=False)
-            await engine.put("app", "key", b"1", None, D, FREE)
+            await asyncio.sleep(0.1)
             assert await late.change("app", turn, [("put", "key", "", "", b"2")]) is False
-            [outdated, current] = [
-                DurableChange("key", row, None) for row in (found.rows.get("key"), Row(b"1", None, None))
-            ]
-            for change, in_time in ((outdated, True), (current, False)):
-                may = functools.partial(bool, in_time)
-                with pytest.raises(Outdated):
-                    await durable.do(Deed("app", flush=False, frozen=None, changes=[change], tokens={}, may=may))
             assert in_valkey(valkey_url) == []
-            assert await engine.get("app", "key") == b"1"
-        await durable.close()
+
+    @pytest.mark.parametrize(
+        ("source", "write", "answer", "after"),
+        [
+            (D, lambda engine: engine.incr("app", "key", 1, None, FREE), 11, b"11"),
+            (E, lambda engine: engine.put("app", "key", b"2", None, D, FREE), None, b"2"),
+            # In Valkey it has begun already.
+            (D, lambda engine: engine.put("app", "key", b"2", None, E, FREE), None, b"2"),
+            (D, lambda engine: engine.batch("app", [Delete("key"), Set("other", b"2", None)], FREE), [1, None], None),
+        ],
+    )
+    @pytest.mark.parametrize("meanwhile", ["put", "move", "delete and put"])
+    async def test_who_comes_back_after_it_with_a_transaction_begins_anew(
+        self,
+        make_around: Callable[[], Any],
+        valkey_url: str,
+        source: Tier,
+        write: Callable[[Engine], Awaitable[object]],
+        answer: object,
+        after: bytes | None,
+        meanwhile: str,
+    ) -> None:
+        async with workers(make_around, valkey_url, 1) as [engine]:
+            durable = make_around()
+            late = TieredEngine(durable, valkey_url, time.time, lease=0.05)
+            await late.open()
+
+            async def overtake() -> None:
+                if meanwhile == "delete and put":
+                    await engine.delete("app", "key")
+                await engine.put("app", "key", b"10", None, E if meanwhile == "move" else D, FREE)
+
+            await engine.put("app", "key", b"1", None, source, FREE)
+            durable.before = overtake
+            assert await write(late) == answer
+            assert await engine.get("app", "key") == after
+            assert await engine.usage("app") == await recount(engine, "app")
+            await late.close()
 
     @pytest.mark.parametrize("how", ["sweep", "write"])
     async def test_a_copy_that_it_left_behind_is_found_and_removed(

@@ -1,0 +1,43 @@
+"""Sending a result piece by piece, for as long as somebody reads it."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from baobab.http.answer import Headers, Send
+from baobab.tools.stream import Stream
+
+_STALLED_SECONDS = 60.0
+"""So long a client may leave a piece unread."""
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+
+
+async def send_stream(stream: Stream, status: int, headers: Headers, receive: Any, respond: Send) -> None:
+    """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case."""
+    headers += ((b"content-type", stream.media_type.encode()), *_HEADERS)
+    clock = asyncio.get_running_loop().time
+    watcher: asyncio.Task[None] | None = None
+    try:
+        async with contextlib.aclosing(stream.pieces) as pieces, asyncio.timeout(None) as patience:
+            watcher = asyncio.create_task(_end_with_client(receive, patience))
+            await respond({"type": "http.response.start", "status": status, "headers": headers})
+            async for piece in pieces:
+                patience.reschedule(clock() + _STALLED_SECONDS)
+                await respond({"type": "http.response.body", "body": piece, "more_body": True})
+                if watcher.done():
+                    return
+                patience.reschedule(None)
+            await respond({"type": "http.response.body", "body": b""})
+    except TimeoutError:
+        # Gone, or reading nothing: there is nobody to tell.
+        return
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+
+
+async def _end_with_client(receive: Any, patience: asyncio.Timeout) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not patience.expired():
+        patience.reschedule(asyncio.get_running_loop().time())

@@ -1,0 +1,283 @@
+"""What the built-in model reads of an OpenAI chat request. What it does not read (temperature, seed, ...) it ignores.
+
+It is as strict as the vendor whose wire this is where a mistake would otherwise show only with a real model: names of
+tools, and that every call is followed by its result.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from baobab.runtime.gateway.builtin import json_text
+
+CONTEXT_WINDOW = 131_072
+MAX_OUTPUT = 16_384
+MOST_CHOICES = 16
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+_ROLES: dict[str, Role] = {
+    "assistant": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
+_ATTACHMENTS = {"image_url": "image", "video_url": "video", "input_audio": "sound", "file": "file"}
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MOST_DEPTH = 100
+
+
+class BadParameter(ValueError):
+    """The request is not one that a model could answer.
+
+    param: where the fault is, such as `messages[1].content`; code: the vendor's code of the fault.
+    """
+
+    def __init__(self, param: str, problem: str, code: str = "invalid_value") -> None:
+        super().__init__(f"{param}: {problem}.")
+        self.param = param
+        self.code = code
+
+
+class ContextTooLong(BadParameter):
+    """The messages and tools have more tokens than the model takes."""
+
+    def __init__(self, tokens: int) -> None:
+        problem = f"the maximum context length is {CONTEXT_WINDOW} tokens, and this request has {tokens}"
+        super().__init__("messages", problem, "context_length_exceeded")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model asked for; arguments are JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    text: str
+    attachments: tuple[str, ...] = ()  # image, video, sound or file
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None  # the id of the call whose result this is
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    tools_text: str
+    must_call: bool
+    parallel: bool
+    response_format: Literal["text", "json_object", "json_schema"]
+    schema: Mapping[str, Any]
+    most_tokens: int
+    choices: int
+    stop: tuple[str, ...]
+    include_usage: bool
+
+
+def read(request: Mapping[str, Any]) -> ChatRequest:
+    """The request with everything checked. Raises BadParameter."""
+    tools = _tools(request)
+    tools, must_call = _choose(tools, request.get("tool_choice"))
+    response_format, schema = _response_format(request)
+    limit = "max_completion_tokens" if request.get("max_completion_tokens") is not None else "max_tokens"
+    return ChatRequest(
+        messages=_messages(request.get("messages")),
+        tools=tools,
+        tools_text=json_text.write(request["tools"]) if request.get("tools") else "",
+        must_call=must_call,
+        parallel=_flag(request, "parallel_tool_calls", otherwise=True),
+        response_format=response_format,
+        schema=schema,
+        most_tokens=min(_whole(request, limit, MAX_OUTPUT), MAX_OUTPUT),
+        choices=_whole(request, "n", 1, most=MOST_CHOICES),
+        stop=_stop(request.get("stop")),
+        include_usage=_flag(_object(request, "stream_options"), "include_usage", otherwise=False),
+    )
+
+
+def _messages(given: Any) -> tuple[Message, ...]:
+    if not isinstance(given, list) or not given:
+        raise BadParameter("messages", "must be an array of one or more messages")
+    messages = tuple(_message(message, f"messages[{number}]") for number, message in enumerate(given))
+    open_calls: set[str] = set()
+    for number, message in enumerate(messages):
+        if message.role == "tool":
+            if message.answers is not None and message.answers not in open_calls:
+                raise BadParameter(f"messages[{number}].tool_call_id", "no call before this message has that id")
+            open_calls.discard(message.answers or "")
+        elif open_calls:
+            raise BadParameter(f"messages[{number}]", f"results of calls are missing: {', '.join(sorted(open_calls))}")
+        open_calls |= {call.id for call in message.calls}
+    if open_calls:
+        raise BadParameter("messages", f"results of calls are missing: {', '.join(sorted(open_calls))}")
+    return messages
+
+
+def _message(given: Any, at: str) -> Message:
+    if not isinstance(given, Mapping):
+        raise BadParameter(at, "must be an object")
+    role = _ROLES.get(str(given.get("role")))
+    if role is None:
+        raise BadParameter(f"{at}.role", f"must be one of {', '.join(_ROLES)}")
+    text, attachments = _content(given.get("content"), f"{at}.content")
+    calls = _calls(given.get("tool_calls"), f"{at}.tool_calls") if role == "assistant" else ()
+    answers = given.get("tool_call_id")
+    if given["role"] == "tool" and not isinstance(answers, str):
+        raise BadParameter(f"{at}.tool_call_id", "must be the id of the call whose result this is")
+    if given.get("content") is None and role != "assistant":
+        raise BadParameter(f"{at}.content", "is missing")
+    return Message(role, text, attachments, calls, answers if given["role"] == "tool" else None)
+
+
+def _content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
+    if given is None or isinstance(given, str):
+        return given or "", ()
+    if not isinstance(given, list):
+        raise BadParameter(at, "must be a string or an array of parts")
+    texts: list[str] = []
+    attachments: list[str] = []
+    for number, part in enumerate(given):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind in {"text", "refusal"}:
+            texts.append(_text(part, str(kind), f"{at}[{number}]"))
+        elif kind in _ATTACHMENTS:
+            if not part.get(kind):
+                raise BadParameter(f"{at}[{number}].{kind}", "is missing")
+            attachments.append(_ATTACHMENTS[kind])
+        else:
+            raise BadParameter(f"{at}[{number}].type", f"must be one of text, {', '.join(_ATTACHMENTS)}")
+    return "\n".join(texts), tuple(attachments)
+
+
+def _calls(given: Any, at: str) -> tuple[ToolCall, ...]:
+    calls: list[ToolCall] = []
+    for number, call in enumerate(_array(given, at)):
+        where = f"{at}[{number}]"
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping):
+            raise BadParameter(f"{where}.function", "must be an object")
+        name, arguments = _text(function, "name", f"{where}.function"), _text(function, "arguments", where)
+        calls.append(ToolCall(_text(call, "id", where), name, arguments))
+    return tuple(calls)
+
+
+def _tools(request: Mapping[str, Any]) -> tuple[Tool, ...]:
+    tools: dict[str, Tool] = {}
+    if json_text.deeper(request.get("tools"), _MOST_DEPTH):
+        raise BadParameter("tools", "is nested too deeply")
+    for number, tool in enumerate(_array(request.get("tools"), "tools")):
+        at = f"tools[{number}]"
+        if not isinstance(tool, Mapping) or tool.get("type") != "function":
+            raise BadParameter(f"{at}.type", "must be `function`")
+        function = _object(tool, "function", at)
+        name = function.get("name")
+        if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+            raise BadParameter(f"{at}.function.name", "must be 1 to 64 letters, digits, `_` or `-`")
+        if name in tools:
+            raise BadParameter(f"{at}.function.name", f"there are two tools called {name}")
+        tools[name] = Tool(name, _object(function, "parameters", f"{at}.function"))
+    return tuple(tools.values())
+
+
+def _choose(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], bool]:
+    """The tools that may be called, and whether one must be."""
+    if choice is None or choice == "auto":
+        return tools, False
+    if choice == "none":
+        return (), False
+    mode, names = choice, [tool.name for tool in tools]
+    if isinstance(choice, Mapping):
+        allowed = _object(choice, "allowed_tools", "tool_choice")
+        mode = allowed.get("mode") if choice.get("type") == "allowed_tools" else "required"
+        options = allowed.get("tools") if choice.get("type") == "allowed_tools" else [choice]
+        names = [_chosen(option) for option in _array(options, "tool_choice.allowed_tools.tools")]
+    if mode not in {"auto", "required"}:
+        raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")
+    known = {tool.name: tool for tool in tools}
+    for name in names:
+        if name not in known:
+            raise BadParameter("tool_choice", f"there is no tool called {name!r} in `tools`")
+    if mode == "required" and not names:
+        raise BadParameter("tool_choice", "asks for a call, and there are no tools")
+    return tuple(known[name] for name in names), mode == "required"
+
+
+def _chosen(option: Any) -> str:
+    if not isinstance(option, Mapping) or option.get("type") != "function":
+        raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")
+    return _text(_object(option, "function", "tool_choice"), "name", "tool_choice.function")
+
+
+def _response_format(
+    request: Mapping[str, Any],
+) -> tuple[Literal["text", "json_object", "json_schema"], Mapping[str, Any]]:
+    given = _object(request, "response_format")
+    match given.get("type", "text"):
+        case "text":
+            return "text", {}
+        case "json_object":
+            return "json_object", {}
+        case "json_schema":
+            schema = _object(_object(given, "json_schema", "response_format"), "schema", "response_format.json_schema")
+            if json_text.deeper(schema, _MOST_DEPTH):
+                raise BadParameter("response_format", "is nested too deeply")
+            return "json_schema", schema
+    raise BadParameter("response_format.type", "must be text, json_object or json_schema")
+
+
+def _stop(given: Any) -> tuple[str, ...]:
+    stops = [given] if isinstance(given, str) else _array(given, "stop")
+    if len(stops) > 4 or not all(isinstance(stop, str) and stop for stop in stops):
+        raise BadParameter("stop", "must be a string, or an array of up to four")
+    return tuple(stops)
+
+
+def _whole(request: Mapping[str, Any], name: str, otherwise: int, most: int | None = None) -> int:
+    value = request.get(name)
+    if value is None:
+        return otherwise
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or (most is not None and value > most):
+        raise BadParameter(name, f"must be an integer of 1 to {most}" if most else "must be an integer of 1 or more")
+    return value
+
+
+def _flag(holder: Mapping[str, Any], name: str, *, otherwise: bool) -> bool:
+    value = holder.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise BadParameter(name, "must be true or false")
+    return otherwise if value is None else value
+
+
+def _array(given: Any, at: str) -> list[Any]:
+    if given is not None and not isinstance(given, list):
+        raise BadParameter(at, "must be an array")
+    return given or []
+
+
+def _object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, Any]:
+    value = holder.get(name)
+    if value is not None and not isinstance(value, Mapping):
+        raise BadParameter(f"{at}.{name}" if at else name, "must be an object")
+    return value or {}
+
+
+def _text(holder: Mapping[str, Any], name: str, at: str) -> str:
+    value = holder.get(name)
+    if not isinstance(value, str):
+        raise BadParameter(f"{at}.{name}", "must be a string")
+    return value

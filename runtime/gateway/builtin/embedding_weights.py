@@ -1,0 +1,34 @@
+"""The numbers of a model, read from a safetensors file: eight bytes that say how long the JSON after them is, the JSON,
+and the numbers at the offsets that it gives.
+"""
+
+import json
+import mmap
+import struct
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float32]
+
+
+def read_weights(path: Path) -> dict[str, Matrix]:
+    """Every tensor of 32-bit floats in a file, by its name. They cannot be written.
+
+    The file is mapped, not read: its pages come into memory when they are needed, and processes share them.
+    """
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    (size,) = struct.unpack_from("<Q", mapped)
+    start = 8 + size
+    tensors = json.loads(mapped[8:start])
+    tensors.pop("__metadata__", None)
+    return {
+        name: np.frombuffer(mapped, np.float32, prod(tensor["shape"]), start + tensor["data_offsets"][0]).reshape(
+            tensor["shape"]
+        )
+        for name, tensor in tensors.items()
+        if tensor["dtype"] == "F32"
+    }

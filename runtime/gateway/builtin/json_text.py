@@ -1,0 +1,61 @@
+"""JSON in the texts that a model reads: taken with bounds, since the texts come from anyone."""
+
+import json
+from typing import Any
+
+_MOST_DEPTH = 32
+_MOST_FAILURES = 16
+_MOST_OBJECTS = 64
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def read_at(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins there, and where it ends. Raises ValueError."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except RecursionError as deep:
+        raise ValueError("nested too deeply") from deep
+    if deeper(value, _MOST_DEPTH):
+        raise ValueError("nested too deeply")
+    return value, end
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects that stand in a text, in order; no more after so many, or so many braces that begin none."""
+    found: list[dict[str, Any]] = []
+    failures, at = 0, text.find("{")
+    while at >= 0 and failures < _MOST_FAILURES and len(found) < _MOST_OBJECTS:
+        try:
+            value, end = read_at(text, at)
+        except ValueError:
+            failures, end = failures + 1, at + 1
+        else:
+            found.append(value)
+        at = text.find("{", end)
+    return found
+
+
+def write(value: Any) -> str:
+    """Compact JSON, with characters as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def deeper(value: Any, most: int) -> bool:
+    """Whether a value is nested in more levels than that."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True

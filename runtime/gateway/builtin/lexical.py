@@ -1,0 +1,67 @@
+"""Embeddings by words and letters alone: near are texts that share them. It knows no meaning."""
+
+import re
+import unicodedata
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import log, sqrt
+
+from baobab.runtime.gateway.builtin import tokens
+
+_WORD = re.compile(r"\w+")
+# Words that two texts share whatever they are about. English, as is most of what is asked; others lose nothing.
+_COMMON = frozenset(
+    _WORD.findall(
+        "a about all an and any are as at be but by can did do does for from had has have he her his how i if in into "
+        "is it its me my no not of on or our she so than that the their them there they this to was we were what when "
+        "where which who why will with would you your"
+    )
+)
+
+
+class Lexical:
+    """Words, pairs of words and parts of words, each hashed to one of the dimensions and to a sign.
+
+    Plain Python: about 0.1 ms for a sentence, 15 ms for the longest text, with the GIL held.
+    """
+
+    id = "baobab/lexical-384"
+    dimensions = 384
+    max_tokens = 2048  # many more words than dimensions: what comes after would only blur
+
+    def embed(self, texts: Sequence[str]) -> list["array[float]"]:
+        return [self._vector(text) for text in texts]
+
+    def count(self, text: str) -> int:
+        return max(1, tokens.count(text))
+
+    def _vector(self, text: str) -> "array[float]":
+        vector = [0.0] * self.dimensions
+        words = _WORD.findall(unicodedata.normalize("NFKC", tokens.first(text, self.max_tokens)).casefold())
+        for (feature, weight), times in Counter(_features(words)).items():
+            # Not `hash`, which differs from process to process.
+            code = zlib.crc32(feature.encode())
+            # The sign lets two features that meet in one dimension cancel as often as they add up.
+            sign = 1.0 if code >> 31 else -1.0
+            vector[code % self.dimensions] += sign * weight * (1 + log(times))
+        length = sqrt(sum(number * number for number in vector))
+        return array("f", (number / length for number in vector))
+
+
+def _features(words: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """Each feature with its weight."""
+    yield "", 0.01  # so that a text without a word has a vector too
+    for word in words:
+        if word in _COMMON:
+            yield word, 0.1
+            continue
+        yield word, 1.0
+        bounded = f"<{word}>"
+        for size in (3, 4):
+            for start in range(len(bounded) - size + 1):
+                yield bounded[start : start + size], 0.5
+    for first, second in pairwise(words):
+        yield f"{first} {second}", 0.1 if first in _COMMON or second in _COMMON else 0.5

@@ -1,0 +1,202 @@
+"""The models that can be sold: LiteLLM's price map, read from its file, and what servers of the operator offer.
+
+LiteLLM itself is not imported: that costs seconds, and the map is a JSON file in its package.
+
+    catalogue = Catalogue(clock, providers={"openai", "groq"})
+    model = catalogue.find("openai/gpt-4o-mini") or catalogue.find("gpt-4o-mini")
+    price = catalogue.price(model, prompt_tokens=1200).marked_up(20)
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from baobab.runtime.gateway.model import Modality, Model, Price
+from baobab.runtime.gateway.naming import named
+from baobab.runtime.gateway.pricing import Tier, price_of, tiers_of
+from baobab.storage.clock import Clock
+
+# Numbers with a fraction are texts in it, exactly as the file has them.
+PriceMap = Mapping[str, Mapping[str, Any]]
+
+_FILE = "model_prices_and_context_window_backup.json"
+_MODALITIES: dict[str, Modality] = {
+    "chat": "chat",
+    "responses": "chat",
+    "embedding": "embedding",
+    "image_generation": "image",
+    "video_generation": "video",
+}
+_FEATURES = {
+    "supports_function_calling": "tools",
+    "supports_parallel_function_calling": "parallel_tools",
+    "supports_vision": "vision",
+    "supports_pdf_input": "pdf",
+    "supports_video_input": "video_input",
+    "supports_response_schema": "json_schema",
+    "supports_reasoning": "reasoning",
+    "supports_prompt_caching": "prompt_caching",
+}
+
+
+def price_map() -> PriceMap:
+    """The price map of the installed LiteLLM. Raises FileNotFoundError if the package or its file is not there."""
+    package = find_spec("litellm")
+    if package is None or package.origin is None:
+        raise FileNotFoundError("litellm is not installed")
+    # A float between would change the price: 1.5e-07 has no binary form.
+    text = (Path(package.origin).parent / _FILE).read_bytes()
+    loaded: PriceMap = json.loads(text, parse_float=str)
+    return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    model: Model
+    key: str  # the price map's own name of it
+    rank: tuple[int, int]
+    retires: date | None
+    tiers: tuple[Tier, ...]
+
+    def is_sold(self, today: date) -> bool:
+        return self.retires is None or today <= self.retires
+
+
+class _Index:
+    """What is sold on one day."""
+
+    def __init__(self, today: date, priced: Iterable[_Listing], offered: Iterable[_Listing]) -> None:
+        self.today = today
+        self.served: dict[str, list[_Listing]] = {}
+        sold = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
+        # What a server calls its models must not make a vendor's name ambiguous, nor take it.
+        self.aliases = {**_aliases(offered := tuple(offered)), **_aliases(sold)}
+        for listing in (*sold, *offered):
+            self.served.setdefault(listing.model.id, []).append(listing)
+        self.models = tuple(self.served[id_][0].model for id_ in sorted(self.served))
+
+
+class Catalogue:
+    """Look-ups by id. The first of them reads the map, which costs some 50 ms of processor; nothing does before.
+
+    `providers` are the names of those that can be called: only their models are listed. None lists everybody's.
+    `source` gives the price map. A model is gone on the day after its deprecation date, by the clock's UTC.
+    """
+
+    def __init__(
+        self, clock: Clock, providers: Collection[str] | None = None, source: Callable[[], PriceMap] = price_map
+    ) -> None:
+        self._clock = clock
+        self._providers = None if providers is None else frozenset(providers)
+        self._source = source
+        self._offers: dict[str, list[_Listing]] = {}
+        self._made: _Index | None = None
+
+    def offer(self, provider: str, models: Iterable[Model]) -> None:
+        """List the models of a provider that is not in the price map, in place of those it offered before."""
+        self._offers[provider] = [_Listing(model, model.id, (0, 0), None, ()) for model in models]
+        self._made = None
+
+    def models(self, modality: Modality | None = None) -> tuple[Model, ...]:
+        """All that is sold, each once, by id."""
+        models = self._index().models
+        return models if modality is None else tuple(model for model in models if model.modality == modality)
+
+    def find(self, name: str) -> Model | None:
+        """The model of that id; else the only one that LiteLLM, or its vendor, calls so: `gpt-4o-mini`."""
+        listings = self._listings_of(name)
+        return listings[0].model if listings else None
+
+    def deployments(self, name: str) -> tuple[Model, ...]:
+        """Everyone who serves the model that `find` gives, that one first; each has its own price."""
+        return tuple(listing.model for listing in self._listings_of(name))
+
+    def price(self, model: Model, prompt_tokens: int) -> Price:
+        """The price of one call: vendors charge more, for all of its tokens, when the prompt is long."""
+        for listing in self._index().served.get(model.id, ()):
+            if listing.model == model:
+                return next((tier.price for tier in reversed(listing.tiers) if prompt_tokens > tier.above), model.price)
+        return model.price
+
+    def _listings_of(self, name: str) -> list[_Listing]:
+        index = self._index()
+        return index.served.get(name) or index.served.get(index.aliases.get(_folded(name), ""), [])
+
+    def _index(self) -> _Index:
+        today = self._clock.now().date()
+        if self._made is None or self._made.today != today:
+            offered = [listing for offer in self._offers.values() for listing in offer]
+            self._made = _Index(today, self._priced, offered)
+        return self._made
+
+    @cached_property
+    def _priced(self) -> tuple[_Listing, ...]:
+        listings: dict[tuple[str, str], _Listing] = {}
+        for key, entry in self._source().items():
+            listing = _listing(key, entry)
+            if listing is None or (self._providers is not None and listing.model.provider not in self._providers):
+                continue
+            # The map has some models twice, with and without the provider in front.
+            listings.setdefault((listing.model.id, listing.model.litellm), listing)
+        return tuple(listings.values())
+
+
+def _listing(key: str, entry: Mapping[str, Any]) -> _Listing | None:
+    modality = _MODALITIES.get(entry.get("mode", ""))
+    if modality is None:
+        return None
+    name = named(entry.get("litellm_provider", ""), key, modality)
+    price = None if name is None else price_of(key, entry, modality)
+    if name is None or price is None:
+        return None
+    model = Model(
+        id=name.id,
+        name=name.title,
+        modality=modality,
+        price=price,
+        context_window=_tokens(entry, "max_input_tokens", "max_tokens"),
+        max_output=_tokens(entry, "max_output_tokens", "max_tokens") if modality == "chat" else None,
+        litellm=name.litellm,
+        provider=name.provider,
+        features=_features(entry, modality),
+    )
+    return _Listing(model, key, name.rank, _date(entry.get("deprecation_date")), tiers_of(entry, price))
+
+
+def _features(entry: Mapping[str, Any], modality: Modality) -> frozenset[str]:
+    features = {feature for field, feature in _FEATURES.items() if entry.get(field) is True}
+    if modality == "chat":
+        features.add("streaming")
+        endpoints = entry.get("supported_endpoints") or ()
+        if entry["mode"] == "responses" or ("/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints):
+            # Its vendor has no chat completions for it: LiteLLM translates, bytes cannot be relayed.
+            features.add("responses_only")
+    return frozenset(features)
+
+
+def _tokens(entry: Mapping[str, Any], *fields: str) -> int | None:
+    return next((entry[field] for field in fields if isinstance(entry.get(field), int) and entry[field] > 0), None)
+
+
+def _date(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text)
+
+
+def _aliases(listings: Iterable[_Listing]) -> dict[str, str]:
+    """Names that lead to one id only: ids as they are folded, and LiteLLM's, with and without the part in front."""
+    meant: dict[str, set[str]] = {}
+    for listing in listings:
+        model = listing.model
+        for name in (model.id, model.id.partition("/")[2], listing.key, listing.key.rpartition("/")[2]):
+            meant.setdefault(_folded(name), set()).add(model.id)
+    return {name: next(iter(ids)) for name, ids in meant.items() if len(ids) == 1}
+
+
+def _folded(name: str) -> str:
+    """Case does not tell models apart, nor whether a version is written 4.5 or 4-5."""
+    return name.lower().replace(".", "-")

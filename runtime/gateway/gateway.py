@@ -1,0 +1,238 @@
+"""The gateway: a call to a model, from its request to its answer, by whichever lane leads to it.
+
+Three lanes: the built-in models; the relay of bytes to providers of the OpenAI wire; LiteLLM's translation for all
+others. What fails before its first byte is tried again, elsewhere where there is an elsewhere.
+"""
+
+import asyncio
+import struct
+from array import array
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from baobab.runtime.gateway import translate
+from baobab.runtime.gateway.builtin import echo, embeddings
+from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
+from baobab.runtime.gateway.catalogue import Catalogue
+from baobab.runtime.gateway.errors import (
+    ContextTooLong,
+    ModelNotFound,
+    RequestRefused,
+    UpstreamBusy,
+    UpstreamDenied,
+    UpstreamFailed,
+    UpstreamMalformed,
+)
+from baobab.runtime.gateway.events import DONE, framed
+from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.providers import Provider
+from baobab.runtime.gateway.relay import Relay
+from baobab.runtime.gateway.routes import Routes
+from baobab.runtime.gateway.upstream import Upstream
+from baobab.storage.clock import Clock, Ids
+
+T = TypeVar("T")
+
+BUILT_IN = "baobab"
+_MOST_TRIES = 3
+_PAUSE_SECONDS = 0.1
+_FREE = Price(0, 0)
+
+
+class _spoken:  # noqa: N801 - used as a function is
+    """What the built-in model refuses, in our words."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, echo.ContextTooLong):
+            raise ContextTooLong(details={"param": error.param}) from error
+        if isinstance(error, echo.BadParameter):
+            raise RequestRefused(str(error), details={"param": error.param}) from error
+
+
+def _base64(vector: "array[float]") -> str:
+    """32-bit floats, little-endian, as OpenAI's clients read them."""
+    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def built_in() -> list[Model]:
+    """The models that need no provider."""
+    chat = Model(
+        id=echo.MODEL,
+        name="Baobab echo (built in, for trying things out)",
+        modality="chat",
+        price=_FREE,
+        context_window=CONTEXT_WINDOW,
+        max_output=None,
+        litellm="",
+        provider=BUILT_IN,
+        features=frozenset(("tools", "parallel_tools", "json_schema", "vision", "streaming")),
+    )
+    embedding = Model(
+        id=embeddings.installed()[0],
+        name="Baobab embeddings (built in)",
+        modality="embedding",
+        price=_FREE,
+        context_window=None,
+        max_output=None,
+        litellm="",
+        provider=BUILT_IN,
+        features=frozenset(),
+    )
+    return [chat, embedding]
+
+
+class Gateway:
+    """One for each process. `catalogue` lists what can be called; `providers` are those who can be called for it."""
+
+    def __init__(self, catalogue: Catalogue, providers: Sequence[Provider], clock: Clock, ids: Ids) -> None:
+        self.catalogue = catalogue
+        self._providers = {provider.name: provider for provider in providers}
+        self._clock = clock
+        self._ids = ids
+        self._routes = Routes()
+        self._relay = Relay()
+
+    async def close(self) -> None:
+        await self._relay.close()
+
+    def add(self, provider: Provider, models: Sequence[Model]) -> None:
+        """A provider that was found later, with what it offers."""
+        self._providers[provider.name] = provider
+        self.catalogue.offer(provider.name, models)
+
+    def find(self, name: str) -> Model:
+        """The model of that name; ModelNotFound where it cannot be called here."""
+        model = self.catalogue.find(name)
+        if model is None:
+            raise ModelNotFound(f"There is no model `{name[:200]}` here.")
+        return model
+
+    def callable(self, name: str) -> bool:
+        """Whether there is such a model, and somebody who serves it."""
+        return any(model.provider in self._providers for model in self.catalogue.deployments(name))
+
+    async def chat(self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = "") -> dict[str, Any]:
+        """A chat completion in one piece. key: a provider's, instead of this installation's own."""
+        if model.provider == BUILT_IN:
+            return self._echoed(body, outcome)
+
+        async def call(upstream: Upstream) -> dict[str, Any]:
+            if upstream.relayed:
+                return await self._relay.whole(upstream, "/chat/completions", body, outcome)
+            return await translate.whole(upstream, body, outcome)
+
+        return await self._through(model, key, outcome, call)
+
+    async def stream(
+        self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = ""
+    ) -> AsyncGenerator[bytes, None]:
+        """The events of a chat completion, which has begun when this returns."""
+        if model.provider == BUILT_IN:
+            return self._echoing(body, outcome)
+
+        async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
+            if upstream.relayed:
+                return await self._relay.stream(upstream, "/chat/completions", body, outcome)
+            return await translate.stream(upstream, body, outcome)
+
+        return await self._through(model, key, outcome, call)
+
+    async def embed(self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = "") -> dict[str, Any]:
+        """An embedding list."""
+        if model.provider == BUILT_IN:
+            return await self._embedded(model, body, outcome)
+
+        async def call(upstream: Upstream) -> dict[str, Any]:
+            if upstream.relayed:
+                return await self._relay.whole(upstream, "/embeddings", body, outcome)
+            return await translate.embedding(upstream, body, outcome)
+
+        return await self._through(model, key, outcome, call)
+
+    async def _through(self, model: Model, key: str, outcome: Outcome, call: Callable[[Upstream], Awaitable[T]]) -> T:
+        """The first answer that one of the model's upstreams begins."""
+        upstreams = self._upstreams(model, key)
+        tried: set[str] = set()
+        last: UpstreamFailed | None = None
+        for attempt in range(_MOST_TRIES):
+            upstream = await self._routes.pick(model.id, upstreams, tried)
+            if upstream is None:
+                break
+            outcome.served = upstream.served
+            try:
+                return await call(upstream)
+            except UpstreamFailed as exc:
+                last = exc
+                self._routes.failed(upstream, exc)
+                # What is busy, or does not know us, will not be otherwise at once; the rest may have been chance.
+                if len(upstreams) > 1 or isinstance(exc, (UpstreamBusy, UpstreamDenied, UpstreamMalformed)):
+                    tried.add(upstream.id)
+                else:
+                    await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
+        raise last or ModelNotFound(f"Nobody serves `{model.id}` here.")
+
+    def _upstreams(self, model: Model, key: str) -> list[Upstream]:
+        found = []
+        for served in self.catalogue.deployments(model.id) or (model,):
+            provider = self._providers.get(served.provider)
+            if provider is None or (key and served.provider != model.provider):
+                continue
+            secret = key or provider.api_key
+            marked = f"{served.provider}:{served.upstream}:{sha256(secret.encode()).hexdigest()[:12]}"
+            relayed = provider.wire == "openai" and "responses_only" not in served.features
+            found.append(Upstream(marked, served.provider, served.upstream, provider.api_base, secret, served, relayed))
+        return found
+
+    def _echoed(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        with _spoken():
+            answer = echo.complete(body, completion_id=self._chat_id(), created=int(self._clock.time()))
+        outcome.begun = True
+        outcome.count(answer["usage"])
+        return answer
+
+    def _echoing(self, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
+        asked = body.get("stream_options")
+        wanted = isinstance(asked, dict) and asked.get("include_usage") is True
+        counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
+        with _spoken():
+            chunks = echo.stream(counted, completion_id=self._chat_id(), created=int(self._clock.time()))
+        outcome.begun = True
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            for chunk in chunks:
+                usage = chunk.pop("usage", None) if not wanted else chunk.get("usage")
+                outcome.count(usage)
+                if chunk["choices"] or wanted:
+                    yield framed(to_json(chunk))
+            yield DONE
+
+        return pieces()
+
+    async def _embedded(self, model: Model, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        given = body["input"]
+        texts = [given] if isinstance(given, str) else given
+        if not all(isinstance(text, str) for text in texts):
+            raise RequestRefused("The built-in embeddings take texts, not tokens.")
+        embedder = await asyncio.to_thread(embeddings.named, model.id)
+        vectors = await asyncio.to_thread(embedder.embed, texts)
+        tokens = sum(embedder.count(text) for text in texts)
+        outcome.begun = True
+        outcome.count({"prompt_tokens": tokens})
+        as_text = body.get("encoding_format") == "base64"
+        data = [
+            {"object": "embedding", "index": index, "embedding": _base64(vector) if as_text else list(vector)}
+            for index, vector in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": data, "model": model.id, "usage": usage}
+
+    def _chat_id(self) -> str:
+        return "chatcmpl-" + self._ids.hex(24)

@@ -1,0 +1,61 @@
+"""Opening the gateway: who can be called from here, and what they offer."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from baobab.runtime.egress import Egress, EgressError
+from baobab.runtime.gateway.catalogue import Catalogue
+from baobab.runtime.gateway.gateway import BUILT_IN, Gateway, built_in
+from baobab.runtime.gateway.probe import ModelsUnlisted, models_of, probe
+from baobab.runtime.gateway.providers import Provider, Server, providers_of
+from baobab.storage.clock import Clock, Ids
+
+_AGAIN_SECONDS = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def opened(
+    environment: Mapping[str, str],
+    servers: tuple[Server, ...],
+    outgoing: Egress,
+    clock: Clock,
+    ids: Ids,
+    *,
+    own_port: int | None,
+) -> AsyncIterator[Gateway]:
+    """The gateway, which learns in the background what servers offer that list their models themselves.
+
+    own_port: where this server listens, and others of this machine are looked for elsewhere; None looks for none.
+    """
+    providers = providers_of(environment, servers)
+    catalogue = Catalogue(clock, {provider.name for provider in providers})
+    catalogue.offer(BUILT_IN, built_in())
+    gateway = Gateway(catalogue, providers, clock, ids)
+    learning = asyncio.create_task(_learn(gateway, providers, outgoing, own_port), name="model servers")
+    try:
+        yield gateway
+    finally:
+        learning.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await learning
+        await gateway.close()
+
+
+async def _learn(gateway: Gateway, providers: list[Provider], outgoing: Egress, own_port: int | None) -> None:
+    listing = [provider for provider in providers if provider.lists]
+    if own_port is not None:
+        declared = [provider.name for provider in providers]
+        for provider, models in await probe(own_port, declared=declared):
+            gateway.add(provider, models)
+    while listing:
+        for provider in listing:
+            try:
+                gateway.catalogue.offer(provider.name, await models_of(provider, outgoing.request))
+            except (ModelsUnlisted, EgressError) as exc:
+                _log.warning("models: %s does not list its models (%s)", provider.name, type(exc).__name__)
+        await asyncio.sleep(_AGAIN_SECONDS)

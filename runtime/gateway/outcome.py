@@ -1,0 +1,46 @@
+"""What came of a call to a model: what it used, as far as that is known when it ends."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.runtime.gateway.model import Model
+
+_CHARACTERS_OF_A_TOKEN = 4
+
+
+@dataclass(slots=True)
+class Outcome:
+    """prompt, completion, cached: tokens as the model's provider counts them.
+
+    Where it does not count, or the stream was left before it did, they are estimated from what was sent and received.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    counted: bool = False
+    served: Model | None = None
+    """The model as whoever answered sells it: others may sell it at another price."""
+    begun: bool = False
+    """Whether the provider has begun to answer: only then there is something to pay."""
+
+    def count(self, usage: Any) -> None:
+        """What the provider says, in the wire's `usage`; anything else is no count."""
+        if not isinstance(usage, dict):
+            return
+        prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens", 0))
+        if prompt is None or completion is None:
+            return
+        details = usage.get("prompt_tokens_details")
+        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+        self.prompt, self.completion, self.counted = prompt, completion, True
+        self.cached = min(cached or 0, prompt)
+
+    def estimate(self, sent: int, received: int) -> None:
+        """Where nobody has counted: from the characters of the request and the events, a token each, of the answer."""
+        if not self.counted:
+            self.prompt, self.completion = -(-sent // _CHARACTERS_OF_A_TOKEN), received
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None

@@ -1,0 +1,131 @@
+"""Prices out of LiteLLM's price map, exactly: its dollars are read as decimals and end as whole nano-dollars."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
+
+from baobab.runtime.gateway.model import Modality, Price
+
+_PER_UNIT = 9  # dollars to nano-dollars
+_PER_MILLION = 15  # dollars a token to nano-dollars a million tokens
+_MOST = 1_000_000  # dollars; nothing has such a price
+_LEAST = Decimal("1e-18")  # dollars; nothing is as cheap, and not free
+_ABOVE = re.compile(r"(input_cost|output_cost|cache_read_input)_(per_token|token_cost)_above_(\d+)k_tokens")
+# They search on their own account and charge each search, which no price by tokens holds.
+_SEARCHES = re.compile(r"search-preview|search-api|deep-research")
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The price of a call whose prompt has more tokens than `above`."""
+
+    above: int
+    price: Price
+
+
+def price_of(key: str, entry: Mapping[str, Any], modality: Modality) -> Price | None:
+    """What the entry costs; None if that is not known, nothing, or more than a `Price` can say."""
+    match modality:
+        case "chat":
+            return _chat(key, entry)
+        case "embedding":
+            return _embedding(entry)
+        case "image":
+            return _image(entry)
+        case "video":
+            second = nanos(entry.get("output_cost_per_second") or entry.get("output_cost_per_video_per_second"))
+            return Price(prompt=0, completion=0, unit=second) if second else None
+
+
+def tiers_of(entry: Mapping[str, Any], base: Price) -> tuple[Tier, ...]:
+    """The dearer prices of long prompts, the shortest prompt first. Each holds for every token of the call."""
+    if brackets := _brackets(entry):
+        return tuple(tier for tier in brackets if tier.above > 0)
+    starts = {int(found[3]) for field in entry if (found := _ABOVE.fullmatch(field))}
+    return tuple(Tier(start * 1000, _above(entry, start, base)) for start in sorted(starts))
+
+
+def nanos(dollars: object, places: int = _PER_UNIT) -> int | None:
+    """Dollars, as a number's text, in units of 10**-`places`, half up. None for what is no price: text, below zero."""
+    try:
+        amount = Decimal(str(dollars))
+    except InvalidOperation:
+        return None
+    # Bounded before it is written out in digits: lists of strange servers come this way too.
+    if not amount.is_finite() or not 0 <= amount <= _MOST:
+        return None
+    return int(amount.scaleb(places).quantize(1, ROUND_HALF_UP)) if amount > _LEAST else 0
+
+
+def per_million(dollars: object) -> int | None:
+    """Dollars a token in nano-dollars a million tokens."""
+    return nanos(dollars, _PER_MILLION)
+
+
+def _chat(key: str, entry: Mapping[str, Any]) -> Price | None:
+    brackets = _brackets(entry)
+    price = brackets[0].price if brackets else _tokens(entry)
+    if price is None or not price.prompt or not price.completion:
+        return None
+    return None if _SEARCHES.search(key) or _has_other_costs(entry) else price
+
+
+def _has_other_costs(entry: Mapping[str, Any]) -> bool:
+    """Whether a plain call costs more than its tokens: sounds and films in the answer, a fee, dearer thoughts."""
+    answers = entry.get("supported_output_modalities") or ("text",)
+    costs = (entry, *(entry.get("tiered_pricing") or ()))
+    return (
+        not {"audio", "video"}.isdisjoint(answers)
+        or any(field in entry for field in ("output_cost_per_audio_token", "input_cost_per_request"))
+        or any(cost.get("output_cost_per_reasoning_token") not in (None, cost.get(_COMPLETION)) for cost in costs)
+    )
+
+
+_COMPLETION = "output_cost_per_token"
+
+
+def _embedding(entry: Mapping[str, Any]) -> Price | None:
+    prompt = per_million(entry.get("input_cost_per_token"))
+    return Price(prompt, per_million(entry.get(_COMPLETION)) or 0) if prompt else None
+
+
+def _image(entry: Mapping[str, Any]) -> Price | None:
+    prompt = per_million(entry.get("input_cost_per_token")) or 0
+    if image := nanos(entry.get("output_cost_per_image")):
+        return Price(prompt, 0, unit=image)
+    if completion := per_million(entry.get("output_cost_per_image_token")):
+        return Price(prompt, completion, _cached(entry, "cache_read_input_token_cost")) if prompt else None
+    return None
+
+
+def _tokens(entry: Mapping[str, Any]) -> Price | None:
+    prompt = per_million(entry.get("input_cost_per_token"))
+    completion = per_million(entry.get(_COMPLETION))
+    if prompt is None or completion is None:
+        return None
+    return Price(prompt, completion, _cached(entry, "cache_read_input_token_cost"))
+
+
+def _cached(entry: Mapping[str, Any], field: str) -> int | None:
+    return per_million(entry[field]) if field in entry else None
+
+
+def _above(entry: Mapping[str, Any], start: int, base: Price) -> Price:
+    def part(field: str, otherwise: int | None) -> int | None:
+        found = per_million(entry.get(f"{field}_above_{start}k_tokens"))
+        return otherwise if found is None else found
+
+    return Price(
+        prompt=part("input_cost_per_token", base.prompt) or 0,
+        completion=part(_COMPLETION, base.completion) or 0,
+        cached=part("cache_read_input_token_cost", base.cached),
+    )
+
+
+def _brackets(entry: Mapping[str, Any]) -> list[Tier]:
+    """Some vendors give a table in place of a price: from how many tokens of prompt each row holds."""
+    rows = [row for row in entry.get("tiered_pricing") or () if "range" in row]
+    priced = [(int(Decimal(str(row["range"][0]))), _tokens(row)) for row in rows]
+    return sorted((Tier(start, price) for start, price in priced if price is not None), key=lambda tier: tier.above)

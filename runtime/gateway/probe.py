@@ -1,0 +1,161 @@
+"""What model servers say they have: those that may run on this machine, and those with a list of their own.
+
+Nothing is asked before somebody wants to know.
+
+    for provider, models in await probe(own_port=8000):  # knocks once at each port of loopback
+        catalogue.offer(provider.name, models)
+    catalogue.offer("corp", await models_of(corp, egress.request))
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+from baobab.runtime.egress import EgressResponse
+from baobab.runtime.gateway.model import Modality, Model, Price
+from baobab.runtime.gateway.pricing import nanos, per_million
+from baobab.runtime.gateway.providers import Provider, own_server
+from baobab.tools.errors import BaobabError
+
+PORTS: Mapping[str, int] = {"ollama": 11434, "llamacpp": 8080, "vllm": 8000, "lmstudio": 1234}
+"""Where local servers listen unless told otherwise."""
+
+PATIENCE = 0.25
+"""Seconds that a local server has for its whole answer. One that runs answers at once, from memory."""
+
+MAX_BYTES = 4 * 2**20  # the longest known list, of a reseller of everything, has half a megabyte
+MAX_MODELS = 2000
+_MAX_NAME = 200
+
+# Sends a request and reads its answer: `Egress.request`.
+Request = Callable[..., Awaitable[EgressResponse]]
+
+
+class ModelsUnlisted(BaobabError):
+    code = "MODELS_UNLISTED"
+    status = 502
+    summary = "The model server did not say which models it has."
+    remediation = "Check its address, which ends where /models begins (often in /v1), and its key."
+
+
+async def probe(
+    own_port: int,
+    ports: Mapping[str, int] = PORTS,
+    *,
+    declared: Collection[str] = (),
+    patience: float = PATIENCE,
+) -> list[tuple[Provider, list[Model]]]:
+    """The local servers that answer, with their models. Takes `patience` seconds at most, for all of them together.
+
+    `own_port` is never asked: it is us. Nor is a server of a name in `declared`: settings say where that one is.
+    """
+    asked = [
+        own_server(name, f"http://127.0.0.1:{port}/v1")
+        for name, port in ports.items()
+        if port != own_port and name not in declared
+    ]
+    answers = await _knock(asked, patience)
+    listed = [(provider, _models(provider, body)) for provider, body in zip(asked, answers, strict=True)]
+    return [(provider, models) for provider, models in listed if models]
+
+
+async def models_of(provider: Provider, request: Request) -> list[Model]:
+    """The models of a provider that `lists` them, each called `<provider>/<its own name>`.
+
+    Raises ModelsUnlisted for an answer that is no list, and what `request` raises.
+    """
+    headers = {"Authorization": f"Bearer {provider.api_key}"} if provider.api_key else {}
+    answer = await request("GET", f"{provider.api_base}/models", headers=headers, max_bytes=MAX_BYTES)
+    models = _models(provider, answer.body) if answer.status == 200 else None
+    if models is None:
+        raise ModelsUnlisted(details={"server": provider.name, "status": answer.status})
+    return models
+
+
+async def _knock(providers: Collection[Provider], patience: float) -> list[bytes]:
+    """What each answers to GET /models; nothing for those who are not there, are slow, refuse or say too much.
+
+    The guarded client refuses loopback, rightly: its addresses come from users. These are ours.
+    """
+    import aiohttp  # noqa: PLC0415 -- too slow for a start, as in egress.py
+
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=patience),
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # What is counted is what is kept: nothing is unpacked.
+        auto_decompress=False,
+        headers={"Accept-Encoding": "identity"},
+    ) as session:
+
+        async def knock(provider: Provider) -> bytes:
+            try:
+                # A redirect could lead off this machine.
+                async with session.get(f"{provider.api_base}/models", allow_redirects=False) as answer:
+                    return await _whole(answer) if answer.status == 200 else b""
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                return b""
+
+        return list(await asyncio.gather(*map(knock, providers)))
+
+
+async def _whole(answer: Any) -> bytes:
+    body = b""
+    async for piece in answer.content.iter_chunked(64 * 1024):
+        body += piece
+        if len(body) > MAX_BYTES:
+            return b""
+    return body
+
+
+def _models(provider: Provider, body: bytes) -> list[Model] | None:
+    """The models of an answer in the shape of OpenAI's; None if it has another."""
+    try:
+        answer = from_json(body, allow_inf_nan=False)
+    except ValueError:
+        return None
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        return None
+    models = [_model(provider, entry) for entry in listed[:MAX_MODELS] if isinstance(entry, dict)]
+    return list({model.id: model for model in models if model is not None}.values())
+
+
+def _model(provider: Provider, entry: Mapping[str, Any]) -> Model | None:
+    name = entry.get("id")
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable() or " " in name:
+        return None
+    price = _price(provider, name, entry.get("pricing"))
+    if price is None:
+        return None
+    modality: Modality = "embedding" if "embed" in name.lower() else "chat"
+    return Model(
+        id=f"{provider.name}/{name}",
+        name=f"{provider.name}: {name}",
+        modality=modality,
+        price=price,
+        context_window=_count(entry, "context_length", "max_model_len", "max_context_length"),
+        max_output=None,
+        litellm=f"openai/{name}",
+        provider=provider.name,
+        features=frozenset([*(["local"] if provider.own else []), *(["streaming"] if modality == "chat" else [])]),
+    )
+
+
+def _price(provider: Provider, name: str, listed: object) -> Price | None:
+    """What the list says, as dollars a token; without prices the operator's own servers cost nothing, others are not
+    sold. Nor is what has a fee for each request, which no price by tokens holds, or a price below zero: unknown yet."""
+    if not isinstance(listed, dict):
+        return Price(0, 0) if provider.own and listed is None else None
+    prompt, completion = per_million(listed.get("prompt")), per_million(listed.get("completion"))
+    if prompt is None or completion is None or nanos(listed.get("request", "0")) != 0:
+        return None
+    if prompt == 0 and not (provider.own or name.endswith(":free")):
+        return None
+    return Price(prompt, completion, per_million(listed.get("input_cache_read")))
+
+
+def _count(entry: Mapping[str, Any], *fields: str) -> int | None:
+    return next((entry[field] for field in fields if type(entry.get(field)) is int and entry[field] > 0), None)

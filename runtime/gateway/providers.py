@@ -1,0 +1,189 @@
+"""Whom this installation can call: providers whose keys are in the environment, and servers that settings declare.
+
+The names of the variables are those that each vendor documents; nothing else has to be set.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import urlsplit
+
+from baobab.runtime.gateway.naming import VENDORS
+
+Wire = Literal["openai", "translated"]
+
+LOCAL_NAMES = ("ollama", "llamacpp", "vllm", "lmstudio")
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """`name` is what `Model.provider` says. `api_base` is empty where LiteLLM's own address of the vendor is meant.
+
+    `wire` is "openai" where bytes in OpenAI's wire format may be relayed, else LiteLLM translates. The models of one
+    that `lists` are asked of it, at GET {api_base}/models; all others' are in the price map. `own` marks a server of
+    the operator's: what it lists without a price costs nothing.
+    """
+
+    name: str
+    api_base: str
+    api_key: str = field(repr=False)
+    wire: Wire
+    lists: bool = False
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A model server that settings declare; `api_base` ends without a slash."""
+
+    name: str
+    api_base: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Vendor:
+    """`base` is empty for those whom LiteLLM translates for: it knows their addresses, and makes paths of its own."""
+
+    name: str
+    keys: tuple[str, ...]
+    bases: tuple[str, ...]
+    base: str = ""
+    lists: bool = False
+
+
+_VENDORS = (
+    _Vendor("openai", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
+    _Vendor("anthropic", ("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE")),
+    _Vendor("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("GEMINI_API_BASE",)),
+    # Its API resembles OpenAI's, and refuses some of what OpenAI's takes.
+    _Vendor("mistral", ("MISTRAL_API_KEY",), ("MISTRAL_BASE_URL", "MISTRAL_API_BASE")),
+    _Vendor(
+        "deepseek", ("DEEPSEEK_API_KEY",), ("DEEPSEEK_BASE_URL", "DEEPSEEK_API_BASE"), "https://api.deepseek.com/v1"
+    ),
+    _Vendor("groq", ("GROQ_API_KEY",), ("GROQ_BASE_URL", "GROQ_API_BASE"), "https://api.groq.com/openai/v1"),
+    _Vendor(
+        "together_ai",
+        ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY"),
+        ("TOGETHER_BASE_URL", "TOGETHER_AI_API_BASE"),
+        "https://api.together.ai/v1",
+    ),
+    _Vendor(
+        "fireworks_ai",
+        ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
+        ("FIREWORKS_BASE_URL", "FIREWORKS_API_BASE"),
+        "https://api.fireworks.ai/inference/v1",
+    ),
+    _Vendor("xai", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE"), "https://api.x.ai/v1"),
+    _Vendor(
+        "openrouter",
+        ("OPENROUTER_API_KEY",),
+        ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE"),
+        "https://openrouter.ai/api/v1",
+        lists=True,
+    ),
+    _Vendor(
+        "cerebras", ("CEREBRAS_API_KEY",), ("CEREBRAS_BASE_URL", "CEREBRAS_API_BASE"), "https://api.cerebras.ai/v1"
+    ),
+    _Vendor(
+        "deepinfra",
+        ("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
+        ("DEEPINFRA_BASE_URL", "DEEPINFRA_API_BASE"),
+        "https://api.deepinfra.com/v1/openai",
+    ),
+    _Vendor("novita", ("NOVITA_API_KEY",), ("NOVITA_BASE_URL", "NOVITA_API_BASE"), "https://api.novita.ai/v3/openai"),
+    _Vendor(
+        "moonshot", ("MOONSHOT_API_KEY",), ("MOONSHOT_BASE_URL", "MOONSHOT_API_BASE"), "https://api.moonshot.ai/v1"
+    ),
+    _Vendor("zai", ("ZAI_API_KEY",), ("ZAI_BASE_URL", "ZAI_API_BASE"), "https://api.z.ai/api/paas/v4"),
+    _Vendor(
+        "dashscope",
+        ("DASHSCOPE_API_KEY",),
+        ("DASHSCOPE_BASE_URL", "DASHSCOPE_API_BASE"),
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+    ),
+    _Vendor(
+        "volcengine",
+        ("ARK_API_KEY", "VOLCENGINE_API_KEY"),
+        ("ARK_BASE_URL", "VOLCENGINE_API_BASE"),
+        "https://ark.cn-beijing.volces.com/api/v3",
+    ),
+    _Vendor("minimax", ("MINIMAX_API_KEY",), ("MINIMAX_BASE_URL", "MINIMAX_API_BASE"), "https://api.minimax.io/v1"),
+    _Vendor("ai21", ("AI21_API_KEY",), ("AI21_BASE_URL", "AI21_API_BASE"), "https://api.ai21.com/studio/v1"),
+    _Vendor("meta", ("META_API_KEY",), ("META_BASE_URL", "META_API_BASE"), "https://api.meta.ai/v1"),
+    _Vendor("cohere", ("COHERE_API_KEY", "CO_API_KEY"), ("COHERE_API_BASE",)),
+    _Vendor("voyage", ("VOYAGE_API_KEY",), ("VOYAGE_API_BASE",)),
+    _Vendor("black_forest_labs", ("BFL_API_KEY",), ("BFL_API_BASE",)),
+    _Vendor("stability", ("STABILITY_API_KEY",), ("STABILITY_API_BASE",)),
+    _Vendor("recraft", ("RECRAFT_API_KEY", "RECRAFT_API_TOKEN"), ("RECRAFT_API_BASE",)),
+    _Vendor("runwayml", ("RUNWAYML_API_SECRET", "RUNWAYML_API_KEY"), ("RUNWAYML_API_BASE",)),
+    _Vendor("fal_ai", ("FAL_KEY", "FAL_AI_API_KEY"), ("FAL_AI_API_BASE",)),
+)
+# A server by one of these names would take over ids that are another's.
+_TAKEN = VENDORS | {vendor.name for vendor in _VENDORS} | {"baobab", "openrouter"}
+
+
+def providers_of(environment: Mapping[str, str], servers: Sequence[Server] = ()) -> list[Provider]:
+    """Those with a key in `environment`, then the declared servers.
+
+    The key of a server is in the variable of its name: CORP_LLM_API_KEY for `corp-llm`. It may have none.
+    """
+    known = [
+        Provider(
+            name=vendor.name,
+            api_base=_first(environment, vendor.bases).rstrip("/") or vendor.base,
+            api_key=key,
+            wire="openai" if vendor.base else "translated",
+            lists=vendor.lists,
+        )
+        for vendor in _VENDORS
+        if (key := _first(environment, vendor.keys))
+    ]
+    return [*known, *(_declared(server, environment) for server in servers)]
+
+
+def servers_of(text: str) -> tuple[Server, ...]:
+    """Servers as settings declare them: `name=https://host/v1`, several with commas between.
+
+    Raises ValueError, in one line, for what is not that.
+    """
+    servers = [_server(part.strip()) for part in text.split(",") if part.strip()]
+    names = [server.name for server in servers]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two servers are called {twice}")
+    return tuple(servers)
+
+
+def own_server(name: str, api_base: str, api_key: str = "") -> Provider:
+    """A server of the operator's that speaks OpenAI's wire format."""
+    return Provider(name, api_base, api_key, "openai", lists=True, own=True)
+
+
+def _declared(server: Server, environment: Mapping[str, str]) -> Provider:
+    variable = server.name.upper().replace("-", "_") + "_API_KEY"
+    return own_server(server.name, server.api_base, environment.get(variable, "").strip())
+
+
+def _server(text: str) -> Server:
+    name, equals, url = (part.strip() for part in text.partition("="))
+    if not equals or _NAME.fullmatch(name) is None:
+        # Not the text itself: a URL in the wrong place may hold a password.
+        raise ValueError("a server is name=URL, and its name begins with a letter and has letters, digits and dashes")
+    if name in _TAKEN:
+        raise ValueError(f"{name} is the name of a vendor; give the server another")
+    try:
+        parts = urlsplit(url)
+        port_is_right = parts.port is None or parts.port > 0
+    except ValueError as exc:
+        raise ValueError(f"the address of {name} is not a URL") from exc
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_right:
+        raise ValueError(f"the address of {name} must be an http:// or https:// address, such as https://host/v1")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError(f"the address of {name} takes no password, query or fragment; the key is a variable")
+    return Server(name, url.rstrip("/"))
+
+
+def _first(environment: Mapping[str, str], variables: Sequence[str]) -> str:
+    # Set but empty is how one takes a variable back.
+    return next((value for name in variables if (value := environment.get(name, "").strip())), "")

@@ -1,0 +1,73 @@
+"""Routes: which upstream serves a call, chosen by LiteLLM's router among those that have not failed of late."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from baobab.runtime.gateway.errors import UpstreamFailed
+from baobab.runtime.gateway.library import litellm
+from baobab.runtime.gateway.upstream import Upstream
+
+COOLDOWN_SECONDS = 5.0
+_FAILURES_A_MINUTE = 3
+
+
+class Routes:
+    """The router learns of deployments when their model is first called. A model with one needs no choice: then
+    LiteLLM is not even loaded.
+    """
+
+    def __init__(self) -> None:
+        self._router: Any = None
+        self._known: dict[str, Upstream] = {}
+
+    async def pick(self, model: str, upstreams: Sequence[Upstream], tried: Collection[str] = ()) -> Upstream | None:
+        """One that was not tried yet, of those awake while there is one; None where all were tried."""
+        left = [upstream for upstream in upstreams if upstream.id not in tried]
+        if len(upstreams) == 1 or not left:
+            return left[0] if left else None
+        library = await litellm()
+        router = self._router_of(library, model, upstreams)
+        try:
+            chosen = await router.async_get_available_deployment(model=model, request_kwargs={})
+        except library.types.router.RouterRateLimitError:
+            # All rest: to ask one of them is better than to ask nobody.
+            return left[0]
+        picked = self._known[chosen["model_info"]["id"]]
+        return left[0] if picked.id in tried else picked
+
+    def failed(self, upstream: Upstream, error: UpstreamFailed) -> None:
+        """Count a failure: an upstream that is busy, or fails some times within a minute, rests for a while."""
+        if self._router is None or upstream.id not in self._known:
+            return
+        now = datetime.now(UTC)
+        blamed = {"model_info": {"id": upstream.id}, "cooldown_time": COOLDOWN_SECONDS}
+        failure = {"exception": _Failure(error.status), "litellm_params": blamed}
+        self._router.deployment_callback_on_failure(failure, None, now, now)
+
+    def _router_of(self, library: Any, model: str, upstreams: Sequence[Upstream]) -> Any:
+        if self._router is None:
+            self._router = library.Router(
+                model_list=[],
+                num_retries=0,
+                allowed_fails=_FAILURES_A_MINUTE,
+                cooldown_time=COOLDOWN_SECONDS,
+                routing_strategy="simple-shuffle",
+            )
+        types = library.types.router
+        for upstream in upstreams:
+            if upstream.id not in self._known:
+                self._known[upstream.id] = upstream
+                # It chooses and never calls: who calls has address and key.
+                served = types.LiteLLM_Params(model=f"{upstream.provider}/{upstream.model}", api_key="not used")
+                made = types.Deployment(model_name=model, litellm_params=served, model_info={"id": upstream.id})
+                self._router.add_deployment(made)
+        return self._router
+
+
+class _Failure(Exception):
+    """A failure as LiteLLM reads it."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__("upstream failed")
+        self.status_code = status_code

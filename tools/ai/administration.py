@@ -1,0 +1,152 @@
+"""An app's settings for models, and what it has used."""
+
+from datetime import date, timedelta
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy.dialects import postgresql, sqlite
+from typing_extensions import TypedDict
+
+from baobab.tools.access import AppOwner
+from baobab.tools.ai import settings
+from baobab.tools.ai.chat import ModelName
+from baobab.tools.ai.settings import app_ai
+from baobab.tools.ai.toolset import ai
+from baobab.tools.call import Call
+from baobab.tools.errors import BadRequest
+from baobab.tools.tool import Audit
+from baobab.tools.types import OMITTED, AppId, Text
+
+_DEFAULT_DAYS = 30
+_NANOS = 10**9
+
+Models = Annotated[list[ModelName], Field(max_length=500)]
+MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
+ProviderKey = Annotated[str, Text(500, min_length=8)]
+
+
+class AiConfig(TypedDict):
+    defaultModel: str | None
+    maxTokensPerRequest: int | None
+    allowedModels: list[str]
+    fallbackModels: list[str]
+    byokKey: str | None
+    byokProvider: str | None
+
+
+class AiConfigAnswer(TypedDict):
+    config: AiConfig
+
+
+class ModelUsage(TypedDict):
+    tokens: int
+    cost: float
+    requests: int
+
+
+class AiUsage(TypedDict):
+    totalTokens: int
+    totalCost: float
+    totalRequests: int
+    byModel: dict[str, ModelUsage]
+
+
+class UnknownProvider(BadRequest):
+    summary = "Nobody can tell which provider this key is for."
+    remediation = "Name it in `byokProvider`, such as `openai`: a key is shown to its own provider only."
+
+
+@ai.tool("GET /ai/config", access=AppOwner(), effect="read")
+async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
+    """Read the app's settings for models. Of a key only the end is shown."""
+    return {"config": _config(await settings.of_app(call, app_id))}
+
+
+@ai.tool(
+    "PUT /ai/config",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(UnknownProvider,),
+    audit=Audit("app.config.ai", resource="app"),
+    examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000},
+)
+async def ai_config_update(
+    call: Call,
+    app_id: AppId,
+    defaultModel: ModelName | None = OMITTED,  # noqa: N803 - the wire's names
+    maxTokensPerRequest: MaxTokensPerRequest | None = OMITTED,  # noqa: N803
+    allowedModels: Models = OMITTED,  # noqa: N803
+    fallbackModels: Models = OMITTED,  # noqa: N803
+    byokKey: ProviderKey | None = OMITTED,  # noqa: N803
+    byokProvider: Annotated[str, Text(60)] | None = OMITTED,  # noqa: N803
+) -> AiConfigAnswer:
+    """Change the app's settings for models; what is left out stays, null takes a setting back.
+
+    defaultModel: used where a request names none.
+    maxTokensPerRequest: longer answers are cut to this.
+    allowedModels: the only models that may be called; empty for all.
+    fallbackModels: tried in this order when the provider of the model fails.
+    byokKey: your own key for a provider: its models are then called with it and not charged. Sealed, and never shown.
+    byokProvider: whose key it is, where the key does not tell.
+    """
+    values: dict[str, Any] = {"updated_at": call.now}
+    given = {
+        "default_model": defaultModel,
+        "max_tokens": maxTokensPerRequest,
+        "allowed_models": allowedModels,
+        "fallback_models": fallbackModels,
+    }
+    values |= {name: value for name, value in given.items() if value is not OMITTED}
+    if byokKey is None:
+        values |= {"byok_key": None, "byok_provider": None, "byok_last4": None}
+    elif byokKey is not OMITTED:
+        named = None if byokProvider is OMITTED else byokProvider
+        provider = named or settings.provider_of(byokKey)
+        if provider is None:
+            raise UnknownProvider
+        sealed = call.services.vault.seal(byokKey.encode(), settings.context(app_id))
+        values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": byokKey[-4:]}
+    dialect: Any = postgresql if call.unit.database.dialect == "postgresql" else sqlite
+    row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
+    written = dialect.insert(app_ai).values(row)
+    await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    call.audit.resource_id = app_id
+    call.audit.data["fields"] = sorted(values.keys() - {"updated_at"})
+    return {"config": _config(await settings.of_app(call, app_id))}
+
+
+@ai.tool("GET /ai/usage", access=AppOwner(), effect="read")
+async def ai_usage(call: Call, app_id: AppId, startDate: date | None = None, endDate: date | None = None) -> AiUsage:  # noqa: N803
+    """Read what the app's calls to models have used and cost, in US dollars, by model.
+
+    startDate: the first day (UTC); 30 days ago when left out.
+    endDate: the last day; today when left out.
+    """
+    last = endDate or call.now.date()
+    first = startDate or last - timedelta(days=_DEFAULT_DAYS)
+    if first > last:
+        raise BadRequest("`startDate` is after `endDate`.")
+    app = call.require_app()
+    by_model: dict[str, ModelUsage] = {}
+    for used in await call.services.credits.usage(app.organisation_id, first, last, app_id=app_id):
+        of_model = by_model.setdefault(used.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
+        of_model["tokens"] += used.prompt_tokens + used.completion_tokens
+        of_model["requests"] += used.requests
+        of_model["cost"] += 0 if used.byok else used.cost / _NANOS
+    return {
+        "totalTokens": sum(model["tokens"] for model in by_model.values()),
+        "totalCost": sum(model["cost"] for model in by_model.values()),
+        "totalRequests": sum(model["requests"] for model in by_model.values()),
+        "byModel": by_model,
+    }
+
+
+def _config(own: settings.AiSettings) -> AiConfig:
+    return {
+        "defaultModel": own.default_model,
+        "maxTokensPerRequest": own.max_tokens,
+        "allowedModels": list(own.allowed_models),
+        "fallbackModels": list(own.fallback_models),
+        "byokKey": f"***{own.byok_last4}" if own.byok_last4 else None,
+        "byokProvider": own.byok_provider,
+    }

@@ -1,0 +1,201 @@
+"""Asking a model: which one, at whose expense, and that what it cost is counted whatever becomes of the answer."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from baobab.runtime.gateway.errors import ModelNotFound, NoModel, UpstreamFailed, UseVideoEndpoint, WrongEndpoint
+from baobab.runtime.gateway.events import framed
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Modality, Model, Price
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.ai import settings
+from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed
+from baobab.tools.ai.settings import AiSettings
+from baobab.tools.call import Call
+from baobab.tools.callers import Account, AppKey, EndUser, ScopedKey
+from baobab.tools.credit_operations import Reservation
+from baobab.tools.credit_usage import Usage
+from baobab.tools.errors import BaobabError, Unavailable
+
+T = TypeVar("T")
+
+_MILLION = 1_000_000
+USUAL_OUTPUT = 1024
+"""Tokens that are set aside for an answer whose request names no limit."""
+_CHARACTERS_OF_A_TOKEN = 3
+_LATE_TRIES = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """At whose expense a model is called."""
+
+    organisation_id: str
+    app_id: str | None
+    key_id: str | None
+
+
+def payer(call: Call) -> Payer:
+    caller = call.caller
+    key_id = caller.key_id if isinstance(caller, (Account, AppKey, EndUser, ScopedKey)) else None
+    if call.app is not None:
+        return Payer(call.app.organisation_id, call.app.id, key_id)
+    assert isinstance(caller, (Account, ScopedKey))
+    return Payer(caller.organisation_id, None, key_id)
+
+
+@dataclass(slots=True)
+class Asked:
+    """One call to a model, as it is counted. `begin` it, then `end` it once, from wherever."""
+
+    call: Call
+    model: Model
+    payer: Payer
+    byok: bool
+    sent: int
+    outcome: Outcome = field(default_factory=Outcome)
+    received: int = 0
+    """Events of a stream so far."""
+    _reservation: Reservation | None = None
+
+    async def begin(self, most_output: int) -> None:
+        """Set aside what it may cost; CreditsExhausted, BudgetExhausted."""
+        services, price = self.call.services, self._price(self.sent // _CHARACTERS_OF_A_TOKEN)
+        expected = Outcome(prompt=-(-self.sent // _CHARACTERS_OF_A_TOKEN), completion=most_output)
+        self._reservation = await services.credits.reserve(
+            self.payer.organisation_id,
+            0 if self.byok else cost(price, expected),
+            app_id=self.payer.app_id,
+            key_id=self.payer.key_id,
+            purpose=f"ai.{self.model.modality}",
+            ttl_seconds=min(max(60 + most_output / 10, 60), 600),
+        )
+
+    @property
+    def cost(self) -> int:
+        """What it costs as far as is known, in nano-dollars."""
+        return cost(self._price(self.outcome.prompt), self.outcome)
+
+    async def end(self) -> None:
+        """Charge what was used; nothing where the provider has not begun to answer."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
+            return
+        services, outcome = self.call.services, self.outcome
+        if not outcome.begun:
+            await services.credits.release(reservation)
+            return
+        outcome.estimate(self.sent, self.received)
+        usage = Usage(self.model.id, outcome.prompt, outcome.completion, byok=self.byok)
+        for attempt in range(_LATE_TRIES):
+            try:
+                await services.credits.settle(reservation, self.cost, usage)
+            except DatabaseUnavailable:
+                # What was used is owed: the sweeper may give the reservation back meanwhile, and this still counts.
+                await asyncio.sleep(2**attempt)
+            else:
+                return
+        _log.error("the use of %s could not be written down", self.model.id)
+
+    def _price(self, prompt_tokens: int) -> Price:
+        gateway = self.call.services.part(Gateway)
+        sold = self.outcome.served or self.model
+        return gateway.catalogue.price(sold, prompt_tokens).marked_up(self.call.services.options.ai_markup)
+
+
+def cost(price: Price, outcome: Outcome) -> int:
+    """Nano-dollars, each call rounded up to a whole one."""
+    cached = outcome.cached if price.cached is not None else 0
+    total = (outcome.prompt - cached) * price.prompt + outcome.completion * price.completion
+    return -(-(total + cached * (price.cached or 0)) // _MILLION)
+
+
+def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) -> list[Model]:
+    """The model that is meant, and those to fall back on."""
+    gateway = call.services.part(Gateway)
+    wanted = name or (own.default_model if modality == "chat" else None) or _usual(gateway, modality)
+    if wanted is None:
+        raise NoModel
+    model = gateway.find(wanted)
+    if own.allowed_models and not {model.id, wanted} & set(own.allowed_models):
+        raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
+    if model.modality == "video" and modality == "chat":
+        app = call.app.id if call.app else "{app_id}"
+        raise UseVideoEndpoint(remediation=f"Use POST {call.services.options.base_url}/v1/{app}/videos/completions.")
+    if model.modality != modality:
+        raise WrongEndpoint(f"`{model.id}` is a model for {model.modality}.")
+    further = []
+    for other in own.fallback_models if modality == "chat" else ():
+        with contextlib.suppress(ModelNotFound):
+            further.append(gateway.find(other))
+    return [model, *(other for other in further if other.id != model.id and other.modality == modality)]
+
+
+def _usual(gateway: Gateway, modality: Modality) -> str | None:
+    """The platform's default: a small model of a provider that is there, else the built-in one."""
+    for name in ("openai/gpt-4o-mini", "anthropic/claude-haiku-4.5", "google/gemini-2.5-flash"):
+        if modality == "chat" and gateway.callable(name):
+            return name
+    built_in = [model.id for model in gateway.catalogue.models(modality) if model.provider == "baobab"]
+    return built_in[0] if built_in else None
+
+
+async def answered(
+    call: Call,
+    models: list[Model],
+    own: AiSettings,
+    body: Mapping[str, Any],
+    most_output: int,
+    ask: Callable[[Model, Outcome, str], Awaitable[T]],
+) -> tuple[T, Asked]:
+    """What the first of the models that can begins to answer. Whoever gets it ends what is counted."""
+    sent = len(to_json(body))
+    last: UpstreamFailed | None = None
+    for model in models:
+        key = ""
+        if own.sealed_key is not None and own.byok_provider == model.provider and call.app is not None:
+            key = call.services.vault.open(own.sealed_key, settings.context(call.app.id)).decode()
+        asked = Asked(call, model, payer(call), bool(key), sent)
+        await asked.begin(most_output)
+        try:
+            return await ask(model, asked.outcome, key), asked
+        except UpstreamFailed as exc:
+            await asked.end()
+            last = exc
+        except BaseException:
+            await asyncio.shield(asked.end())
+            raise
+    raise last or Unavailable
+
+
+_ENDING: set[asyncio.Task[None]] = set()
+
+
+async def counted(pieces: AsyncGenerator[bytes, None], asked: Asked) -> AsyncGenerator[bytes, None]:
+    """The pieces of an answer; whoever stops reading them, and when, what was used is counted."""
+    try:
+        async for piece in pieces:
+            asked.received += 1
+            yield piece
+    except BaobabError as error:
+        # The status has been sent: all that can be said is a last event.
+        yield framed(to_json(AI_ENVELOPE.render(error, "")))
+    finally:
+        # Not awaited here: a generator that is being closed cannot wait for the database.
+        task = asyncio.create_task(_finished(pieces, asked))
+        _ENDING.add(task)
+        task.add_done_callback(_ENDING.discard)
+
+
+async def _finished(pieces: AsyncGenerator[bytes, None], asked: Asked) -> None:
+    await pieces.aclose()
+    await asked.end()

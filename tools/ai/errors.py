@@ -1,0 +1,92 @@
+"""How this family words errors: as OpenAI's clients read them (document 2)."""
+
+from typing import Any
+
+from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.envelopes import Envelope, Schema
+from baobab.tools.errors import (
+    AppNotFound,
+    BadRequest,
+    BaobabError,
+    Forbidden,
+    Internal,
+    InvalidApiKey,
+    InvalidToken,
+    InvalidUserToken,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
+
+
+class ModelNotAllowed(Forbidden):
+    code = "MODEL_NOT_ALLOWED"
+    summary = "The app does not allow this model."
+    remediation = "Use one of the app's allowedModels, or have its owner change them."
+
+
+class AiEnvelope(Envelope):
+    """`{error: {message, type, code, ...}}`."""
+
+    name = "AiError"
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                BadRequest: "invalid_request",
+                BudgetExhausted: "insufficient_credits",
+                CreditsExhausted: "insufficient_credits",
+                Forbidden: "insufficient_scope",
+                Internal: "internal_error",
+                InvalidApiKey: "invalid_api_key",
+                InvalidToken: "invalid_api_key",
+                InvalidUserToken: "invalid_api_key",
+                NotFound: "model_not_found",
+                RateLimited: "rate_limit_exceeded",
+                Unauthenticated: "missing_credentials",
+                Unavailable: "service_unavailable",
+            }
+        )
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        inner = {
+            **error.details,
+            "message": f"{error.message} {error.remedy}",
+            "type": _kind(error.status),
+            "code": self.code(type(error)),
+        }
+        return {"error": {"param": None, **inner}}
+
+    def schema(self) -> Schema:
+        text = {"type": "string"}
+        inner = {"message": text, "type": text, "code": text, "param": {"type": ["string", "null"]}}
+        required = ["message", "type", "code"]
+        told = {"type": "object", "properties": inner, "required": required}
+        return {"type": "object", "properties": {"error": told}, "required": ["error"]}
+
+
+class AppAiEnvelope(AiEnvelope):
+    """The same for an app's routes, which say in words of their own that the app is not the caller's, or not there."""
+
+    name = "AppAiError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        told = {"message": error.message, "remediation": error.remedy}
+        if isinstance(error, AppNotFound):
+            return {"error": "app_not_found", "code": error.code, **told}
+        if type(error) is Forbidden:
+            return {"error": "forbidden", "code": "FORBIDDEN", **told}
+        return super().render(error, docs)
+
+    def schema(self) -> Schema:
+        return {"type": "object", "properties": {"error": {}}, "required": ["error"]}
+
+
+def _kind(status: int) -> str:
+    """The types that document 2 names, and OpenAI's for the one that it does not."""
+    named = {401: "authentication_error", 402: "billing_error", 403: "permission_error", 429: "rate_limit_error"}
+    return named.get(status, "api_error" if status >= 500 else "invalid_request_error")
+
+
+AI_ENVELOPE, APP_AI_ENVELOPE = AiEnvelope(), AppAiEnvelope()

@@ -1,0 +1,118 @@
+"""Which models there are, and what they cost."""
+
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model
+from baobab.tools.access import EVERYBODY
+from baobab.tools.ai import settings
+from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
+from baobab.tools.ai.toolset import ai, gateway
+from baobab.tools.call import Call
+from baobab.tools.types import AppId
+
+_USD_MILLION = 10**9
+
+
+class Listed(TypedDict):
+    id: str
+    object: Literal["model"]
+    display_name: str
+
+
+class ModelList(TypedDict):
+    object: Literal["list"]
+    data: list[Listed]
+
+
+class PublicModel(TypedDict):
+    id: str
+    name: str
+    inputPricePerMTokens: float
+    outputPricePerMTokens: float
+    contextWindow: int | None
+
+
+class PublicModels(TypedDict):
+    models: list[PublicModel]
+
+
+class AppModel(TypedDict):
+    id: str
+    name: str
+    context_length: int | None
+    modality: Literal["chat", "embedding", "image", "video"]
+    prompt_price_per_mtok: float
+    completion_price_per_mtok: float
+    raw_pricing: dict[str, Any]
+
+
+class AppModels(TypedDict):
+    models: list[AppModel]
+
+
+@gateway.tool("GET /models", access=GATEWAY_CALLERS, effect="read")
+async def gateway_models(call: Call) -> ModelList:
+    """List the models that can be called."""
+    return {
+        "object": "list",
+        "data": [{"id": m.id, "object": "model", "display_name": m.name} for m in _models(call)],
+    }
+
+
+@gateway.tool("GET /public/models", access=EVERYBODY, effect="read")
+async def gateway_public_models(call: Call) -> PublicModels:
+    """List the models with their prices, in US dollars for a million tokens: what is charged."""
+    markup = call.services.options.ai_markup
+    return {
+        "models": [
+            {
+                "id": model.id,
+                "name": model.name,
+                "inputPricePerMTokens": price.prompt / _USD_MILLION,
+                "outputPricePerMTokens": price.completion / _USD_MILLION,
+                "contextWindow": model.context_window,
+            }
+            for model in _models(call)
+            for price in (model.price.marked_up(markup),)
+        ]
+    }
+
+
+@ai.tool("GET /ai/models", access=APP_AI, effect="read")
+async def ai_models(call: Call, app_id: AppId) -> AppModels:
+    """List the models that the app can call, with their prices in US dollars for a million tokens."""
+    markup, own = call.services.options.ai_markup, await settings.of_app(call, app_id)
+    allowed = set(own.allowed_models)
+    return {
+        "models": [
+            {
+                "id": model.id,
+                "name": model.name,
+                "context_length": model.context_window,
+                "modality": model.modality,
+                "prompt_price_per_mtok": price.prompt / _USD_MILLION,
+                "completion_price_per_mtok": price.completion / _USD_MILLION,
+                "raw_pricing": _told(price),
+            }
+            for model in _models(call)
+            if not allowed or model.id in allowed
+            for price in (model.price.marked_up(markup),)
+        ]
+    }
+
+
+def _models(call: Call) -> tuple[Model, ...]:
+    return call.services.part(Gateway).catalogue.models()
+
+
+def _told(price: Any) -> dict[str, Any]:
+    """Whole nano-dollars, for those who reckon: per million tokens, or per image or second."""
+    return {
+        "prompt_nanos_per_mtok": price.prompt,
+        "completion_nanos_per_mtok": price.completion,
+        "cached_nanos_per_mtok": price.cached,
+        "nanos_per_unit": price.unit,
+    }

@@ -1,0 +1,72 @@
+"""An app's settings for models, and its own key for a provider."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Column, ForeignKey, Integer, String, Table, select
+
+from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.tools.call import Call
+
+app_ai = Table(
+    "app_ai",
+    metadata,
+    Column("id", String(36), ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True),
+    Column("default_model", String(200)),
+    Column("max_tokens", Integer),
+    Column("allowed_models", Json, nullable=False),
+    Column("fallback_models", Json, nullable=False),
+    Column("byok_key", Sealed),
+    Column("byok_provider", String(60)),
+    Column("byok_last4", String(4)),
+    Column("updated_at", Instant, nullable=False),
+)
+
+# Keys say whose they are by how they begin; a key must not be shown to a provider that is not its own.
+_PREFIXES = (
+    ("sk-ant-", "anthropic"),
+    ("sk-or-", "openrouter"),
+    ("gsk_", "groq"),
+    ("xai-", "xai"),
+    ("AIza", "gemini"),
+    ("fw_", "fireworks_ai"),
+    ("tgp_", "together_ai"),
+    ("sk-", "openai"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AiSettings:
+    """None and empty mean that nothing is set."""
+
+    default_model: str | None = None
+    max_tokens: int | None = None
+    allowed_models: tuple[str, ...] = ()
+    fallback_models: tuple[str, ...] = ()
+    byok_provider: str | None = None
+    byok_last4: str | None = None
+    sealed_key: str | None = None
+
+
+async def of_app(call: Call, app_id: str) -> AiSettings:
+    row: Any = (await call.execute(select(app_ai).where(app_ai.c.id == app_id))).first()
+    if row is None:
+        return AiSettings()
+    return AiSettings(
+        default_model=row.default_model,
+        max_tokens=row.max_tokens,
+        allowed_models=tuple(row.allowed_models),
+        fallback_models=tuple(row.fallback_models),
+        byok_provider=row.byok_provider,
+        byok_last4=row.byok_last4,
+        sealed_key=row.byok_key,
+    )
+
+
+def provider_of(key: str) -> str | None:
+    return next((provider for prefix, provider in _PREFIXES if key.startswith(prefix)), None)
+
+
+def context(app_id: str) -> str:
+    """What a sealed key is bound to."""
+    return f"app_ai.byok_key:{app_id}"

@@ -1,0 +1,158 @@
+"""The one who writes credits in a process.
+
+Whatever is asked in one turn of the event loop, and while a transaction is under way, goes into one transaction: a
+commit costs about the same for one operation and for hundreds. A single caller waits for nothing but its own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Connection
+
+from baobab.storage.clock import Clock
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.transactions import transactions_on
+from baobab.tools.credit_account import open_accounts
+from baobab.tools.credit_errors import UnknownReservation
+from baobab.tools.credit_ledger import Ledger
+from baobab.tools.credit_operations import Operation, Release, Reserve, Settle, TopUp
+from baobab.tools.errors import BaobabError
+
+T = TypeVar("T")
+
+# Bounds the time one transaction holds its accounts against other processes.
+_LARGEST_GROUP = 500
+
+
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Any]
+    operation: Operation
+
+
+class _Outcome(NamedTuple):
+    result: Any
+    error: Exception | None
+
+
+class CreditWriter:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._transactions = transactions_on(database)
+        self._clock = clock
+        self._queue: deque[_Waiting] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    async def do(self, operation: Operation) -> Any:
+        """The operation's result, committed; what it refused with, or DatabaseUnavailable."""
+        return await self._queued(operation)
+
+    async def do_all(self, operations: Iterable[Operation]) -> list[Any]:
+        """The same of several, which share a transaction as far as they fit."""
+        return await asyncio.gather(*[self._queued(operation) for operation in operations])
+
+    async def locked(self, wanted: set[str], work: Callable[[Connection, Ledger], T]) -> T:
+        """Call `work` in a transaction that holds the locks of these accounts, those that can be made made."""
+        missing: set[str] = set()
+
+        def first(connection: Connection) -> T | None:
+            ledger = self._ledger(connection, wanted)
+            missing.update(wanted - ledger.accounts.keys())
+            return None if missing else work(connection, ledger)
+
+        def making(connection: Connection) -> None:
+            open_accounts(connection, missing, self._clock.now().date().replace(day=1))
+
+        def again(connection: Connection) -> T:
+            return work(connection, self._ledger(connection, wanted))
+
+        result = await self._transactions.run(first)
+        if not missing:
+            return result  # type: ignore[return-value]  # it was called
+        await self._transactions.run(making)
+        return await self._transactions.run(again)
+
+    async def close(self) -> None:
+        """Returns when everything asked before has its outcome."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+        await self._transactions.close()
+
+    def _ledger(self, connection: Connection, wanted: set[str]) -> Ledger:
+        ledger = Ledger(connection)
+        ledger.lock(wanted, self._clock.now)
+        return ledger
+
+    def _queued(self, operation: Operation) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(future, operation))
+        if self._task is None or self._task.done():
+            # It begins when all who are ready now have asked.
+            self._task = asyncio.create_task(self._run(), name="credit-writer")
+        return future
+
+    async def _run(self) -> None:
+        while self._queue:
+            group = [self._queue.popleft() for _ in range(min(len(self._queue), _LARGEST_GROUP))]
+            try:
+                outcomes = await self._committed([waiting.operation for waiting in group])
+            except DatabaseUnavailable as exc:
+                # One each: many raise it at once.
+                outcomes = [_Outcome(None, _again(exc)) for _ in group]
+            except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
+                outcomes = [_Outcome(None, exc) for _ in group]
+            self._resolve(group, outcomes)
+
+    async def _committed(self, operations: list[Operation]) -> list[_Outcome]:
+        def work(_: Connection, ledger: Ledger) -> list[_Outcome]:
+            _read(ledger, operations)
+            outcomes = [_applied(operation, ledger) for operation in operations]
+            ledger.save()
+            return outcomes
+
+        return await self.locked({operation.organisation_id for operation in operations}, work)
+
+    def _resolve(self, group: list[_Waiting], outcomes: list[_Outcome]) -> None:
+        for (future, operation), (result, error) in zip(group, outcomes, strict=True):
+            if not future.done():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+            elif error is None and (undoing := operation.undo(result)) is not None:
+                # The caller has gone. Nobody waits for this either; if it fails, the sweeper does it later.
+                self._queued(undoing).add_done_callback(_heard)
+
+
+def _read(ledger: Ledger, operations: list[Operation]) -> None:
+    reservations: list[str] = []
+    references: list[str] = []
+    subjects: set[str] = set()
+    for operation in operations:
+        match operation:
+            case Reserve():
+                if operation.amount:
+                    subjects.update(part for part in (operation.app_id, operation.key_id) if part)
+            case Settle() | Release():
+                reservations.append(operation.reservation_id)
+            case TopUp():
+                references.append(operation.reference)
+    ledger.read(reservations, references, subjects)
+
+
+def _applied(operation: Operation, ledger: Ledger) -> _Outcome:
+    try:
+        return _Outcome(operation.apply(ledger), None)
+    except (BaobabError, UnknownReservation) as exc:
+        return _Outcome(None, exc)
+
+
+def _again(error: DatabaseUnavailable) -> DatabaseUnavailable:
+    again = DatabaseUnavailable(str(error), error.reason)
+    again.__cause__ = error
+    return again
+
+
+def _heard(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

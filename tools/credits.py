@@ -1,0 +1,278 @@
+"""Credits: what an organisation has, what is set aside for work under way, and what was used.
+
+Whoever is about to spend reserves first and settles after: so what many do at once never spends more than there is, and
+a process that dies leaves nothing behind but a reservation, which the sweeper gives back. docs/credits.md is the page
+for those who use it.
+"""
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database
+from baobab.tools.credit_account import Account, terms_of
+from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject, first_day
+from baobab.tools.credit_errors import NoCreditAccount
+from baobab.tools.credit_ledger import Ledger
+from baobab.tools.credit_operations import Release, Reservation, Reserve, Settle, TopUp
+from baobab.tools.credit_rows import (
+    credit_accounts,
+    credit_budgets,
+    credit_reservations,
+    credit_usage,
+    inserting,
+)
+from baobab.tools.credit_terms import MOST, Balance
+from baobab.tools.credit_usage import Usage, UsagePart, Used, used
+from baobab.tools.credit_writer import CreditWriter
+from baobab.tools.platform_tables import organisations
+
+REMEMBERED = timedelta(days=3)
+"""How long a settled reservation is known, so that to settle it twice is to settle it once."""
+LATE = timedelta(days=35)
+"""How long after its release a reservation can still be settled."""
+_ROUND = 500
+
+
+class Credits:
+    """Every amount is integer nano-dollars, at most a million dollars; ValueError where it is not.
+
+    Every method may raise DatabaseUnavailable. To settle, release or top up once more is then safe; what was reserved
+    without anybody hearing of it comes back by itself.
+    """
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._writer = CreditWriter(database, clock)
+
+    async def close(self) -> None:
+        """Returns when everything asked before has its outcome."""
+        await self._writer.close()
+
+    async def reserve(
+        self,
+        organisation_id: str,
+        amount: int,
+        *,
+        app_id: str | None = None,
+        key_id: str | None = None,
+        purpose: str,
+        ttl_seconds: float,
+    ) -> Reservation:
+        """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NoCreditAccount (404).
+
+        amount: 0 where nothing will be charged (a free model, the customer's own key); that is never refused.
+        ttl_seconds: after which the sweeper gives it back; what is settled later is charged all the same.
+        """
+        _require_amount(amount)
+        for text, most in ((organisation_id, 36), (app_id or "", 36), (key_id or "", 36), (purpose, 40)):
+            _require_text(text, most)
+        if ttl_seconds <= 0:
+            raise ValueError("a reservation lasts longer than no time")
+        ttl = timedelta(seconds=ttl_seconds)
+        made: Reservation = await self._writer.do(
+            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl)
+        )
+        return made
+
+    async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
+        """Charge what it cost, give back the rest, count the usage: once, however often it is called.
+
+        cost: may be more than was reserved; what is not there is owed. With `usage.byok` it is counted, not charged.
+        Raises UnknownReservation.
+        """
+        _require_amount(cost)
+        await self._writer.do(Settle(reservation.id, reservation.organisation_id, cost, usage))
+
+    async def release(self, reservation: Reservation) -> None:
+        """Give everything back; nothing happens where that is done or it was settled."""
+        await self._writer.do(Release(reservation.id, reservation.organisation_id))
+
+    async def sweep(self) -> int:
+        """Release what is past its time, forget what ended long ago; how many were released."""
+        released = 0
+        columns = credit_reservations.c
+        while True:
+            due = (
+                select(columns.id, columns.organisation_id)
+                .where(columns.ended_at.is_(None), columns.expires_at <= self._clock.now())
+                .order_by(columns.expires_at)
+                .limit(_ROUND)
+            )
+            async with self._database.reading() as connection:
+                found = (await connection.execute(due)).all()
+            ending = [Release(row.id, row.organisation_id, expired=True) for row in found]
+            ended: list[bool] = await self._writer.do_all(ending)
+            released += sum(ended)
+            if len(found) < _ROUND:
+                break
+        await self._forget()
+        return released
+
+    async def balance(self, organisation_id: str) -> Balance:
+        """NoCreditAccount (404)."""
+        query = (
+            select(organisations.c.plan, credit_accounts)
+            .join(credit_accounts, credit_accounts.c.organisation_id == organisations.c.id, isouter=True)
+            .where(organisations.c.id == organisation_id)
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            raise NoCreditAccount
+        if row.organisation_id is None:
+            terms = terms_of(row.plan, None, None)
+            return Balance(terms.allowance, 0, 0, terms.floor)
+        terms = terms_of(row.plan, row.allowance, row.floor)
+        account = Account(
+            organisation_id, terms, row.month, row.allowance_used, row.once_used, row.credits, row.reserved
+        )
+        account.roll(self._clock.now().date())
+        return account.balance
+
+    async def top_up(self, organisation_id: str, amount: int, reference: str) -> Balance:
+        """Add money, once for each reference. TopUpConflict (409), NoCreditAccount (404).
+
+        reference: names the payment, up to 200 characters.
+        """
+        _require_amount(amount)
+        if not amount:
+            raise ValueError("a top-up of nothing")
+        _require_text(reference, 200)
+        balance: Balance = await self._writer.do(TopUp(organisation_id, amount, reference))
+        return balance
+
+    async def set_terms(self, organisation_id: str, *, allowance: int | None = None, floor: int | None = None) -> None:
+        """Terms of its own: each month's allowance, and how far below zero it may go; None: what its plan says.
+
+        floor: at most 0. NoCreditAccount (404).
+        """
+        _require_amount(allowance or 0)
+        _require_amount(-(floor or 0))
+
+        def setting(connection: Connection, ledger: Ledger) -> None:
+            _require_account(ledger, organisation_id)
+            own = update(credit_accounts).where(credit_accounts.c.organisation_id == organisation_id)
+            connection.execute(own.values(allowance=allowance, floor=floor))
+
+        await self._writer.locked({organisation_id}, setting)
+
+    async def set_budget(
+        self, organisation_id: str, subject: BudgetSubject, subject_id: str, period: BudgetPeriod, most: int
+    ) -> Budget:
+        """Bound what an app or a key may spend in each day or month; what it has spent in this one counts.
+
+        NoCreditAccount (404). Whether the app or the key is the organisation's is for the caller to know.
+        """
+        _require_amount(most)
+        _require_text(subject_id, 36)
+
+        def setting(connection: Connection, ledger: Ledger) -> Budget:
+            _require_account(ledger, organisation_id)
+            since = first_day(period, ledger.today)
+            spent = _spent(connection, organisation_id, subject, subject_id, since)
+            reserved = _reserved(connection, organisation_id, subject, subject_id)
+            named = {"organisation_id": organisation_id, "subject": subject, "subject_id": subject_id, "period": period}
+            counted = {"most": most, "since": since, "spent": spent, "reserved": reserved}
+            adding = inserting(connection.dialect.name, credit_budgets).values(**named, **counted)
+            keys = list(credit_budgets.primary_key)
+            connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=counted))
+            return Budget(organisation_id, subject, subject_id, period, most, since, spent, reserved)
+
+        return await self._writer.locked({organisation_id}, setting)
+
+    async def delete_budget(
+        self, organisation_id: str, subject: BudgetSubject, subject_id: str, period: BudgetPeriod
+    ) -> bool:
+        """Whether there was one."""
+        columns = credit_budgets.c
+        gone = delete(credit_budgets).where(
+            columns.organisation_id == organisation_id,
+            columns.subject == subject,
+            columns.subject_id == subject_id,
+            columns.period == period,
+        )
+        async with self._database.writing(turn=False) as connection:
+            deleted = await connection.execute(gone)
+        return bool(deleted.rowcount)
+
+    async def budgets(
+        self, organisation_id: str, subject: BudgetSubject | None = None, subject_id: str | None = None
+    ) -> list[Budget]:
+        """Those of an organisation, or of one of its apps or keys, as they stand today."""
+        query = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
+        if subject is not None:
+            query = query.where(credit_budgets.c.subject == subject)
+        if subject_id is not None:
+            query = query.where(credit_budgets.c.subject_id == subject_id)
+        async with self._database.reading() as connection:
+            found = (await connection.execute(query.order_by(*credit_budgets.primary_key))).all()
+        budgets = [Budget(*row) for row in found]
+        for budget in budgets:
+            budget.roll(self._clock.now().date())
+        return budgets
+
+    async def usage(
+        self,
+        organisation_id: str,
+        first: date,
+        last: date,
+        *,
+        app_id: str | None = None,
+        key_id: str | None = None,
+        by: Sequence[UsagePart] = ("model",),
+    ) -> list[Used]:
+        """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`."""
+        async with self._database.reading() as connection:
+            return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by)
+
+    async def _forget(self) -> None:
+        now, columns = self._clock.now(), credit_reservations.c
+        settled = columns.cost.is_not(None) & (columns.ended_at < now - REMEMBERED)
+        released = columns.ended_at < now - LATE
+        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | released).limit(_ROUND)
+        while True:
+            async with self._database.writing(turn=False) as connection:
+                gone = await connection.execute(
+                    delete(credit_reservations).where(columns.id.in_(old), settled | released)
+                )
+            if gone.rowcount < _ROUND:
+                return
+
+
+def _spent(connection: Connection, organisation_id: str, subject: BudgetSubject, subject_id: str, since: date) -> int:
+    columns = credit_usage.c
+    mine = (columns.app_id if subject == "app" else columns.key_id) == subject_id
+    query = select(func.coalesce(func.sum(columns.cost), 0)).where(
+        columns.organisation_id == organisation_id, columns.day >= since, mine, columns.byok.is_(False)
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def _reserved(connection: Connection, organisation_id: str, subject: BudgetSubject, subject_id: str) -> int:
+    columns = credit_reservations.c
+    mine = (columns.app_id if subject == "app" else columns.key_id) == subject_id
+    query = select(func.coalesce(func.sum(columns.amount), 0)).where(
+        columns.organisation_id == organisation_id, columns.ended_at.is_(None), mine
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def _require_account(ledger: Ledger, organisation_id: str) -> None:
+    if organisation_id not in ledger.accounts:
+        raise NoCreditAccount
+
+
+def _require_amount(amount: int) -> None:
+    if not 0 <= amount <= MOST:
+        raise ValueError(f"an amount is between 0 and {MOST} nano-dollars")
+
+
+def _require_text(text: str, most: int) -> None:
+    # In the database it would undo what others do in the same transaction.
+    if len(text) > most or "\0" in text:
+        raise ValueError(f"at most {most} characters and no NUL")
