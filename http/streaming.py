@@ -8,25 +8,35 @@ from baobab.http.answer import Headers, Send
 from baobab.tools.stream import Stream
 
 _STALLED_SECONDS = 60.0
-"""So long a client may leave a piece unread."""
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
 
-async def send_stream(stream: Stream, status: int, headers: Headers, receive: Any, respond: Send) -> None:
-    """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case."""
+async def send_stream(
+    stream: Stream, status: int, headers: Headers, receive: Any, respond: Send, *, stalled: float = _STALLED_SECONDS
+) -> None:
+    """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case.
+
+    stalled: seconds that a client may leave a piece unread.
+    """
     headers += ((b"content-type", stream.media_type.encode()), *_HEADERS)
     clock = asyncio.get_running_loop().time
     watcher: asyncio.Task[None] | None = None
+    # With the first piece and not before it: a generator that was never asked for one does not end what it began.
+    head: Any = {"type": "http.response.start", "status": status, "headers": headers}
     try:
         async with contextlib.aclosing(stream.pieces) as pieces, asyncio.timeout(None) as patience:
             watcher = asyncio.create_task(_end_with_client(receive, patience))
-            await respond({"type": "http.response.start", "status": status, "headers": headers})
             async for piece in pieces:
-                patience.reschedule(clock() + _STALLED_SECONDS)
+                patience.reschedule(clock() + stalled)
+                if head is not None:
+                    await respond(head)
+                    head = None
                 await respond({"type": "http.response.body", "body": piece, "more_body": True})
                 if watcher.done():
                     return
                 patience.reschedule(None)
+            if head is not None:
+                await respond(head)
             await respond({"type": "http.response.body", "body": b""})
     except TimeoutError:
         # Gone, or reading nothing: there is nobody to tell.

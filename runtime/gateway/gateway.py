@@ -90,15 +90,26 @@ def built_in() -> list[Model]:
 
 
 class Gateway:
-    """One for each process. `catalogue` lists what can be called; `providers` are those who can be called for it."""
+    """One for each process. `catalogue` lists what can be called; `providers` are those who can be called for it.
 
-    def __init__(self, catalogue: Catalogue, providers: Sequence[Provider], clock: Clock, ids: Ids) -> None:
+    relay: with other limits than the usual ones.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        providers: Sequence[Provider],
+        clock: Clock,
+        ids: Ids,
+        *,
+        relay: Relay | None = None,
+    ) -> None:
         self.catalogue = catalogue
         self._providers = {provider.name: provider for provider in providers}
         self._clock = clock
         self._ids = ids
         self._routes = Routes()
-        self._relay = Relay()
+        self._relay = relay or Relay()
 
     async def close(self) -> None:
         await self._relay.close()

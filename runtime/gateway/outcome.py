@@ -6,6 +6,8 @@ from typing import Any
 from baobab.runtime.gateway.model import Model
 
 _CHARACTERS_OF_A_TOKEN = 4
+_ABSURD = 10**8
+"""Tokens that no call has: who says so cannot count, and the sum would be beyond what credits reckon with."""
 
 
 @dataclass(slots=True)
@@ -43,4 +45,4 @@ class Outcome:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _ABSURD else None

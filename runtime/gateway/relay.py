@@ -28,16 +28,24 @@ if TYPE_CHECKING:
     import aiohttp
 
 _CONNECT_SECONDS = 10.0
-_ANSWER_SECONDS = 600.0
-_SILENCE_SECONDS = 120.0
-_LARGEST_ANSWER = 64 * 2**20
+_LAST_SECONDS = 1.0
 _LARGEST_REFUSAL = 64 * 1024
+_END = b"[DONE]"
 
 
 class Relay:
-    """One for each process; used on one event loop."""
+    """One for each process; used on one event loop.
 
-    def __init__(self) -> None:
+    silence_seconds: how long a provider may say nothing. answer_seconds: how long all of an answer may take.
+    largest: bytes of an answer in one piece.
+    """
+
+    def __init__(
+        self, *, silence_seconds: float = 120.0, answer_seconds: float = 600.0, largest: int = 64 * 2**20
+    ) -> None:
+        self._silence_seconds = silence_seconds
+        self._answer_seconds = answer_seconds
+        self._largest = largest
         self._opened: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -48,14 +56,15 @@ class Relay:
     async def whole(self, upstream: Upstream, path: str, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         """The answer, in one piece. What it used is counted into `outcome`."""
         async with _translated(), await self._sent(upstream, path, body) as response:
-            outcome.begun = True
-            raw = await _read(response, _LARGEST_ANSWER)
+            raw = await _read(response, self._largest)
         try:
             answer = from_json(raw, allow_inf_nan=False)
         except ValueError as exc:
             raise UpstreamMalformed from exc
         if not isinstance(answer, dict):
             raise UpstreamMalformed
+        # Not before: half an answer is no answer, and nobody pays for it.
+        outcome.begun = True
         outcome.count(answer.get("usage"))
         return answer
 
@@ -98,7 +107,7 @@ class Relay:
             import aiohttp
 
             patience = aiohttp.ClientTimeout(
-                total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
+                total=self._answer_seconds, sock_connect=_CONNECT_SECONDS, sock_read=self._silence_seconds
             )
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
             self._opened = aiohttp.ClientSession(
@@ -114,26 +123,55 @@ async def _passed_on(
     try:
         async with _translated():
             async for event in events(response.content.iter_any()):
-                if b'"usage"' in event and _is_usage_alone(event, outcome) and not wanted:
+                payload = data(event)
+                if payload == _END:
+                    ended = True
+                    break
+                if payload is not None and not (payload.startswith(b"{") and payload.endswith(b"}")):
+                    raise UpstreamMalformed
+                if b'"error"' in event:
+                    _raise_told(payload)
+                if b'"usage"' in event and _is_usage_alone(payload, outcome) and not wanted:
                     continue
-                ended = ended or event == DONE
                 yield event
         if not ended:
             raise UpstreamMalformed
+        yield DONE
+        await _finish(response)
     finally:
         response.close()
 
 
-def _is_usage_alone(event: bytes, outcome: Outcome) -> bool:
+def _raise_told(payload: bytes | None) -> None:
+    """A provider that fails in the middle says so in an event, in words that are not ours to pass on."""
+    told = _object(payload)
+    if told.get("error") is not None and not told.get("choices"):
+        code = told["error"].get("code") if isinstance(told["error"], dict) else None
+        raise refusal(code if isinstance(code, int) and 400 <= code <= 599 else 502, payload or b"", None)
+
+
+def _is_usage_alone(payload: bytes | None, outcome: Outcome) -> bool:
     """Count what an event says was used; whether it says nothing else, as the one that is sent when asked for."""
-    try:
-        told = from_json(data(event) or b"null")
-    except ValueError:
-        return False
-    if not isinstance(told, dict):
-        return False
+    told = _object(payload)
     outcome.count(told.get("usage"))
     return told.get("choices") == [] and told.get("usage") is not None
+
+
+def _object(payload: bytes | None) -> dict[str, Any]:
+    try:
+        told = from_json(payload or b"{}")
+    except ValueError as exc:
+        raise UpstreamMalformed from exc
+    return told if isinstance(told, dict) else {}
+
+
+async def _finish(response: "aiohttp.ClientResponse") -> None:
+    """Read to the end what ends at once anyway: the connection can then be used again."""
+    try:
+        async with _translated(), asyncio.timeout(_LAST_SECONDS):
+            await _read(response, _LARGEST_REFUSAL)
+    except UpstreamFailed:
+        return
 
 
 async def _read(response: "aiohttp.ClientResponse", limit: int) -> bytes:

@@ -11,6 +11,7 @@ from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.relay import refusal
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.tools.errors import BaobabError
 
 _ANSWER_SECONDS = 600.0
 # What LiteLLM takes by name; it passes on the rest only where it is told that it is extra.
@@ -86,8 +87,8 @@ async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: boo
                         continue
             yield framed(to_json(found))
         yield DONE
-    except library.exceptions.APIError as exc:
-        raise refusal(int(getattr(exc, "status_code", 502) or 502), b"", None) from exc
+    except Exception as exc:  # as below: of many kinds
+        raise _worded(library, exc) from exc
     finally:
         await chunks.aclose()
 
@@ -110,13 +111,15 @@ async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str,
             **given,
             **options,
         )
-    except library.exceptions.ContextWindowExceededError as exc:
-        raise refusal(400, b'{"error": {"code": "context_length_exceeded"}}', None) from exc
     except Exception as exc:  # the library raises what its providers do, of many kinds
-        status = getattr(exc, "status_code", None)
-        if isinstance(status, int):
-            headers = getattr(getattr(exc, "response", None), "headers", None) or {}
-            raise refusal(status, b"", headers.get("retry-after")) from exc
-        if isinstance(exc, (TypeError, KeyError, ValueError)):
-            raise UpstreamMalformed from exc
-        raise UpstreamFailed from exc
+        raise _worded(library, exc) from exc
+
+
+def _worded(library: Any, exc: Exception) -> BaobabError:
+    if isinstance(exc, library.exceptions.ContextWindowExceededError):
+        return refusal(400, b'{"error": {"code": "context_length_exceeded"}}', None)
+    status = getattr(exc, "status_code", None)
+    if isinstance(status, int):
+        headers = getattr(getattr(exc, "response", None), "headers", None) or {}
+        return refusal(status, b"", headers.get("retry-after"))
+    return UpstreamMalformed() if isinstance(exc, (TypeError, KeyError, ValueError)) else UpstreamFailed()

@@ -1,23 +1,18 @@
 """Durable jobs: ours and, where it can be installed, DBOS, each in processes of its own on files and on Postgres."""
 
 import contextlib
-import importlib.metadata
 import json
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.columns import FILES, POSTGRES, Servers
+from tests.bench.peers.installed import DBOS, python_of
 from tests.bench.processes import cpu_seconds
-
-_DBOS = "3.4.0"
-_SHARED = ("aiosqlite", "psycopg", "psycopg-binary", "sqlalchemy")
-"""What both sides stand on, in the very same versions."""
 
 _AT_ONCE = 8
 _ALONE, _GAP = 100, 0.05
@@ -222,26 +217,12 @@ class _Process:
 def _dbos_sides() -> dict[str, Side]:
     """DBOS at two paces of polling: the pace is its least start latency, and its cost when there is nothing to do."""
     try:
-        python = _dbos_python()
+        python = python_of(DBOS)
     except subprocess.CalledProcessError:
-        print(f"DBOS {_DBOS} cannot be installed here; ours stands alone.", flush=True)
+        print(f"DBOS {DBOS.version} cannot be installed here; ours stands alone.", flush=True)
         return {}
     module = "tests.bench.peers.dbos_jobs"
     return {f"DBOS, {pace} s": Side(str(python), module, (pace,)) for pace in ("0.1", "0.02")}
-
-
-def _dbos_python() -> Path:
-    """The interpreter of an environment that has DBOS, made when it is first asked for."""
-    folder = _ROOT / ".bench" / f"dbos-{_DBOS}"
-    python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists():
-        print(f"Installing DBOS {_DBOS} into {folder} ...", flush=True)
-        venv.create(folder, with_pip=True, clear=True)
-        shared = [f"{name}=={importlib.metadata.version(name)}" for name in _SHARED]
-        command = [str(python), "-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*command, f"dbos=={_DBOS}", *shared], check=True)
-        done.touch()
-    return python
 
 
 _ROWS: list[tuple[str, Callable[[Cost], str]]] = [

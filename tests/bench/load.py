@@ -57,7 +57,7 @@ async def served(
 
 
 async def _listening(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(200):
+    for _ in range(int(_PATIENCE / 0.1)):
         if process.poll() is not None:
             raise RuntimeError("the server ended before it listened")
         with contextlib.suppress(OSError):

@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +13,8 @@ from pydantic_core import from_json
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.storage.kv.sqlite import SqliteEngine
 from tests.bench.load import Make, answered, free_port, microseconds, request, served
+from tests.bench.peers import installed
 from tests.bench.rest import KEY, make_apps
-
-_FASTMCP = "4.1.2"
-_SHARED = ("apsw", "httptools", "mcp", "pydantic", "starlette", "uvicorn", "uvloop")
-"""What both sides stand on, in the very same versions."""
 
 _ROUNDS = 8
 _KEYS = 3000
@@ -37,7 +31,7 @@ LEGACY, UNUSUAL = "tools/call, 2025-06-18", "tools/call, not in the lane"
 
 async def run(requests: int = 3000) -> Costs:
     """Microseconds of server CPU for one request of each kind, the least of eight rounds taken in turns."""
-    python = await asyncio.to_thread(_fastmcp_python)
+    python = await asyncio.to_thread(installed.python_of, installed.FASTMCP)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours, plain, alone, fast = free_port(), free_port(), free_port(), free_port()
@@ -157,21 +151,6 @@ async def _fill(folder: Path, apps: list[str]) -> None:
             await engine.put(app_id, key, _VALUE, 2592000, Tier.DURABLE, Quota(None, None))
     finally:
         await engine.close()
-
-
-def _fastmcp_python() -> Path:
-    """The interpreter of an environment that has fastmcp, made when it is first asked for: it brings thirty packages
-    that nothing else here wants."""
-    folder = Path(__file__).parents[2] / ".bench" / f"fastmcp-{_FASTMCP}"
-    python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists():
-        print(f"Installing fastmcp {_FASTMCP} into {folder} ...", flush=True)
-        venv.create(folder, with_pip=True, clear=True)
-        shared = [f"{name}=={version(name)}" for name in _SHARED]
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*command, f"fastmcp=={_FASTMCP}", *shared], check=True)
-        done.touch()
-    return python
 
 
 def report(costs: Costs) -> Iterator[str]:

@@ -187,8 +187,8 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab, documen
     for method, path, operation in operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         name = operation["operationId"]
-        # The example of a refresh token is none that anybody was given.
-        if "example" not in content or name in ("platform_refresh", "oauth_decide"):
+        # The example of a refresh token is none that anybody was given, and there is no region to go to.
+        if "example" not in content or name in ("platform_refresh", "oauth_decide", "moves_start"):
             continue
         text = json.dumps(content["example"])
         for shown, real in moved.items():
@@ -241,8 +241,8 @@ class TestErrorPage:
                 yield from kinds(one)
 
         missing = {one.__name__ for one in set(kinds(BaobabError)) if f"<code>{one.code}</code>" not in page}
-        # Nothing serves a paused app's data yet.
-        assert missing <= {"AppPaused"}
+        # Nothing serves a paused app's data yet; the key-value store has a word of its own for one that moves.
+        assert missing <= {"AppPaused", "AppMigrating"}
 
     @pytest.mark.parametrize(
         ("method", "path", "headers"),

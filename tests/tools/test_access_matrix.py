@@ -51,6 +51,9 @@ ADMINS = "401 403 403 403 403 ok  403 403 ok  ok  ok  403 403"
 KV_OPERATORS = "403 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
 INTERNAL = "403 403 403 403 403 403 403 403 403 403 403 403 403"
 KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
+GATEWAY = "401 ok  403 403 403 403 403 ok  ok  ok  ok  ok  ok"
+# An app's models are for its users, too, at the expense of its organisation.
+AI = "401 403 403 ok  403 ok  403 ok  ok  ok  ok  403 403"
 OWN_AND_ADMINS = "401 403 403 403 403 403 403 404 ok  ok  ok  404 404"
 
 POLICY = {
@@ -136,6 +139,16 @@ POLICY = {
     "kv_expire": KV_UNEXPOSED,
     # Each operation of a batch is allowed or refused by itself.
     "kv_batch": "ok  403 403 ok  401 ok  403 ok  ok  ok  ok  403 403",
+    "gateway_chat": GATEWAY,
+    "gateway_embeddings": GATEWAY,
+    "gateway_models": GATEWAY,
+    "gateway_public_models": PUBLIC,
+    "ai_chat": AI,
+    "ai_embeddings": AI,
+    "ai_models": AI,
+    "ai_config": RUNNERS,
+    "ai_config_update": ADMINS,
+    "ai_usage": RUNNERS,
     "audit_logs_list": ADMINS,
     "suggestions_create": ACCOUNTS,
 }

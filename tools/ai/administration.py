@@ -82,12 +82,13 @@ async def ai_config_update(
 ) -> AiConfigAnswer:
     """Change the app's settings for models; what is left out stays, null takes a setting back.
 
-    defaultModel: used where a request names none.
-    maxTokensPerRequest: longer answers are cut to this.
+    defaultModel: used where a request names none; null for the platform's.
+    maxTokensPerRequest: longer answers are cut to this; null for no bound.
     allowedModels: the only models that may be called; empty for all.
     fallbackModels: tried in this order when the provider of the model fails.
-    byokKey: your own key for a provider: its models are then called with it and not charged. Sealed, and never shown.
-    byokProvider: whose key it is, where the key does not tell.
+    byokKey: your own key for a provider: its models are then called with it and not charged. Sealed, and never shown;
+        null takes it back.
+    byokProvider: whose key it is, where the key does not tell; null to have it told by the key.
     """
     values: dict[str, Any] = {"updated_at": call.now}
     given = {

@@ -21,6 +21,7 @@ from baobab.tools.ai.settings import AiSettings
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, AppKey, EndUser, ScopedKey
 from baobab.tools.credit_operations import Reservation
+from baobab.tools.credit_terms import MOST
 from baobab.tools.credit_usage import Usage
 from baobab.tools.errors import BaobabError, Unavailable
 
@@ -73,7 +74,7 @@ class Asked:
         expected = Outcome(prompt=-(-self.sent // _CHARACTERS_OF_A_TOKEN), completion=most_output)
         self._reservation = await services.credits.reserve(
             self.payer.organisation_id,
-            0 if self.byok else cost(price, expected),
+            0 if self.byok else min(cost(price, expected), MOST),
             app_id=self.payer.app_id,
             key_id=self.payer.key_id,
             purpose=f"ai.{self.model.modality}",

@@ -21,7 +21,8 @@ from baobab.tools.types import AppId, JsonObject, Text
 
 ModelName = Annotated[str, Text(200, min_length=1), Field(description="A model's id, as GET /v1/models lists it.")]
 Messages = Annotated[list[JsonObject], Field(min_length=1, max_length=10_000)]
-MaxTokens = Annotated[int, Field(ge=1, le=10_000_000)]
+_MOST_TOKENS, _MOST_CHOICES = 10_000_000, 128
+MaxTokens = Annotated[int, Field(ge=1, le=_MOST_TOKENS)]
 OneText = Annotated[str, Text(2_000_000)]
 Tokens = Annotated[list[int], Field(max_length=100_000)]
 Texts = Annotated[
@@ -49,7 +50,7 @@ async def gateway_chat(
     call: Call,
     messages: Messages,
     model: ModelName | None = None,
-    stream: bool | None = False,
+    stream: bool | None = None,
     max_tokens: MaxTokens | None = None,
     **further: Any,
 ) -> JsonObject:
@@ -81,7 +82,7 @@ async def ai_chat(
     app_id: AppId,
     messages: Messages,
     model: ModelName | None = None,
-    stream: bool | None = False,
+    stream: bool | None = None,
     max_tokens: MaxTokens | None = None,
     **further: Any,
 ) -> JsonObject:
@@ -110,7 +111,7 @@ async def ai_chat(
 )
 async def gateway_embeddings(
     call: Call,
-    input: Texts,
+    input: Texts,  # noqa: A002 - the name on the wire
     model: ModelName | None = None,
     **further: Any,
 ) -> JsonObject:
@@ -133,7 +134,7 @@ async def gateway_embeddings(
 async def ai_embeddings(
     call: Call,
     app_id: AppId,
-    input: Texts,
+    input: Texts,  # noqa: A002 - the name on the wire
     model: ModelName | None = None,
     **further: Any,
 ) -> JsonObject:
@@ -198,13 +199,23 @@ async def _embed(
 
 
 def _bounded(body: dict[str, Any], max_tokens: int | None, most: int | None) -> int:
-    """Write the limit of the answer into the request, lowered to the app's; how long the answer may be."""
-    newer = body.get("max_completion_tokens")
-    asked = newer if isinstance(newer, int) and not isinstance(newer, bool) else max_tokens
+    """Write the limit of the answer into the request, lowered to the app's; how long all its answers may be."""
+    newer = _whole(body, "max_completion_tokens", _MOST_TOKENS)
+    asked = newer or max_tokens
     limit = min(asked, most) if asked and most else asked or most
     if limit is not None:
         body["max_completion_tokens" if newer is not None else "max_tokens"] = limit
-    return limit or USUAL_OUTPUT
+    return (limit or USUAL_OUTPUT) * (_whole(body, "n", _MOST_CHOICES) or 1)
+
+
+def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
+    """A field that decides about the price: it is read here as its provider reads it."""
+    value = body.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise RequestRefused(f"`{field}` is a whole number from 1 to {most}.", details={"param": field})
+    return value
 
 
 async def _ended(call: Call, answer: dict[str, Any], asked: Asked) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The family of key-value tools."""
 
 from baobab.tools.envelopes import Envelope
-from baobab.tools.errors import RateLimited, Unavailable
+from baobab.tools.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.kv.data import KvData
 from baobab.tools.kv.errors import KvEnvelope
 from baobab.tools.tool import Audit, Toolset
@@ -15,7 +15,7 @@ kv = Toolset(
     "The app's key-value store.",
     base="/v1/{app_id}/kv",
     envelope=KV_ENVELOPE,
-    raises=(RateLimited, Unavailable),
+    raises=(RateLimited, Unavailable, AppMigrating),
     keeps_failures="key",
     data=KvData(),
 )

@@ -13,7 +13,7 @@ from baobab.runtime.gateway.builtin.pattern import Pattern
 MOST_DEPTH = 48
 MOST_NUMBER = 10**15
 _LEAST_NUMBER = 1e-9
-_MOST_STEPS = 50_000
+_MOST_STEPS = 20_000
 
 # Keywords that forbid something and are not understood here. Others say nothing about which values are right.
 UNKNOWN = frozenset(

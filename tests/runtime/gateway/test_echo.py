@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -256,6 +257,19 @@ def test_a_plan_of_several_steps_uses_earlier_results() -> None:
     ]
     assert steps[2] == [("kv_get", {"key": "plain words"})]
     assert text == f"{LABEL} That was all."
+
+
+def test_the_plan_in_the_docs_is_followed() -> None:
+    section = (Path(__file__).parents[3] / "docs/models.md").read_text().partition("## The built-in model")[2]
+    prompt = section.partition("```text\n")[2].partition("```")[0]
+    steps, text = agent(prompt, {"kv_put": '{"key": "greeting"}', "kv_get": "null"})
+    assert [[(name, arguments["key"]) for name, arguments in step] for step in steps] == [
+        [("kv_put", "greeting"), ("kv_put", "farewell")],
+        [("kv_get", "greeting")],
+        [("kv_get", "farewell")],
+        [("kv_get", "farewell")],
+    ]
+    assert text == f"{LABEL} Both are stored."
 
 
 def test_a_call_may_be_repeated() -> None:

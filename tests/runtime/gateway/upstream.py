@@ -42,7 +42,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import LooseHeaders
@@ -133,14 +133,14 @@ class Upstream:
         """The answer of those that answer nothing else."""
         name = behaviour.name
         if name == "drop-first":
-            _drop(request)
+            raise _dropped(request)
         if name == "slow-first":
             await asyncio.sleep(behaviour.number(0.2))
+        if name == "flaky" and self._asked[model] <= behaviour.number(1):
+            name = "500"
         if name.isdigit() and 400 <= int(name) <= 599:
             headers = {"retry-after": behaviour.argument or "1"} if name in {"429", "503"} else {}
             return _failed(wire, int(name), f"upstream_{name}", f"The upstream says {name}.", headers)
-        if name == "flaky" and self._asked[model] <= behaviour.number(1):
-            return _failed(wire, 500, "upstream_500", "Not this time.")
         if name == "context":
             message = (
                 "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
@@ -148,11 +148,7 @@ class Upstream:
             # By its words the other vendor's, who has no code for it.
             message = "prompt is too long: 9000 tokens > 8192 maximum" if wire is MESSAGES else message
             return _failed(wire, 400, "context_length_exceeded", message)
-        if name == "html":
-            return web.Response(status=502, text="<html><h1>502 Bad Gateway</h1></html>", content_type="text/html")
-        if name == "redirect":
-            return web.Response(status=307, headers={"location": "http://169.254.169.254/latest/meta-data/"})
-        return None
+        return _strayed(name)
 
 
 @contextlib.asynccontextmanager
@@ -186,10 +182,9 @@ def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Scrip
         case "echo":
             told = {"path": request.path_qs, "headers": dict(request.headers), "body": asked}
             return Script((json.dumps(told),))
-        case "cached":
-            return Script(HELLO.words, cached_tokens=int(behaviour.number(1)))
-        case "no-usage":
-            return Script(HELLO.words, usage=False)
+        case "cached" | "no-usage" as name:
+            cached = int(behaviour.number(1)) if name == "cached" else 0
+            return Script(HELLO.words, usage=name == "cached", cached_tokens=cached)
     return HELLO
 
 
@@ -211,7 +206,7 @@ async def _whole(request: web.BaseRequest, body: bytes, behaviour: Behaviour) ->
     response = web.StreamResponse(headers={"content-type": "application/json", "content-length": str(len(body))})
     await response.prepare(request)
     await response.write(body[: len(body) // 2])
-    _drop(request)
+    raise _dropped(request)
 
 
 async def _stream(
@@ -227,7 +222,7 @@ async def _stream(
         if behaviour.name == "split":
             await asyncio.sleep(0)
     if behaviour.name == "drop":
-        _drop(request)
+        raise _dropped(request)
     await response.write_eof()
     return response
 
@@ -247,9 +242,9 @@ def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iter
         case "no-done":
             yield from frames[:-1] if wire is not CHAT else frames
         case "comments":
-            for number, frame in enumerate((*frames, *end)):
+            for frame in (*frames, *end):
                 yield b": still working\n\n"
-                yield f"id: {number}\r\nretry: 1000\r\n".encode() + frame.replace(b"\n", b"\r\n")
+                yield b"retry: 1000\r\n" + frame.replace(b"\n", b"\r\n")
         case "split":
             whole = b"".join((*frames, *end))
             yield from (whole[at : at + 7] for at in range(0, len(whole), 7))
@@ -277,10 +272,19 @@ def _failed(
     return web.json_response(wire.error(status, code, message), status=status, headers=headers)
 
 
-def _drop(request: web.BaseRequest) -> NoReturn:
+def _strayed(name: str) -> web.StreamResponse | None:
+    """What a proxy in between says, and no provider."""
+    if name == "html":
+        return web.Response(status=502, text="<html><h1>502 Bad Gateway</h1></html>", content_type="text/html")
+    if name == "redirect":
+        return web.Response(status=307, headers={"location": "http://169.254.169.254/latest/meta-data/"})
+    return None
+
+
+def _dropped(request: web.BaseRequest) -> ConnectionResetError:
     assert request.transport is not None
     request.transport.abort()
-    raise ConnectionResetError
+    return ConnectionResetError()
 
 
 async def _serve(port: int) -> None:

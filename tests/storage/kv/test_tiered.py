@@ -409,9 +409,11 @@ async def test_a_key_that_moves_while_it_is_read_is_found(
 
 
 @pytest.mark.parametrize(("source", "target"), [(D, E), (E, D)])
+@pytest.mark.parametrize("beside", [[], [D], [E]])
 async def test_a_key_is_in_a_tier_at_every_moment_of_its_move(
-    tmp_path: Path, valkey_url: str, source: Tier, target: Tier
+    tmp_path: Path, valkey_url: str, source: Tier, target: Tier, beside: list[Tier]
 ) -> None:
+    """`beside`: what else is written in the same group."""
     durable, seen = Paused(tmp_path, time.time), []
     async with workers(lambda: DurableFiles(tmp_path, time.time), valkey_url, 1) as [other]:
         engine = TieredEngine(durable, valkey_url, time.time)
@@ -419,11 +421,17 @@ async def test_a_key_is_in_a_tier_at_every_moment_of_its_move(
         await other.put("app", "key", b"1", None, source, FREE)
 
         async def look() -> None:
-            seen.append((await other.get("app", "key"), await other.scan("app", "", 10, None)))
+            seen.append((await other.get("app", "key"), await other.scan("app", "k", 10, None)))
 
         durable.around = look
-        await engine.put("app", "key", b"2", None, target, FREE)
-        assert seen == [(value, (["key"], None)) for value in (b"1", b"2")]
+        await asyncio.gather(
+            engine.put("app", "key", b"2", None, target, FREE),
+            *(engine.put("app", "beside", b"1", None, tier, FREE) for tier in beside),
+        )
+        first, *between, last = seen
+        assert (first, last) == tuple((value, (["key"], None)) for value in (b"1", b"2"))
+        # Where the first transaction finds that something must be done before it.
+        assert set(map(repr, between)) <= {repr(first)}
         await engine.close()
 
 

@@ -20,8 +20,6 @@ from tests.clock import FixedClock
 from tests.columns import address, end
 
 USAGE = Usage("baobab/echo", 10, 20)
-# The 15th of a month, at noon: far from the end of anything.
-NOON = 1_800_014_400.0
 
 
 @dataclass
@@ -84,7 +82,7 @@ class Bank:
 @pytest.fixture
 async def bank(tmp_path: Path) -> AsyncIterator[Bank]:
     url = address(tmp_path)
-    database, clock = database_at(url), FixedClock(NOON)
+    database, clock = database_at(url), FixedClock()
     await database.open()
     credits_ = Credits(database, clock, Ids())
     yield Bank(database, credits_, clock, url)

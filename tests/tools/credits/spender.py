@@ -16,7 +16,6 @@ from baobab.tools.credit_errors import CreditsExhausted
 from baobab.tools.credit_usage import Usage
 from baobab.tools.credits import Credits
 from tests.clock import FixedClock
-from tests.tools.credits.conftest import NOON
 
 
 def say(*words: object) -> None:
@@ -54,7 +53,7 @@ async def churn(credits_: Credits, callers: int, organisation_ids: list[str]) ->
 async def main(url: str, what: str, *given: str) -> None:
     database = database_at(url)
     await database.open()
-    credits_ = Credits(database, FixedClock(NOON), Ids())
+    credits_ = Credits(database, FixedClock(), Ids())
     say("ready")
     await asyncio.to_thread(sys.stdin.readline)
     if what == "grab":

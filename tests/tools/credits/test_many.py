@@ -6,6 +6,7 @@ from asyncio.subprocess import PIPE, Process
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 from sqlalchemy import select, text
 
@@ -17,7 +18,7 @@ from baobab.tools.credit_terms import USD
 from baobab.tools.credit_usage import Usage
 from baobab.tools.credits import Credits, Reservation
 from tests.clock import FixedClock
-from tests.tools.credits.conftest import NOON, USAGE, Bank
+from tests.tools.credits.conftest import USAGE, Bank
 
 PATIENCE_SECONDS = 60.0
 
@@ -25,11 +26,7 @@ PATIENCE_SECONDS = 60.0
 class Ticking(FixedClock):
     """A second passes whenever it is asked."""
 
-    def time(self) -> float:
-        self.advance(1)
-        return super().time()
-
-    def now(self):  # type: ignore[no-untyped-def]
+    def now(self) -> datetime:
         self.advance(1)
         return super().now()
 
@@ -78,7 +75,7 @@ async def test_of_many_at_once_exactly_those_are_granted_that_fit(bank: Bank) ->
 async def test_what_is_asked_at_once_shares_a_transaction(bank: Bank) -> None:
     ours = await bank.organisation()
     await bank.reserve(ours, 1)
-    credits_ = Credits(bank.database, Ticking(NOON), Ids())
+    credits_ = Credits(bank.database, Ticking(), Ids())
     asked = [credits_.reserve(ours, 1, purpose="together", ttl_seconds=60) for _ in range(64)]
     await asyncio.gather(*asked)
     await credits_.close()
@@ -108,9 +105,9 @@ async def test_processes_that_use_the_same_organisations_in_any_order_all_get_on
     async with spender(bank, "churn", 32, *every) as one, spender(bank, "churn", 32, *reversed(every)) as two:
         begin(one, two)
         for process in (one, two):
-            for _ in range(400):
+            for _ in range(200):
                 assert (await line(process))[0] in ("settling", "settled")
-        for _ in range(20):
+        for _ in range(10):
             await asyncio.gather(*[bank.spend(organisation_id, 5, key_id="key") for organisation_id in every])
     for organisation_id in every:
         await bank.audit(organisation_id)
@@ -122,7 +119,7 @@ async def test_killed_at_any_moment_nothing_is_lost_and_nothing_counted_twice(ba
         await bank.credits.set_budget(organisation_id, "key", "key", "month", 1000 * USD)
     costs: dict[str, tuple[str, int]] = {}
     acknowledged: set[str] = set()
-    for until in (1, 50, 87, 133):
+    for until in (1, 50, 133):
         async with spender(bank, "churn", 16, *every) as process:
             begin(process)
             done = 0
@@ -134,7 +131,7 @@ async def test_killed_at_any_moment_nothing_is_lost_and_nothing_counted_twice(ba
                     done += 1
                     if done == until:
                         process.kill()
-    assert len(acknowledged) >= 271
+    assert len(acknowledged) >= 184
     await charged_once(bank, every, {name: costs[name] for name in acknowledged}, exactly=False)
     # Whoever has not heard settles again, before or after the sweeper.
     unheard = sorted(costs.keys() - acknowledged)

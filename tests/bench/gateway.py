@@ -1,0 +1,237 @@
+"""The gateway against LiteLLM's own proxy and against a relay of raw bytes, before the same provider of models."""
+
+import asyncio
+import contextlib
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from tests.bench.callers import Caller, call
+from tests.bench.load import Make, answered, free_port, microseconds, request, require, served
+from tests.bench.peers.installed import LITELLM, python_of
+from tests.bench.rest import KEY, make_apps
+
+_ROUNDS = 6
+_CALLERS = (16, 64)
+_TOKENS = 200
+_MESSAGES = [
+    {"role": "system", "content": "You are a helpful assistant."},
+    {"role": "user", "content": "Hello! Which trees grow oldest, and where do they stand?"},
+]
+_CHAT = "/v1/chat/completions"
+_ONE, _TWO = "openai/gpt-4o-mini", "openai/gpt-oss-120b"
+
+OURS, CHOSEN = "Baobab", "Baobab, of two providers"
+RELAY, PROXY = "a relay of raw bytes", f"LiteLLM's proxy {LITELLM.version}"
+
+
+class Kind(NamedTuple):
+    pid: int
+    port: int
+    paths: list[str]
+    model: str
+    share: int = 1
+    """How many times fewer calls it gets than the others."""
+
+
+class Cost(NamedTuple):
+    """Microseconds of the server's processor: a whole chat by the number of callers, and one more streamed token."""
+
+    chats: dict[int, float]
+    token: float
+    stream: float
+    """A stream of two hundred tokens, all of it."""
+
+
+class Waits(NamedTuple):
+    """Seconds of one caller, the median of a round, in the best of them."""
+
+    direct: float
+    relayed: float
+    ours: float
+
+
+class Health(NamedTuple):
+    """Seconds that GET /health takes, the median and the most: at rest, and while LiteLLM is loaded."""
+
+    rest: tuple[float, float]
+    loading: tuple[float, float]
+    loaded_in: float
+
+
+class Figures(NamedTuple):
+    costs: dict[str, Cost]
+    waits: Waits
+    health: Health
+
+
+async def run(requests: int = 1600) -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        provider = free_port()
+        async with served("-m", "tests.bench.peers.model_server", str(provider), port=provider):
+            upstream = f"http://127.0.0.1:{provider}"
+            async with contextlib.AsyncExitStack() as stack:
+                kinds = await _kinds(stack, folder, upstream)
+                health = await _health(kinds[CHOSEN])
+                rounds = [{name: await _cost(kind, requests) for name, kind in kinds.items()} for _ in range(_ROUNDS)]
+                waits = await _waits(provider, kinds)
+    costs = {
+        name: Cost(
+            {callers: min(one[name].chats[callers] for one in rounds) for callers in _CALLERS},
+            min(one[name].token for one in rounds),
+            min(one[name].stream for one in rounds),
+        )
+        for name in kinds
+    }
+    return Figures(costs, waits, health)
+
+
+async def _kinds(stack: contextlib.AsyncExitStack, folder: str, upstream: str) -> dict[str, Kind]:
+    ours, two, relay, proxy = free_port(), free_port(), free_port(), free_port()
+    one_provider = {"OPENAI_API_KEY": "sk-bench", "OPENAI_BASE_URL": f"{upstream}/v1"}
+    two_providers = {
+        "GROQ_API_KEY": "sk-bench", "GROQ_BASE_URL": f"{upstream}/v1",
+        "TOGETHER_API_KEY": "sk-bench", "TOGETHER_BASE_URL": f"{upstream}/v1",
+    }  # fmt: skip
+    ours_pid = await stack.enter_async_context(_baobab(f"{folder}/one", ours, one_provider))
+    two_pid = await stack.enter_async_context(_baobab(f"{folder}/two", two, two_providers))
+    relay_pid = await stack.enter_async_context(
+        served("-m", "tests.bench.peers.raw_relay", upstream, str(relay), port=relay)
+    )
+    kinds = {
+        OURS: Kind(ours_pid, ours, await _paths(ours), _ONE),
+        CHOSEN: Kind(two_pid, two, await _paths(two), _TWO),
+        RELAY: Kind(relay_pid, relay, [_CHAT], _ONE),
+    }
+    try:
+        python = str(await asyncio.to_thread(python_of, LITELLM))
+    except subprocess.CalledProcessError:
+        print("LiteLLM's proxy cannot be installed here; ours stands alone.", flush=True)
+        return kinds
+    command = ("-m", "tests.bench.peers.litellm_proxy", upstream, str(proxy), KEY)
+    proxy_pid = await stack.enter_async_context(served(*command, port=proxy, python=python))
+    return {**kinds, PROXY: Kind(proxy_pid, proxy, [_CHAT], _ONE, share=8)}
+
+
+async def _paths(port: int) -> list[str]:
+    return [_CHAT.replace("/v1", f"/v1/{app}") for app in await asyncio.to_thread(make_apps, port)]
+
+
+@contextlib.asynccontextmanager
+async def _baobab(folder: str, port: int, providers: dict[str, str]) -> AsyncIterator[int]:
+    environment = {
+        "BAOBAB_DATA": folder, "BAOBAB_PORT": str(port), "BAOBAB_BOOTSTRAP_KEY": KEY,
+        # Three thousand calls a minute for each app, five dollars for all: both are held; the load is spread over apps.
+        "BAOBAB_PLAN": "launch", "BAOBAB_AI_PROBE": "false", **providers,
+    }  # fmt: skip
+    async with served("-m", "baobab", "serve", port=port, environment=environment) as pid:
+        yield pid
+
+
+async def _cost(kind: Kind, requests: int) -> Cost:
+    chats = {
+        callers: await microseconds(
+            kind.pid, kind.port, _chats(kind, None), requests=requests // kind.share, connections=callers,
+            holds=b"assist you",
+        )
+        for callers in _CALLERS
+    }  # fmt: skip
+    streams = max(requests // 20 // kind.share, 16)
+    long, short = [
+        await microseconds(
+            kind.pid, kind.port, _chats(kind, tokens), requests=streams, holds=b"data: [DONE]",
+        )
+        for tokens in (_TOKENS, 1)
+    ]  # fmt: skip
+    return Cost(chats, (long - short) / (_TOKENS - 1), long)
+
+
+def _chats(kind: Kind, streamed: int | None) -> Make:
+    """streamed: how many tokens, in a stream; None: in one piece."""
+    asked = {"model": kind.model, "messages": _MESSAGES, "temperature": 0.2}
+    if streamed is not None:
+        asked |= {"stream": True, "max_tokens": streamed, "stream_options": {"include_usage": True}}
+    body = json.dumps(asked).encode()
+    sent = [request("POST", path, kind.port, body, authorization=f"Bearer {KEY}") for path in kind.paths]
+    return lambda number: sent[number % len(sent)]
+
+
+async def _waits(provider: int, kinds: dict[str, Kind]) -> Waits:
+    """How long one caller waits: straight at the provider, through the relay, and through us."""
+    ours, relay = kinds[OURS], kinds[RELAY]
+    three = (relay._replace(port=provider), relay, ours)
+    rounds = [[await _median(kind, 300) for kind in three] for _ in range(_ROUNDS)]
+    return Waits(*(min(waits) for waits in zip(*rounds, strict=True)))
+
+
+async def _median(kind: Kind, requests: int) -> float:
+    waits: list[float] = []
+    make = _chats(kind, None)
+
+    def caller() -> Caller:
+        for number in range(requests):
+            sent = make(number)
+            begun = time.perf_counter()
+            answer = yield sent
+            waits.append(time.perf_counter() - begun)
+            require(answer, 200, b"assist you")
+
+    await call(kind.port, [caller()])
+    return statistics.median(waits)
+
+
+async def _health(kind: Kind) -> Health:
+    """What the first call that has a choice of providers, for which LiteLLM is loaded, does to everybody else."""
+    rest = await _asked(kind.port, asyncio.create_task(asyncio.sleep(2)))
+    begun = time.perf_counter()
+    loading = asyncio.create_task(answered(kind.port, _chats(kind, None)(0)))
+    loading_waits = await _asked(kind.port, loading)
+    return Health(rest, loading_waits, time.perf_counter() - begun)
+
+
+async def _asked(port: int, until: "asyncio.Task[object]") -> tuple[float, float]:
+    waits = []
+    sent = request("GET", "/health", port)
+    while not until.done():
+        begun = time.perf_counter()
+        await answered(port, sent)
+        waits.append(time.perf_counter() - begun)
+        await asyncio.sleep(0.005)
+    await until
+    return statistics.median(waits), max(waits)
+
+
+def report(figures: Figures) -> list[str]:
+    costs, waits, health = figures
+    ours, relay = costs[OURS], costs[RELAY]
+    head = "".join(f"{f'chat, {callers}':>12}" for callers in _CALLERS)
+    lines = [
+        "The gateway: server CPU in us, and against Baobab's", "",
+        f"{'':26}{head}{'a token':>12}{f'{_TOKENS} tokens':>12}",
+    ]  # fmt: skip
+    for name, cost in costs.items():
+        single = (*cost.chats.values(), cost.token, cost.stream)
+        lines.append(f"{name:26}" + "".join(f"{value:12.1f}" for value in single))
+        base = (*ours.chats.values(), ours.token, ours.stream)
+        lines.append(f"{'':26}" + "".join(f"{value / one:12.2f}" for value, one in zip(single, base, strict=True)))
+    lines.append("")
+    if PROXY in costs:
+        for name in (OURS, CHOSEN):
+            times = ", ".join(f"{costs[PROXY].chats[callers] / costs[name].chats[callers]:.1f}" for callers in _CALLERS)
+            lines.append(f"LiteLLM's proxy / {name}, a chat: {times} (to hold: at least 15)")
+    lines += [
+        f"Baobab / the relay, a token: {ours.token / relay.token:.2f} (to hold: at most 2)",
+        f"one caller waits: {waits.direct * 1e3:.2f} ms at the provider, {waits.relayed * 1e3:.2f} by the relay, "
+        f"{waits.ours * 1e3:.2f} by us: {(waits.ours - waits.direct) * 1e3:.2f} more (to hold: less than 1)",
+        f"LiteLLM loaded in {health.loaded_in:.1f} s; GET /health meanwhile: median {health.loading[0] * 1e3:.1f} ms, "
+        f"most {health.loading[1] * 1e3:.0f} (at rest {health.rest[0] * 1e3:.1f}, {health.rest[1] * 1e3:.0f})",
+    ]
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(report(asyncio.run(run()))))

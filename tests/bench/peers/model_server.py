@@ -1,0 +1,111 @@
+"""A provider of models that costs next to nothing: the bytes of its answers are made beforehand.
+
+A request with `"stream": true` is answered with as many events as its `max_tokens` says, one by one, `_PACE` apart, as
+a model makes them. As OpenAI does, each has `"usage": null` where the usage is asked for, and the last but one has it.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Iterator
+
+import uvloop
+
+_PACE = 0.002
+_ID = "chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG"
+_USAGE = {
+    "prompt_tokens": 24, "completion_tokens": 9, "total_tokens": 33,
+    "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 0, "accepted_prediction_tokens": 0},
+}  # fmt: skip
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_STREAM = re.compile(rb'"stream": *true')
+_TOKENS = re.compile(rb'"max_tokens": *(\d+)')
+
+
+def _message(**choice: object) -> dict[str, object]:
+    kind = "chat.completion" if "message" in choice else "chat.completion.chunk"
+    shared = {"id": _ID, "object": kind, "created": 1741569952, "model": "gpt-4o-mini-2024-07-18"}
+    answered = [{"index": 0, **choice, "logprobs": None}] if choice else []
+    return {**shared, "service_tier": "default", "system_fingerprint": "fp_06737a9306", "choices": answered}
+
+
+def _bytes(told: object) -> bytes:
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def _head(kind: bytes, further: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n%b\r\n\r\n" % (kind, further)
+
+
+def _event(payload: bytes) -> bytes:
+    event = b"data: " + payload + b"\n\n"
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+_ANSWER = _bytes(
+    {
+        **_message(
+            message={"role": "assistant", "content": "Hello! How may I assist you today?"}, finish_reason="stop"
+        ),
+        "usage": _USAGE,
+    }
+)
+_WHOLE = _head(b"application/json", b"content-length: %d" % len(_ANSWER)) + _ANSWER
+_BEGIN = _head(b"text/event-stream; charset=utf-8", b"transfer-encoding: chunked")
+_WORD = {**_message(delta={"content": " tree"}, finish_reason=None), "usage": None}
+_STOP = {**_message(delta={}, finish_reason="stop"), "usage": None}
+_TOKEN = _event(_bytes(_WORD))
+_END = (
+    _event(_bytes(_STOP)) + _event(_bytes({**_message(), "usage": _USAGE})) + _event(b"[DONE]") + b"0\r\n\r\n"
+)  # fmt: skip
+
+
+class _Connection(asyncio.Protocol):
+    """One request at a time, as clients with a pool of connections send them."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._pieces: Iterator[bytes] = iter(())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pieces = iter(())
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, end, body = self._received.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        if not end or len(body) < int(length[1] if length else 0):
+            return
+        self._received = b""
+        if _STREAM.search(body) is None:
+            self._write(_WHOLE)
+            return
+        tokens = _TOKENS.search(body)
+        assert tokens is not None
+        self._write(_BEGIN)
+        self._pieces = iter([_TOKEN] * int(tokens[1]) + [_END])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        piece = next(self._pieces, None)
+        if piece is not None:
+            self._write(piece)
+            asyncio.get_running_loop().call_later(_PACE, self._go_on)
+
+    def _write(self, piece: bytes) -> None:
+        # uvloop's is one by its methods only.
+        self._transport.write(piece)  # type: ignore[attr-defined]
+
+
+async def _serve(port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(int(sys.argv[1])))

@@ -1,0 +1,151 @@
+"""A worker with jobs of the tests' own, which leave marks: python chores.py --data FOLDER, with settings as ever."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from sqlalchemy import Column, Integer, MetaData, String, Table, insert, update
+from sqlalchemy.schema import CreateTable
+
+from baobab.composition import house
+from baobab.logs import configure
+from baobab.settings import load
+from baobab.storage.database import Database
+from baobab.storage.kv.engine import Engine, Quota
+from baobab.tools.jobs import Event, Job
+from baobab.tools.tool import Toolset
+
+SPACE = "chores"
+"""Where in the key-value store jobs count; no app has this id."""
+READY = "chores are done here"
+
+_tables = MetaData()
+tallies = Table(
+    "chore_tallies", _tables, Column("name", String(40), primary_key=True), Column("value", Integer, nullable=False)
+)
+marks = Table(
+    "chore_marks",
+    _tables,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("job_id", String(200), nullable=False),
+    Column("word", String(40), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("process", Integer, nullable=False),
+    Column("event_id", String(40)),
+)
+
+# However often a process is killed with a job in its hands, that is not the job's fault.
+PATIENT = 100_000
+_FROZEN_SECONDS = 5.0
+
+chores = Toolset("chores", "Jobs that leave marks.")
+
+
+@chores.job(attempts=PATIENT)
+async def tally(job: Job, word: str) -> None:
+    """Count a row up in the transaction in which the job ends."""
+    async with job.writing(last=True) as unit:
+        await unit.execute(update(tallies).where(tallies.c.name == "ended").values(value=tallies.c.value + 1))
+        await unit.execute(insert(marks), mark(job, word))
+
+
+@chores.job(attempts=PATIENT)
+async def raise_key(job: Job) -> None:
+    """Count a key up, and be found unfinished with it now and then."""
+    await store(job).once(job.id).incr(SPACE, "raised", 1, None, Quota())
+    await asyncio.sleep(0.02)
+
+
+@chores.job(attempts=PATIENT)
+async def plant(job: Job, seeds: int) -> None:
+    """Ask for further jobs in the transaction in which this one ends; and for one that is rolled back."""
+    jobs = job.registry.services.jobs
+    undone = job.database.unit(write=True)
+    await jobs.enqueue(undone, "tally", {"word": "undone"})
+    await undone.rollback(RuntimeError("undone"))
+    async with job.writing(last=True) as unit:
+        for _ in range(seeds):
+            await jobs.enqueue(unit, "tally", {"word": "planted"})
+
+
+@chores.job(attempts=PATIENT)
+async def linger(job: Job) -> None:
+    """Write twice; a first attempt waits in between until its process has been frozen."""
+    async with job.writing() as unit:
+        await unit.execute(insert(marks), mark(job, "begun"))
+    if job.attempt == 1:
+        await woken()
+    async with job.writing(last=True) as unit:
+        await unit.execute(insert(marks), mark(job, "ended"))
+
+
+@chores.job(on="app.created", attempts=PATIENT)
+async def greet(job: Job, event: Event) -> None:
+    async with job.writing() as unit:
+        await unit.execute(insert(marks), {**mark(job, "greeted"), "event_id": event.id})
+
+
+@chores.job(on="app.created", attempts=PATIENT)
+async def count_app(job: Job, event: Event) -> None:
+    await store(job).once(job.id).incr(SPACE, "apps", 1, None, Quota())
+
+
+@chores.job(attempts=PATIENT)
+async def drip(job: Job) -> None:
+    """In a first attempt, do something elsewhere again and again, and never look whether the job is still its own."""
+    async with job.writing() as unit:
+        await unit.execute(insert(marks), mark(job, "begun"))
+    while job.attempt == 1:
+        await store(job).incr(SPACE, "drops", 1, None, Quota())
+        await asyncio.sleep(0.05)
+
+
+async def woken() -> None:
+    """Return when this process has stood still."""
+    gap = 0.0
+    while gap < _FROZEN_SECONDS:
+        before = time.monotonic()
+        await asyncio.sleep(0.05)
+        gap = time.monotonic() - before
+
+
+def mark(job: Job, word: str) -> dict[str, object]:
+    return {"job_id": job.id, "word": word, "attempt": job.attempt, "process": os.getpid()}
+
+
+def store(job: Job) -> Engine:
+    services = job.registry.services
+    return services.regions[services.options.default_region].kv
+
+
+async def prepare(database: Database) -> None:
+    """Make the tables that the jobs write."""
+    async with database.writing() as connection:
+        for table in (tallies, marks):
+            await connection.execute(CreateTable(table))
+        await connection.execute(insert(tallies), {"name": "ended", "value": 0})
+
+
+async def work(data: Path) -> None:
+    settings = load(data=data)
+    configure(settings.log_level)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with house(settings, further=[chores]):
+        sys.stderr.write(f"{READY}\n")
+        sys.stderr.flush()
+        await stop.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, required=True)
+    asyncio.run(work(parser.parse_args().data))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Worker processes on one installation, and where they are asked for jobs."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from sqlalchemy import Select, func, select
+
+from baobab.runtime.job_rows import jobs
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.kv.engine import Engine
+from baobab.tools.services import Services
+from tests.cli.server_process import PATIENCE
+from tests.conftest import Baobab
+from tests.crash.chores import READY, SPACE, chores, marks, prepare, tallies
+from tests.crash.machines import KEY, Installation
+
+PROGRAM = Path(__file__).with_name("chores.py")
+AT_ONCE = 8
+"""Jobs that a worker makes at once."""
+
+
+@dataclass
+class Worker:
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def told(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    async def ready(self, word: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while word not in self.told:
+                assert self.runs, self.told
+                await asyncio.sleep(0.02)
+
+
+@dataclass
+class Crew:
+    """Workers, each in a process of its own; all are killed at the end."""
+
+    here: Installation
+    program: tuple[object, ...] = (PROGRAM,)
+    word: str = READY
+    """What a worker tells when it has begun."""
+    workers: list[Worker] = field(default_factory=list)
+    _hired: int = 0
+
+    async def hire(self, count: int) -> None:
+        new = [self._begin() for _ in range(count)]
+        self.workers += new
+        for worker in new:
+            await worker.ready(self.word)
+
+    def lose(self, worker: Worker) -> None:
+        worker.kill()
+        self.workers.remove(worker)
+
+    def _begin(self) -> Worker:
+        self._hired += 1
+        # Beside the machine that asks, which is the first.
+        data = self.here.data(100 + self._hired)
+        log = self.here.folder / f"worker-{self._hired}.log"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
+        settings = {**inherited, **self.here.environment, "BAOBAB_JOBS": str(AT_ONCE)}
+        command = [sys.executable, *map(str, self.program), "--data", str(data)]
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=stderr)
+        return Worker(process, log)
+
+
+@contextlib.contextmanager
+def crew(here: Installation, **named: Any) -> Iterator[Crew]:
+    made = Crew(here, **named)
+    try:
+        yield made
+    finally:
+        for worker in list(made.workers):
+            made.lose(worker)
+
+
+@dataclass
+class Desk:
+    """An installation in the test's own process, which asks for jobs and makes none."""
+
+    baobab: Baobab
+
+    @property
+    def services(self) -> Services:
+        return self.baobab.house.services
+
+    @property
+    def kv(self) -> Engine:
+        return self.services.regions[self.services.options.default_region].kv
+
+    async def ask(self, kind: str, count: int, *, undone: bool = False, **arguments: Any) -> list[str]:
+        """Ask for so many jobs in one transaction; `undone`: which is rolled back."""
+        unit = self.services.database.unit(write=True)
+        asked = [await self.services.jobs.enqueue(unit, kind, arguments) for _ in range(count)]
+        await (unit.rollback(RuntimeError("undone")) if undone else unit.commit())
+        return asked
+
+    async def count(self, query: Select[Any]) -> int:
+        async with self.services.database.reading() as connection:
+            return int(await connection.scalar(query) or 0)
+
+    async def answers(self) -> None:
+        """Wait until the database does, here."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with contextlib.suppress(DatabaseUnavailable):
+                    return await self.services.database.ping()
+                await asyncio.sleep(0.05)
+
+    async def ended(self) -> int:
+        return await self.count(select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_not(None)))
+
+    async def until_ended(self, count: int) -> None:
+        """Wait until so many jobs have ended, of all that were ever asked for."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.ended() < count:
+                await asyncio.sleep(0.05)
+
+    async def settled(self) -> None:
+        """Wait until no job is left but those whose time is yet to come."""
+        left = select(func.count()).select_from(jobs).where(jobs.c.finished_at.is_(None))
+        async with asyncio.timeout(PATIENCE):
+            while await self.count(left):
+                await asyncio.sleep(0.05)
+
+    async def rows(self) -> list[Any]:
+        async with self.services.database.reading() as connection:
+            return list((await connection.execute(select(jobs))).all())
+
+    async def marks(self, word: str) -> list[Any]:
+        """What jobs have written, the oldest first."""
+        async with self.services.database.reading() as connection:
+            found = await connection.execute(select(marks).where(marks.c.word == word).order_by(marks.c.number))
+            return list(found.all())
+
+    async def tallied(self) -> int:
+        return await self.count(select(tallies.c.value).where(tallies.c.name == "ended"))
+
+    async def counted(self, key: str) -> int:
+        found = await self.kv.get(SPACE, key)
+        return int(found or 0)
+
+
+@contextlib.asynccontextmanager
+async def desk(here: Installation) -> AsyncIterator[Desk]:
+    settings = load({**here.environment, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_JOBS": "0"}, data=here.data(0))
+    server = Server(settings, further=[chores])
+    async with server.open() as house:
+        await prepare(house.services.database)
+        transport = httpx.ASGITransport(app=server)
+        async with httpx.AsyncClient(transport=transport, base_url=settings.address) as client:
+            yield Desk(Baobab(house, client, KEY))
+
+
+@contextlib.contextmanager
+def frozen(worker: Worker, here: Installation) -> Iterator[None]:
+    """The worker stands still, at a moment at which it holds nobody else up.
+
+    On files, whoever stands still in the middle of a transaction stops everybody until it wakes.
+    """
+    deadline = time.monotonic() + PATIENCE
+    os.kill(worker.pid, signal.SIGSTOP)
+    while not here.grown and not _turn_is_free(here.data(0) / "baobab.lock"):
+        assert time.monotonic() < deadline, "the worker is never without the turn"
+        os.kill(worker.pid, signal.SIGCONT)
+        time.sleep(0.05)
+        os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if worker.runs:
+            os.kill(worker.pid, signal.SIGCONT)
+
+
+def _turn_is_free(lock: Path) -> bool:
+    """Whether somebody else can have the turn within a second."""
+    deadline = time.monotonic() + 1
+    with lock.open("rb") as gate:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            time.sleep(0.002)
+    return False

@@ -1,0 +1,266 @@
+"""Two regions on servers of their own behind one real server: what belongs to an app is only ever in its region."""
+
+import contextlib
+import itertools
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import sql
+
+from baobab.cli import main
+from baobab.composition import house
+from baobab.settings import load
+from tests.cli.server_process import PATIENCE, ServerProcess, baobab, free_port, serving
+from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
+
+HOME, FAR = "local", "eu-west-1"
+KEY = "bb_sk_" + "R" * 40
+OF_AN_APP = {"kv.entries", "kv.usage", "public.failures", "valkey", "objects"}
+"""Where in a region's stores its apps' own things are."""
+_NAMES = itertools.count(1)
+_TABLES = """
+    SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+"""
+
+
+@dataclass
+class Place:
+    """The servers of one region."""
+
+    rows: PostgresServer
+    url: str
+    keys: ValkeyServer
+    objects: Path
+
+    def holding(self, word: str) -> set[str]:
+        """Where in them a word stands: tables, or the kind of store."""
+        found = {"objects"} if any(word in str(path) for path in self.objects.rglob("*")) else set()
+        # Whatever was ever written stands in its log.
+        if any(word.encode() in log.read_bytes() for log in self.keys.folder.glob("appendonlydir/*")):
+            found.add("valkey")
+        with psycopg.connect(self.url) as connection:
+            for names in connection.execute(_TABLES.encode()).fetchall():
+                rows = sql.SQL("SELECT 1 FROM {} AS t WHERE strpos(t::text, %s) > 0 LIMIT 1")
+                if connection.execute(rows.format(sql.Identifier(*names)), (word,)).fetchone():
+                    found.add(".".join(names))
+        return found
+
+
+@dataclass
+class Regions:
+    places: dict[str, Place]
+    environment: dict[str, str]
+    data: Path
+    server: ServerProcess
+    client: httpx.Client
+
+    def app(self, region: str) -> str:
+        made = self.client.post("/init", json={"name": f"app-{next(_NAMES)}", "region": region})
+        assert made.status_code == 201, made.text
+        app_id: str = made.json()["app_id"]
+        return app_id
+
+    def put(self, app: str, key: str, **options: Any) -> httpx.Response:
+        return self.client.put(f"/v1/{app}/kv/{key}", json={"value": key, **options})
+
+    def ready(self, status: str) -> dict[str, str]:
+        """Wait until the server says so of itself; its checks."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            answer = self.client.get("/health/ready")
+            if answer.json()["status"] == status:
+                assert answer.status_code == (503 if status == "not_ready" else 200)
+                checks: dict[str, str] = answer.json()["checks"]
+                return checks
+            assert time.monotonic() < deadline, answer.text
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regions]:
+    folder = tmp_path_factory.mktemp("regions")
+    with contextlib.ExitStack() as stack:
+        places = {}
+        for region in (HOME, FAR):
+            rows = stack.enter_context(postgres())
+            keys = stack.enter_context(valkey())
+            objects = folder / "files" / region
+            places[region] = Place(rows, rows.database("baobab"), keys, objects)
+        home, far = places[HOME], places[FAR]
+        file = folder / "regions.toml"
+        file.write_text(
+            f'[{FAR}]\ndatabase_url = "{far.url}"\nvalkey_url = "{far.keys.url}"\nobjects_url = "file://{far.objects}"\n'
+        )
+        environment = {
+            "BAOBAB_BOOTSTRAP_KEY": KEY,
+            "BAOBAB_PLAN": "enterprise",
+            "BAOBAB_DATABASE_URL": home.url,
+            "BAOBAB_VALKEY_URL": home.keys.url,
+            "BAOBAB_OBJECTS_URL": f"file://{home.objects}",
+            "BAOBAB_REGIONS": str(file),
+        }
+        server = stack.enter_context(serving(folder / "data", settings=environment))
+        headers = {"authorization": f"Bearer {KEY}"}
+        client = httpx.Client(base_url=server.address, headers=headers, timeout=PATIENCE)
+        yield Regions(places, environment, folder / "data", server, stack.enter_context(client))
+
+
+def test_the_regions_are_listed_with_the_installations_own_first(regions: Regions) -> None:
+    assert regions.client.get("/v1/regions").json() == {"regions": [HOME, FAR]}
+
+
+def test_an_app_cannot_be_made_in_a_region_that_there_is_not(regions: Regions) -> None:
+    refused = regions.client.post("/init", json={"name": "lost", "region": "mars-north-1"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"]["regions"] == [HOME, FAR]
+
+
+async def test_what_belongs_to_an_app_is_only_ever_in_the_stores_of_its_region(regions: Regions) -> None:
+    apps = {region: regions.app(region) for region in (HOME, FAR)}
+    for region, app in apps.items():
+        assert regions.put(app, f"durable-{region}").status_code == 204
+        assert regions.put(app, f"light-{region}", ephemeral=True).status_code == 204
+        assert regions.client.get(f"/v1/{app}/kv/absent-{region}").status_code == 404
+        recent = regions.client.get(f"/v1/{app}/kv/_audit_recent").json()["entries"]
+        assert [entry["key"] for entry in recent] == [f"absent-{region}"]
+    await put_object(regions, apps)
+
+    for region, other in ((HOME, FAR), (FAR, HOME)):
+        here, there = regions.places[region], regions.places[other]
+        assert here.holding(apps[region]) >= OF_AN_APP
+        for word, places in (("durable", {"kv.entries"}), ("light", {"valkey"}), ("absent", {"public.failures"})):
+            # A write of the durable tier has its turn on the key in Valkey.
+            assert places <= here.holding(f"{word}-{region}") <= {*places, "valkey"}
+            assert there.holding(f"{word}-{region}") == set()
+    assert regions.places[FAR].holding(apps[HOME]) == set()
+    # At home are the rows that the platform has of every app, and counts of its requests.
+    known = regions.places[HOME].holding(apps[FAR])
+    assert {"public.apps", "public.audit_logs", "public.events"} <= known
+    assert known & OF_AN_APP <= {"valkey"}
+
+    for region, app in apps.items():
+        assert regions.client.delete(f"/apps/{app}").status_code == 200
+        assert not regions.places[region].holding(app) & {"kv.entries", "objects"}
+
+
+async def put_object(regions: Regions, apps: dict[str, str]) -> None:
+    """A file of each app, put as a tool would that keeps files."""
+
+    async def hello() -> AsyncIterator[bytes]:
+        yield b"hello"
+
+    settings = load({**regions.environment, "BAOBAB_JOBS": "0"}, data=regions.data)
+    async with house(settings) as opened:
+        for region, app in apps.items():
+            objects = opened.services.regions[region].objects
+            await objects.put(f"{app}/hello.txt", hello(), content_type="text/plain", max_bytes=10)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["shutdown", "crash"])
+def test_a_region_whose_postgres_is_gone_takes_its_own_apps_away_and_no_others(
+    regions: Regions, how: signal.Signals
+) -> None:
+    home, far = regions.app(HOME), regions.app(FAR)
+    rows = regions.places[FAR].rows
+    try:
+        for app in (home, far):
+            assert regions.put(app, "a").status_code == 204
+        rows.stop(how)
+        for _ in range(3):
+            refused = regions.put(far, "a")
+            assert (refused.status_code, refused.json()["error"]) == (503, "store_error")
+            assert refused.headers["retry-after"]
+            assert regions.client.get(f"/v1/{far}/kv/a").status_code == 503
+            assert regions.put(home, "a").status_code == 204
+            assert regions.client.get(f"/v1/{home}/kv/a").json() == {"value": "a"}
+        # Its own refusals are still read, whatever cannot be written elsewhere.
+        assert regions.client.get(f"/v1/{home}/kv/nothing").status_code == 404
+        assert regions.client.get(f"/v1/{home}/kv/_audit_recent").status_code == 200
+        for path in ("/apps", f"/apps/{far}/status", f"/v1/{far}/config"):
+            assert regions.client.get(path).status_code == 200
+        checks = regions.ready("degraded")
+        assert {name for name, found in checks.items() if found != "ok"} == {f"database:{FAR}", f"kv:{FAR}"}
+        renamed = regions.client.patch(f"/apps/{far}", json={"name": "renamed"})
+        assert renamed.status_code == 200
+        rows.start()
+        assert set(regions.ready("ready").values()) == {"ok"}
+        assert regions.client.get(f"/v1/{far}/kv/a").json() == {"value": "a"}
+        assert regions.put(far, "a").status_code == 204
+        # What was refused meanwhile is told there, once it answers.
+        deadline = time.monotonic() + PATIENCE
+        while not {503} & refusals(regions, far):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        if rows.process is None:
+            rows.start()
+        for app in (home, far):
+            regions.client.delete(f"/apps/{app}").raise_for_status()
+
+
+def refusals(regions: Regions, app: str) -> set[int]:
+    recent = regions.client.get(f"/v1/{app}/kv/_audit_recent")
+    return {entry["status_code"] for entry in recent.json()["entries"]} if recent.status_code == 200 else set()
+
+
+PASSWORD = "open-sesame"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[eu-west-1]\ndatabse_url = "postgresql://u:{password}@db/x"', ("eu-west-1.databse_url",)),
+        ('[eu-west-1]\ndatabase_url = "mysql://u:{password}@db/x"', ("eu-west-1.database_url", "postgresql://")),
+        ('[eu-west-1]\ndatabase_url = "postgresql://u:{password}@db:port/x"', ("eu-west-1.database_url",)),
+        ('[eu-west-1]\nvalkey_url = "http://:{password}@keys"', ("eu-west-1.valkey_url", "redis://")),
+        ('[eu-west-1]\nobjects_url = "ftp://u:{password}@files"', ("eu-west-1.objects_url", "s3://")),
+        ('[eu-west-1]\nkv_durable = "{password}"', ("eu-west-1.kv_durable",)),
+        ('[eu-west-1]\ndatabase_url = "postgresql://u:{password}@db/x', ("regions.toml",)),
+        ('eu-west-1 = "{password}"', ("eu-west-1",)),
+        ("[Mars]\n", ("Mars",)),
+        ("[local]\n", ("own region",)),
+    ],
+)
+def test_a_regions_file_that_is_wrong_is_one_line_that_says_where(
+    tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "regions.toml"
+    file.write_text(text.format(password=PASSWORD))
+    done = CliRunner().invoke(main, ["serve"], env={"BAOBAB_REGIONS": str(file)})
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert "BAOBAB_REGIONS" in line
+    for word in words:
+        assert word in line
+    assert PASSWORD not in line
+
+
+@pytest.mark.parametrize(
+    ("key", "address"),
+    [
+        ("database_url", "postgresql://u:{password}@127.0.0.1:{port}/x"),
+        ("database_url", "postgresql://u:{password}@127.0.0.1:{port}/x?nonsense={password}"),
+        ("valkey_url", "redis://:{password}@127.0.0.1:{port}/0"),
+    ],
+    ids=["postgres", "an option that is none", "valkey"],
+)
+def test_a_region_that_does_not_answer_at_the_start_is_one_line_without_its_password(
+    tmp_path: Path, key: str, address: str
+) -> None:
+    file = tmp_path / "regions.toml"
+    file.write_text(f'[{FAR}]\n{key} = "{address.format(password=PASSWORD, port=free_port())}"\n')
+    started = baobab(
+        "serve", "--port", free_port(), "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(file)}
+    )
+    assert started.returncode == 1, started
+    (line,) = started.stderr.splitlines()
+    assert "does not open" in line
+    assert PASSWORD not in line

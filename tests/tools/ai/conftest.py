@@ -1,0 +1,183 @@
+"""An installation whose provider of models is a fake one on loopback, behind a real socket and in this process."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import pytest_asyncio
+import uvicorn
+
+from baobab.http.protocol import GuardedProtocol
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Modality, Model, Price
+from baobab.runtime.gateway.providers import own_server
+from baobab.server import Server
+from baobab.settings import load
+from baobab.tools.credit_terms import Balance
+from baobab.tools.credit_usage import Used
+from baobab.tools.credits import Credits
+from tests.columns import begin, end
+from tests.conftest import ADDRESS, KEY, Baobab
+from tests.people import first_organisation
+from tests.runtime.gateway.upstream import Upstream, upstream
+
+VENDOR_KEY = "sk-vendor-0123456789"
+LAB_KEY = "lab-key-0123456789"
+OTHER_KEY = "sk-ant-0123456789"
+PATIENCE_SECONDS = 20
+MINI = "openai/gpt-4o-mini"
+HELLO = [{"role": "user", "content": "Hello!"}]
+TEXT = "Hello from the upstream, Grüße!"
+TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+# One token of the prompt costs 150 nano-dollars, a cached one 75, one of the answer 600: what gpt-4o-mini does.
+PRICE = Price(prompt=150_000_000, completion=600_000_000, cached=75_000_000)
+
+
+@dataclass
+class Installation(Baobab):
+    """fake: who answers for OpenAI, and for `lab`, a server of the operator's whose models cost PRICE."""
+
+    fake: Upstream = field(default_factory=Upstream)
+    address: str = ADDRESS
+    data: Path = Path()
+    _offered: dict[str, list[Model]] = field(default_factory=dict)
+
+    @property
+    def credits(self) -> Credits:
+        return self.house.services.credits
+
+    def lab(
+        self,
+        behaviour: str,
+        *,
+        id: str = "",  # noqa: A002 - what it is called everywhere
+        server: str = "lab",
+        url: str = "",
+        modality: Modality = "chat",
+    ) -> str:
+        """Sell a model that behaves so; its id. server, url: another server's name, and where it is."""
+        model = Model(
+            id=id or f"{server}/{behaviour}",
+            name=behaviour,
+            modality=modality,
+            price=PRICE,
+            context_window=8192,
+            max_output=1024,
+            litellm=f"{server}/{behaviour}",
+            provider=server,
+            features=frozenset(("streaming", "tools")),
+        )
+        offered = self._offered.setdefault(server, [])
+        if model not in offered:
+            offered.append(model)
+            provider = own_server(server, f"{url or self.fake.url}/v1", LAB_KEY)
+            self.house.services.part(Gateway).add(provider, offered)
+        return model.id
+
+    async def chat(self, model: str | None = MINI, *, by: Any = None, path: str = "/v1", **body: Any) -> httpx.Response:
+        asked = {"messages": HELLO, **({} if model is None else {"model": model}), **body}
+        return await self.client.post(f"{path}/chat/completions", json=asked, headers=by or self.owner)
+
+    async def events(self, model: str = MINI, **body: Any) -> list[Any]:
+        """What a stream says, in order; "[DONE]" for the end."""
+        answer = await self.chat(model, stream=True, **body)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"] == "text/event-stream"
+        return told(answer.text)
+
+    async def balance(self) -> Balance:
+        """What the first organisation has."""
+        return await self.credits.balance(await first_organisation(self))
+
+    async def settled(self) -> Balance:
+        """The same when nothing is under way any more."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (balance := await self.balance()).reserved:
+                await asyncio.sleep(0.01)
+        return balance
+
+    async def used(self, **of: Any) -> list[Used]:
+        await self.settled()
+        today = self.house.services.clock.now().date()
+        return await self.credits.usage(await first_organisation(self), today, today, **of)
+
+    async def spent(self) -> int:
+        """Nano-dollars that were charged."""
+        return sum(used.cost for used in await self.used() if not used.byok)
+
+    def official(self, **options: Any) -> openai.AsyncOpenAI:
+        """OpenAI's own client, with nothing told but where and who."""
+        http = options.pop("http_client", None) or httpx.AsyncClient(trust_env=False)
+        settings = {"base_url": f"{self.address}/v1", "api_key": self.key, "http_client": http, **options}
+        return openai.AsyncOpenAI(**settings)
+
+
+def told(text: str) -> list[Any]:
+    parts = [part.removeprefix("data: ") for part in text.split("\n\n") if part.startswith("data: ")]
+    return [part if part == "[DONE]" else json.loads(part) for part in parts]
+
+
+def joined(events: Sequence[Any]) -> str:
+    chunks = [event for event in events if event != "[DONE]"]
+    return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk.get("choices", ()))
+
+
+@contextlib.asynccontextmanager
+async def listening(app: Any) -> AsyncIterator[str]:
+    """The address of an application that is served as ours is, in this process."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        options: dict[str, Any] = {"http": GuardedProtocol, "lifespan": "off", "log_config": None, "access_log": False}
+        server = _Quiet(uvicorn.Config(app, **options, timeout_graceful_shutdown=1))
+        serving = asyncio.create_task(server.serve([listener]))
+        while not server.started:
+            await asyncio.sleep(0.001)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves the signals of the process to pytest."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def installation(data: Path, variables: dict[str, str], **further: str) -> AsyncIterator[Installation]:
+    """further: variables of more providers, whose values may name the fake's address as {url}."""
+    async with upstream() as fake:
+        found = {name: value.format(url=fake.url) for name, value in further.items()}
+        environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1", **found}
+        fixed = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_AI_PROBE": "false"}
+        server = Server(load({**variables, **begin(data), **fixed}, data=data), environment=environment)
+        async with server.open() as house, listening(server.front) as address:
+            transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+                yield Installation(house, client, fake=fake, address=address, data=data)
+    end(data)
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Installation]:
+    async with installation(tmp_path / "data", settings) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
+    """The same for a whole module, with no bound to what is spent."""
+    further = {"ANTHROPIC_API_KEY": OTHER_KEY, "ANTHROPIC_BASE_URL": "{url}"}
+    async with installation(tmp_path_factory.mktemp("world") / "data", {"BAOBAB_PLAN": "enterprise"}, **further) as one:
+        yield one
