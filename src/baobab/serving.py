@@ -18,6 +18,7 @@ from uvicorn.supervisors import Multiprocess
 from baobab import __version__, server
 from baobab.http.protocol import GuardedProtocol
 from baobab.logs import configure
+from baobab.runtime.gateway.providers import providers_of, servers_of
 from baobab.settings import Settings
 
 _BACKLOG = 2048
@@ -95,6 +96,11 @@ class _OneProcess(uvicorn.Server):
         yield
 
 
+def _models(settings: Settings) -> str:
+    found = [provider.name for provider in providers_of(os.environ, servers_of(settings.ai_servers))]
+    return ", ".join(found) or "built-in ones only; set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's"
+
+
 def welcome(settings: Settings, key: str | None) -> str:
     """What a person needs to go on."""
     address = settings.address
@@ -108,6 +114,7 @@ def welcome(settings: Settings, key: str | None) -> str:
         f"  REST     {address}",
         f"  MCP      {address}/mcp",
         f"  Docs     {address}/docs",
+        f"  Models   {_models(settings)}",
         "",
         "  Add it to an MCP client:",
         f"    {json.dumps({'mcpServers': {'baobab': entry}})}",

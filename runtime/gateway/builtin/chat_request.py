@@ -152,9 +152,9 @@ def _content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
     texts: list[str] = []
     attachments: list[str] = []
     for number, part in enumerate(given):
-        kind = part.get("type") if isinstance(part, Mapping) else None
+        kind = str(part.get("type")) if isinstance(part, Mapping) else ""
         if kind in {"text", "refusal"}:
-            texts.append(_text(part, str(kind), f"{at}[{number}]"))
+            texts.append(_text(part, kind, f"{at}[{number}]"))
         elif kind in _ATTACHMENTS:
             if not part.get(kind):
                 raise BadParameter(f"{at}[{number}].{kind}", "is missing")
@@ -206,7 +206,7 @@ def _choose(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], boo
         mode = allowed.get("mode") if choice.get("type") == "allowed_tools" else "required"
         options = allowed.get("tools") if choice.get("type") == "allowed_tools" else [choice]
         names = [_chosen(option) for option in _array(options, "tool_choice.allowed_tools.tools")]
-    if mode not in {"auto", "required"}:
+    if str(mode) not in {"auto", "required"}:
         raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")
     known = {tool.name: tool for tool in tools}
     for name in names:

@@ -136,7 +136,7 @@ class _Writer:
             return self._write_array(node, offered, name, depth)
         if kind == "string":
             return self._write_string(node, name)
-        if kind in {"integer", "number"}:
+        if str(kind) in {"integer", "number"}:
             return _write_number(node, whole=kind == "integer")
         return {"boolean": False, "null": None}.get(str(kind), name)
 

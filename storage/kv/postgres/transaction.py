@@ -105,7 +105,7 @@ class PostgresTransaction:
         return 1
 
     def remove_all(self, space: str) -> int:
-        live = self._total(space, exact=True).keys
+        live = self.total(space, exact=True).keys
         self._flushed.add(space)
         self._totals[space] = _NOTHING
         self._after = {place: after for place, after in self._after.items() if place[0] != space}
@@ -197,10 +197,10 @@ class PostgresTransaction:
     def _replace(self, place: Place, after: Stored | None, grown: Usage) -> None:
         space = place[0]
         if grown != _NOTHING and space != SPACE:
-            self._totals[space] = _plus(self._total(space), grown)
+            self._totals[space] = _plus(self.total(space), grown)
         self._after[place] = after
 
-    def _total(self, space: str, *, exact: bool = False) -> Usage:
+    def total(self, space: str, *, exact: bool = False) -> Usage:
         """Live entries; without `exact`, perhaps some expired ones too."""
         known = self._known
         if space not in known.alone:
@@ -222,11 +222,11 @@ class PostgresTransaction:
     def _refusal(self, space: str, grown: Usage, quota: Quota, *, exact: bool) -> KeysExhausted | StorageFull | None:
         max_keys, max_bytes = quota
         if grown.keys > 0 and max_keys is not None:
-            used = self._total(space, exact=exact).keys
+            used = self.total(space, exact=exact).keys
             if used + grown.keys > max_keys:
                 return KeysExhausted(used, max_keys)
         if grown.bytes > 0 and max_bytes is not None:
-            used = self._total(space, exact=exact).bytes
+            used = self.total(space, exact=exact).bytes
             if used + grown.bytes > max_bytes:
                 return StorageFull(used, max_bytes)
         return None

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from baobab.storage.kv import expiry, operations
-from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Set, Tier, Usage
+from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
 from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.tiered.durable import Durable
+from baobab.storage.kv.tiered.durable import Asked, Durable
 from baobab.storage.kv.tiered.ephemeral import Ephemeral
-from baobab.storage.kv.tiered.lane import Job, Lane
+from baobab.storage.kv.tiered.group import Job
+from baobab.storage.kv.tiered.lane import Lane
 
 _LARGEST_LOAD = 250
 # A sum has at most so many digits.
@@ -82,7 +83,7 @@ class TieredEngine:
             row = await self._row_anywhere(space, key)
             return None if row is None else row.value
         if touch and isinstance(await self._durable.ttl(space, key), int):
-            job = Job(lambda plan: operations.touch(plan, space, key), (key,))
+            job = Job(lambda plan: operations.touch(plan, space, key), (key,), Tier.DURABLE, resizes=False)
             touched: bytes | None = await self._submit(space, job)
             return touched
         return value
@@ -108,6 +109,7 @@ class TieredEngine:
             lambda plan: operations.put(plan, space, key, value, ttl, tier, quota),
             Usage(1, len(key) + len(value)),
             quota,
+            tier=tier,
         )
 
     async def delete(self, space: str, key: str) -> int:
@@ -121,6 +123,7 @@ class TieredEngine:
             lambda plan: operations.incr(plan, space, key, by, ttl, quota),
             Usage(1, len(key) + _LONGEST_SUM),
             quota,
+            resizes=False,
         )
         return total
 
@@ -131,6 +134,7 @@ class TieredEngine:
             lambda plan: operations.setnx(plan, space, key, value, ttl, tier, quota),
             Usage(1, len(key) + len(value)),
             quota,
+            tier=tier,
         )
         return made
 
@@ -149,11 +153,14 @@ class TieredEngine:
             lambda plan: operations.cas(plan, space, key, expected, next, ttl, quota),
             Usage(1, len(key) + len(next)),
             quota,
+            resizes=False,
         )
         return swapped
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
-        found: bool = await self._write(space, [key], lambda plan: operations.expire(plan, space, key, ttl))
+        found: bool = await self._write(
+            space, [key], lambda plan: operations.expire(plan, space, key, ttl), resizes=False
+        )
         return found
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
@@ -164,6 +171,7 @@ class TieredEngine:
             lambda plan: operations.batch(plan, space, ops, quota),
             Usage(len(stored), sum(len(op.key) + len(op.value) for op in stored)),
             quota,
+            tier=_tier_of(ops),
         )
         return results
 
@@ -189,7 +197,9 @@ class TieredEngine:
         return Usage(durable.keys + ephemeral.keys, durable.bytes + ephemeral.bytes)
 
     async def flush(self, space: str) -> int:
-        live: int = await self._write(space, [], lambda plan: operations.flush(plan, space), alone=True)
+        live: int = await self._write(
+            space, [], lambda plan: operations.flush(plan, space), alone=True, tier=Tier.DURABLE
+        )
         return live
 
     async def sweep(self, limit: int = 1000) -> int:
@@ -199,7 +209,7 @@ class TieredEngine:
             await asyncio.wait(before)
         for space in await self._ephemeral.spaces("holders") | await self._ephemeral.spaces("doubt"):
             if keys := await self._ephemeral.doubtful(space):
-                await self._submit(space, Job(lambda _: None, tuple(keys)))
+                await self._submit(space, Job(lambda _: None, tuple(keys), Tier.EPHEMERAL))
         count = await self._durable.sweep(limit)
         for space in sorted(await self._ephemeral.spaces("expiries")):
             if count >= limit:
@@ -237,18 +247,19 @@ class TieredEngine:
                 Job(
                     lambda plan, part=part: operations.load(plan, space, part),  # type: ignore[misc]
                     tuple(entry.key for entry in part),
+                    Tier(min(entry.tier for entry in part)),
                     Usage(len(part), sum(len(entry.key) + len(entry.value) for entry in part)),
                 ),
             )
 
     async def freeze(self, space: str) -> None:
-        await self._submit(space, Job(lambda plan: plan.freeze(space), (), alone=True))
+        await self._submit(space, Job(lambda plan: plan.freeze(space), (), Tier.DURABLE, alone=True))
 
     async def thaw(self, space: str) -> None:
-        await self._submit(space, Job(lambda plan: plan.thaw(space), (), alone=True))
+        await self._submit(space, Job(lambda plan: plan.thaw(space), (), Tier.DURABLE, alone=True))
 
     async def erase(self, space: str) -> None:
-        await self._submit(space, Job(lambda plan: operations.erase(plan, space), (), alone=True))
+        await self._submit(space, Job(lambda plan: operations.erase(plan, space), (), Tier.DURABLE, alone=True))
 
     async def check(self) -> None:
         self._require_open()
@@ -270,7 +281,7 @@ class TieredEngine:
         return row
 
     async def _durable_row(self, space: str, key: str) -> Row | None:
-        found = (await self._durable.find(space, [key], [], usage=False)).rows.get(key)
+        found = (await self._durable.find(Asked(space, (key,)))).rows.get(key)
         return found if found is not None and expiry.is_live(found.expires, self._ephemeral.now) else None
 
     async def _entry_anywhere(self, space: str, key: str) -> dict[str, Entry]:
@@ -287,10 +298,12 @@ class TieredEngine:
         growth: Usage = _NOTHING,
         quota: Quota = _FREE,
         *,
+        tier: Tier | None = None,
         alone: bool = False,
+        resizes: bool = True,
     ) -> Any:
         token = None if self._tokens is None else next(self._tokens)
-        return await self._submit(space, Job(write, tuple(keys), growth, quota != _FREE, alone, token))
+        return await self._submit(space, Job(write, tuple(keys), tier, growth, quota != _FREE, alone, resizes, token))
 
     def _submit(self, space: str, job: Job) -> asyncio.Future[Any]:
         self._require_open()
@@ -312,3 +325,10 @@ class TieredEngine:
     def _require_open(self) -> None:
         if not self._is_open:
             raise StoreClosed
+
+
+def _tier_of(ops: Sequence[Op]) -> Tier | None:
+    """What is only looked at needs no transaction, as if it were ephemeral."""
+    if any(isinstance(op, Set) for op in ops):
+        return Tier.DURABLE
+    return None if any(isinstance(op, Delete) for op in ops) else Tier.EPHEMERAL

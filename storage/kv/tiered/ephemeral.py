@@ -61,9 +61,10 @@ class Ephemeral:
         self._lease = lease
         self._pipeline = Pipeline(url, patience=patience, queue_limit=queue_limit)
         self._library = Library(self._pipeline, "tiers", "\n".join(file.read_text() for file in _CODE))
-        self._names = (f"{uuid.uuid4().hex}:{number}" for number in itertools.count())
-        # By space, the turns of which the server must still be told that nobody knows how they ended.
-        self._untold: dict[str, list[str]] = {}
+        ours = uuid.uuid4().hex
+        self._names = (f"{ours}:{number}" for number in itertools.count())
+        # By space, the turns of which the server must still be told that nobody knows how they ended, with their keys.
+        self._untold: dict[str, dict[str, tuple[str, ...]]] = {}
         self._is_open = False
 
     async def open(self) -> None:
@@ -88,7 +89,8 @@ class Ephemeral:
         holder, pause = next(self._names), _FIRST_PAUSE
         # Whoever is ahead may have crashed, and so may one more while it waited.
         deadline = time.monotonic() + 2 * self._lease + 1
-        await self._tell(wish.space)
+        if wish.space in self._untold:
+            await self._tell(wish.space)
         while True:
             asked, now = time.monotonic(), self.now
             try:
@@ -105,12 +107,12 @@ class Ephemeral:
                     *wish.keys,
                 )
             except StoreUnavailable:
-                self._untold.setdefault(wish.space, []).append(holder)
+                self._untold.setdefault(wish.space, {})[holder] = ()
                 raise
             if answer:
                 return self._turn(wish, holder, asked, now, answer)
             if time.monotonic() > deadline:
-                await self.doubt(wish.space, holder)
+                await self._doubt(wish.space, holder, ())
                 raise StoreUnavailable("another worker holds what is to be written")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -120,16 +122,19 @@ class Ephemeral:
         flat = itertools.chain.from_iterable(changes)
         return bool(await self._ask("change", space, turn.now, turn.holder, *flat))
 
+    async def finish(self, wish: Wish, turn: Turn, changes: Sequence[Change]) -> bool:
+        """The last changes, and with them the turn ends. None, and False, where it is over."""
+        flat = itertools.chain.from_iterable(changes)
+        return bool(await self._ask("finish", wish.space, turn.now, turn.holder, len(wish.keys), *wish.keys, *flat))
+
     def leave(self, wish: Wish, turn: Turn, *, done: bool) -> None:
         """All that was planned is done, or nothing. Does not wait: where it is lost, the turn ends by itself."""
         told = asyncio.ensure_future(self._ask("leave", wish.space, turn.now, turn.holder, int(done), *wish.keys))
         told.add_done_callback(lambda told: told.cancelled() or told.exception())
 
-    async def doubt(self, space: str, holder: str) -> None:
+    async def doubt(self, wish: Wish, turn: Turn) -> None:
         """Ends a turn of which nobody knows how far it came; as soon as the server can be told."""
-        self._untold.setdefault(space, []).append(holder)
-        with contextlib.suppress(StoreUnavailable):
-            await self._tell(space)
+        await self._doubt(wish.space, turn.holder, wish.keys)
 
     async def look(self, space: str, key: str) -> tuple[Row | None, bytes | None]:
         """What is live, and a mark that differs whenever the key has moved to the durable tier."""
@@ -172,12 +177,18 @@ class Ephemeral:
         # A function that may write: a server that takes no writes refuses it.
         await self._ask("usage", "", self.now, "")
 
+    async def _doubt(self, space: str, holder: str, keys: tuple[str, ...]) -> None:
+        self._untold.setdefault(space, {})[holder] = keys
+        with contextlib.suppress(StoreUnavailable):
+            await self._tell(space)
+
     async def _tell(self, space: str) -> None:
-        for holder in tuple(self._untold.get(space, ())):
-            await self._ask("doubt", space, self.now, holder)
-            self._untold[space].remove(holder)
-        if space in self._untold and not self._untold[space]:
-            del self._untold[space]
+        untold = self._untold[space]
+        for holder, keys in tuple(untold.items()):
+            await self._ask("doubt", space, self.now, holder, *keys)
+            untold.pop(holder, None)
+        if not untold:
+            self._untold.pop(space, None)
 
     def _turn(self, wish: Wish, holder: str, asked: float, now: int, answer: list[Any]) -> Turn:
         keys, size, more_keys, more_bytes, kept, entries, doubtful = answer

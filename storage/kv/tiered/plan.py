@@ -6,6 +6,7 @@ sent anywhere until all of the group is done.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from baobab.storage.kv.engine import Quota, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, StorageFull
 from baobab.storage.kv.once import SPACE
 from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.tiered.durable import DurableChange, Found
+from baobab.storage.kv.tiered.durable import Deed, DurableChange, Found
 from baobab.storage.kv.tiered.ephemeral import Change, Turn
 
 _NOTHING = Usage(0, 0)
@@ -42,26 +43,29 @@ class Changes(NamedTuple):
     """
 
     before: list[Change]
-    durable: list[DurableChange]
-    tokens: dict[str, Row]
+    deed: Deed
     after: list[Change]
 
 
 class Plan:
     """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
 
-    def __init__(self, space: str, turn: Turn, found: Found, *, alone: bool) -> None:
+    def __init__(self, keys: Sequence[str], turn: Turn, found: Found, *, alone: bool) -> None:
         self.now = turn.now
         self.touched: set[Tier] = set()
-        self.flushed = False
-        self.frozen = found.frozen
-        self._was_frozen = found.frozen
-        self._space = space
+        self._flushed = False
+        self._frozen = self._was_frozen = found.frozen
         self._alone = alone
-        self._cells = {key: self._cell(turn.rows.get(key), found.rows.get(key)) for key in turn.rows | found.rows}
+        self._usage = found.usage
+        self._cells = {
+            key: self._cell(turn.rows.get(key), found.rows.get(key))
+            for key in keys
+            if key in turn.rows or key in found.rows
+        }
         hidden = [len(key) + len(cell.ephemeral.value) for key, cell in self._cells.items()
                   if cell.durable is not None and cell.ephemeral is not None]  # fmt: skip
-        self._total = _sum(found.usage, turn.usage, turn.pledged, Usage(-len(hidden), -sum(hidden)))
+        # What is added to the totals of the durable tier: they may cost a question, and mostly nobody wants them.
+        self._added = _sum(turn.usage, turn.pledged, Usage(-len(hidden), -sum(hidden)))
         self._tokens = {token: Row(text, None, None) for token, text in turn.kept.items()} | found.tokens
         self._new_tokens: tuple[dict[str, Row], dict[str, Row]] = {}, {}
 
@@ -99,38 +103,35 @@ class Plan:
 
     def remove_all(self, space: str) -> int:
         assert self._alone
-        live = self._total.keys
-        self.flushed = True
+        live = self._total(exact=True).keys
+        self._flushed = True
         self.touched = set(Tier)
-        self._total = _NOTHING
+        self._usage, self._added = lambda _: _NOTHING, _NOTHING
         self._cells = {key: _Cell(None, None, None) for key in self._cells}
         return live
 
     def is_frozen(self, space: str) -> bool:
-        return self.frozen
+        return self._frozen
 
     def freeze(self, space: str) -> None:
         assert self._alone
-        self.frozen = True
+        self._frozen = True
         self.touched = {Tier.DURABLE}
 
     def thaw(self, space: str) -> None:
         assert self._alone
-        self.frozen = False
+        self._frozen = False
         self.touched |= {Tier.DURABLE}
 
-    @property
-    def marking(self) -> bool:
-        """Whether the durable tier must be told that the space is frozen, or is no more."""
-        # What is flushed may lose its mark with its totals.
-        return self.frozen != self._was_frozen or (self.flushed and self.frozen)
-
     def changes(self) -> Changes:
-        made = Changes([("flush",)] if self.flushed else [], [], self._new_tokens[Tier.DURABLE], [])
+        # What is flushed may lose its mark with its totals.
+        marking = self._frozen != self._was_frozen or (self._flushed and self._frozen)
+        deed = Deed(self._flushed, self._frozen if marking else None, [], self._new_tokens[Tier.DURABLE])
+        made = Changes([("flush",)] if self._flushed else [], deed, [])
         for key, cell in self._cells.items():
             durable, ephemeral = cell.after_in(Tier.DURABLE), cell.after_in(Tier.EPHEMERAL)
             if durable is not cell.durable:
-                made.durable.append(DurableChange(key, cell.durable, durable))
+                deed.changes.append(DurableChange(key, cell.durable, durable))
             if ephemeral is cell.ephemeral:
                 continue
             if ephemeral is not None:
@@ -152,7 +153,7 @@ class Plan:
         cell = self._cells.setdefault(key, _Cell(None, None, None))
         self.touched |= {entry[0] for entry in (cell.after, after) if entry is not None}
         cell.after = after
-        self._total = _sum(self._total, grown)
+        self._added = _sum(self._added, grown)
 
     def _keep(self, token: str, row: Row) -> None:
         # With what it answers for: both are lost together or not at all.
@@ -161,16 +162,25 @@ class Plan:
         self._new_tokens[tier][token] = row
 
     def _admit(self, grown: Usage, quota: Quota) -> None:
+        if self._refusal(grown, quota, exact=False) is not None:
+            refusal = self._refusal(grown, quota, exact=True)
+            if refusal is not None:
+                raise refusal if self._alone else Crowded
+
+    def _refusal(self, grown: Usage, quota: Quota, *, exact: bool) -> KeysExhausted | StorageFull | None:
         max_keys, max_bytes = quota
-        keys, size = self._total
-        if grown.keys > 0 and max_keys is not None and keys + grown.keys > max_keys:
-            if not self._alone:
-                raise Crowded
-            raise KeysExhausted(keys, max_keys)
-        if grown.bytes > 0 and max_bytes is not None and size + grown.bytes > max_bytes:
-            if not self._alone:
-                raise Crowded
-            raise StorageFull(size, max_bytes)
+        if grown.keys > 0 and max_keys is not None:
+            used = self._total(exact=exact).keys
+            if used + grown.keys > max_keys:
+                return KeysExhausted(used, max_keys)
+        if grown.bytes > 0 and max_bytes is not None:
+            used = self._total(exact=exact).bytes
+            if used + grown.bytes > max_bytes:
+                return StorageFull(used, max_bytes)
+        return None
+
+    def _total(self, *, exact: bool) -> Usage:
+        return _sum(self._usage(exact), self._added)
 
 
 def _put(key: str, row: Row) -> Change:

@@ -160,17 +160,34 @@ end
 
 local takes = {put = 4, drop = 1, move = 1, keep = 2, flush = 0}
 
--- Of: now, holder, and each change with what it takes. All of them, or none where the turn is over: 1 or 0.
-local function change(space, args)
-  local now, holder = args[1], args[2]
-  if not has_turn(space, holder) then
-    return 0
-  end
-  local at = 3
+local function make(space, args, at)
   while args[at] do
     local kind = args[at]
-    changes[kind](space, now, unpack(args, at + 1, at + takes[kind]))
+    changes[kind](space, args[1], unpack(args, at + 1, at + takes[kind]))
     at = at + 1 + takes[kind]
+  end
+end
+
+-- Of: now, holder, and each change with what it takes. All of them, or none where the turn is over: 1 or 0.
+local function change(space, args)
+  if not has_turn(space, args[2]) then
+    return 0
+  end
+  make(space, args, 3)
+  return 1
+end
+
+-- The same, and with the last of them the holder leaves. Of: now, holder, how many keys, its keys, changes.
+local function finish(space, args)
+  if not has_turn(space, args[2]) then
+    return 0
+  end
+  local first_change = 4 + args[3]
+  make(space, args, first_change)
+  redis.call("HDEL", space .. ":holders", args[2])
+  if first_change > 4 then
+    redis.call("HDEL", space .. ":held", unpack(args, 4, first_change - 1))
+    redis.call("SREM", space .. ":doubt", unpack(args, 4, first_change - 1))
   end
   return 1
 end
@@ -190,11 +207,14 @@ local function leave(space, args)
   end
 end
 
--- Of: now, holder. Nobody knows what it has done of it.
+-- Of: now, holder, keys of which nobody knows what it has done to them, whoever has had them since.
 local function doubt(space, args)
   give_up(space, args[2])
   redis.call("ZREM", space .. ":queue", args[2])
   redis.call("HDEL", space .. ":asked", args[2])
+  if #args > 2 then
+    redis.call("SADD", space .. ":doubt", unpack(args, 3))
+  end
 end
 
 -- Of: now, key. What the hash has of it, and when it last moved.
@@ -226,6 +246,7 @@ end
 
 register_plain("enter", enter)
 register_plain("change", change)
+register_plain("finish", finish)
 register_plain("leave", leave)
 register_plain("doubt", doubt)
 register_plain("look", look)

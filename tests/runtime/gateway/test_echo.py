@@ -1,14 +1,15 @@
 """The built-in model: what it answers on OpenAI's wire, read with OpenAI's own types."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
 
@@ -25,6 +26,9 @@ TOOLS = [
     }
     for name in ("kv_get", "kv_put")
 ]
+QUIETLY = settings(
+    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
 LABEL = "[baobab/echo, the built-in model]"
 
 
@@ -146,6 +150,7 @@ def test_tools_attachments_and_earlier_calls_are_counted() -> None:
     assert prompt_tokens(ask("hi", tools=TOOLS)) > plain + 20
 
 
+@QUIETLY
 @given(st.text())
 def test_the_tokens_of_a_stream_join_to_the_whole_text(text: str) -> None:
     assert said(ask(f"x{text}")).startswith(f"{LABEL} You said: x")
@@ -376,7 +381,7 @@ def test_a_required_call_is_that_of_the_first_tool() -> None:
 def as_json(prompt: str, schema: Any, **request: Any) -> Any:
     response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema, "strict": True}}
     value = json.loads(said(ask(prompt, response_format=response_format, **request)))
-    jsonschema_rs.validator_for(schema).validate(value)
+    Draft202012Validator(schema).validate(value)
     return value
 
 
@@ -514,6 +519,7 @@ BUSHY = {
         {"$ref": "https://example.com/schema"},
         {"$ref": "#/$defs/none"},
         {"type": "text"},
+        {"type": {}},
         {"type": "integer", "minimum": 2, "maximum": 1},
         {"type": "integer", "minimum": "2"},
         {"type": "number", "multipleOf": 1e-300, "minimum": 1},
@@ -538,6 +544,54 @@ def _defs(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"$defs": schema["$defs"]} if "$defs" in schema else {}
 
 
+_KEYWORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["object", "array", "string", "integer", "number", ["null", "boolean"]]),
+        "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+        "minItems": st.integers(0, 3),
+        "maxItems": st.integers(0, 3),
+        "uniqueItems": st.booleans(),
+        "minimum": st.integers(-6, 6),
+        "exclusiveMaximum": st.sampled_from([-2, 0.5, 7]),
+        "multipleOf": st.sampled_from([2, 3, 0.5]),
+        "maxLength": st.integers(0, 4),
+        "pattern": st.sampled_from(["^a+$", "b|c"]),
+        "enum": st.lists(st.sampled_from([None, True, 1, "a", [], {}]), min_size=1, max_size=3),
+    },
+)
+_SCHEMAS = st.recursive(
+    _KEYWORDS,
+    lambda inner: st.builds(
+        lambda own, more: {**own, **more},
+        _KEYWORDS,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+                "additionalProperties": inner | st.sampled_from([False]),
+                "items": inner,
+                "anyOf": st.lists(inner, min_size=1, max_size=3),
+                "oneOf": st.lists(inner, min_size=1, max_size=2),
+                "allOf": st.lists(inner, min_size=1, max_size=2),
+            },
+        ),
+    ),
+    max_leaves=4,
+)
+
+
+@QUIETLY
+@given(_SCHEMAS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([None, 1, "aa", ["b"], {"a": 1}]), max_size=3))
+def test_what_is_written_satisfies_any_schema_or_nothing_is(schema: Any, offered: Any) -> None:
+    response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+    request = {"messages": [{"role": "user", "content": json.dumps(offered)}], "response_format": response_format}
+    with contextlib.suppress(BadParameter):
+        answer = complete(request, completion_id="x", created=0)
+        written = json.loads(answer["choices"][0]["message"]["content"])
+        assert Draft202012Validator(schema).is_valid(written)
+
+
 def test_hostile_patterns_and_texts_come_to_an_end() -> None:
     schema = {"type": "object", "properties": {"it": {"type": "string", "pattern": "^((a*)*)*b$"}}, "required": ["it"]}
     assert as_json(json.dumps({"it": "a" * 250}), schema) == {"it": "b"}
@@ -557,6 +611,7 @@ def test_hostile_patterns_and_texts_come_to_an_end() -> None:
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "smell"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": ["text"]}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].image_url"),
         ({"messages": [{"role": "tool", "content": "1"}]}, "messages[0].tool_call_id"),
         ({"messages": [{"role": "tool", "content": "1", "tool_call_id": "x"}]}, "messages[0].tool_call_id"),
@@ -577,6 +632,7 @@ def test_hostile_patterns_and_texts_come_to_an_end() -> None:
         ({"tools": TOOLS, "tool_choice": "sometimes"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "none"}}}, "tool_choice"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": []}, "tool_choice"),
         ({"response_format": "json"}, "response_format"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
     ],
@@ -589,6 +645,27 @@ def test_a_bad_request_is_refused_by_the_parameter_at_fault(request_: dict[str, 
             answer(whole, completion_id="chatcmpl-1", created=0)
         assert refused.value.param == param
         assert str(refused.value).startswith(param)
+
+
+_WORDS = st.sampled_from(["function", "user", "tool", "required", "json_schema", "text", "auto", "allowed_tools"])
+_FIELDS = (
+    "role content type function name parameters tool_calls id arguments text image_url schema json_schema mode tools"
+)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | _WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_FIELDS.split()), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@QUIETLY
+@given(
+    st.sampled_from(["messages", "tools", "tool_choice", "response_format", "stop", "n", "stream_options"]), _ANYTHING
+)
+def test_no_request_is_more_than_refused(name: str, value: Any) -> None:
+    request = {"messages": [{"role": "user", "content": "hi"}], "tools": TOOLS, name: value}
+    with contextlib.suppress(BadParameter):
+        assert complete(request, completion_id="x", created=0)["model"] == "baobab/echo"
 
 
 def test_every_call_must_have_its_result() -> None:

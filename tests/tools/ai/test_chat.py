@@ -195,8 +195,7 @@ async def test_a_request_that_is_wrong_is_refused_before_anybody_is_asked(
 
 
 async def test_callers_without_a_credential_or_the_scope_are_told_so(world: Installation) -> None:
-    app_id = await world.app()
-    narrow = await key(world, scopes=[f"app:{app_id}"])
+    narrow = await key(world, scopes=["substrate"])
     for by, status, type_, code in (
         ({"x-nothing": ""}, 401, "authentication_error", "missing_credentials"),
         ({"authorization": "Bearer bb_sk_" + "x" * 40}, 401, "authentication_error", "invalid_api_key"),

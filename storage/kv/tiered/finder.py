@@ -1,0 +1,127 @@
+"""What groups of any spaces ask at the same time of the durable tier in Postgres comes with one statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from baobab.storage.kv.engine import Usage
+from baobab.storage.kv.errors import StoreUnavailable
+from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.postgres.session import Rows
+from baobab.storage.kv.postgres.statements import Place, Statement
+from baobab.storage.kv.tier_file import Row
+from baobab.storage.kv.tiered.durable import Asked, Found
+
+# Values have up to 256 KB: an answer with so many still fits in memory.
+_LARGEST_GROUP = 250
+
+# A row without a key is about its space, the others are those that were asked for.
+_FIND = b"""
+SELECT asked.space, NULL::text, NULL::bigint, NULL::bigint, NULL::bytea, coalesce(u.frozen, false),
+    coalesce(u.keys, 0) - gone.keys, coalesce(u.bytes, 0) - gone.bytes
+FROM unnest(%s::text[], %s::boolean[]) AS asked (space, counted)
+LEFT JOIN kv.usage AS u ON u.space = asked.space
+CROSS JOIN LATERAL (
+    SELECT count(*) AS keys, coalesce(sum(length(key) + length(value)), 0)::bigint AS bytes
+    FROM kv.entries AS e WHERE asked.counted AND e.space = asked.space AND e.expires <= %s
+) AS gone
+UNION ALL
+SELECT e.space, e.key, e.expires, e."window", e.value, NULL, NULL, NULL
+FROM unnest(%s::text[], %s::text[]) AS asked (space, key)
+JOIN kv.entries AS e ON e.space = asked.space AND e.key = asked.key
+"""
+
+
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Found]
+    asked: Asked
+
+
+class Finder:
+    """`rows` runs a statement. One at a time: whoever asks meanwhile shares the next."""
+
+    def __init__(self, rows: Callable[[Statement], Awaitable[Rows]], now: Callable[[], int]) -> None:
+        self._rows = rows
+        self._now = now
+        self._queue: list[_Waiting] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def find(self, asked: Asked) -> asyncio.Future[Found]:
+        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(future, asked))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="kv-finder")
+        return future
+
+    async def _run(self) -> None:
+        while self._queue:
+            group = self._group()
+            try:
+                found = await self._found([waiting.asked for waiting in group])
+            except Exception as exc:  # noqa: BLE001 - whatever it was, the waiters must hear and the task live
+                _fail(group, exc)
+                continue
+            for (future, _), each in zip(group, found, strict=True):
+                # Done already where the caller has gone.
+                if not future.done():
+                    future.set_result(each)
+        self._task = None
+
+    def _group(self) -> list[_Waiting]:
+        taken = places = 0
+        for _, asked in self._queue:
+            places += len(asked.keys) + len(asked.tokens)
+            if taken and places > _LARGEST_GROUP:
+                break
+            taken += 1
+        group, self._queue = self._queue[:taken], self._queue[taken:]
+        return group
+
+    async def _found(self, group: list[Asked]) -> list[Found]:
+        counted: dict[str, bool] = {}
+        for asked in group:
+            counted[asked.space] = counted.get(asked.space, False) or asked.usage
+        places = dict.fromkeys(place for asked in group for place in _places(asked))
+        answer = await self._rows(
+            Statement(
+                _FIND,
+                (
+                    list(counted),
+                    list(counted.values()),
+                    self._now(),
+                    [space for space, _ in places],
+                    [key for _, key in places],
+                ),
+            )
+        )
+        about: dict[str, tuple[bool, Usage]] = {}
+        rows: dict[Place, Row] = {}
+        for space, key, expires, window, value, frozen, keys, size in answer:
+            if key is None:
+                about[space] = frozen, Usage(keys, size)
+            else:
+                rows[space, key] = Row(value, expires, window)
+        return [_of(asked, rows, *about[asked.space]) for asked in group]
+
+
+def _places(asked: Asked) -> list[Place]:
+    return [(asked.space, key) for key in asked.keys] + [(SPACE, token) for token in asked.tokens]
+
+
+def _of(asked: Asked, rows: dict[Place, Row], frozen: bool, usage: Usage) -> Found:
+    return Found(
+        {key: rows[asked.space, key] for key in asked.keys if (asked.space, key) in rows},
+        {token: rows[SPACE, token] for token in asked.tokens if (SPACE, token) in rows},
+        frozen,
+        lambda _: usage,
+    )
+
+
+def _fail(group: list[_Waiting], cause: Exception) -> None:
+    for future, _ in group:
+        if not future.done():
+            error = StoreUnavailable.because(cause)
+            error.__cause__ = cause
+            future.set_exception(error)

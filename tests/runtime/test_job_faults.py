@@ -1,0 +1,50 @@
+"""Which faults are a job's own: an outage ends by itself and is waited out, any other refusal of a store counts."""
+
+from pathlib import Path
+
+import pytest
+
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.kv import errors as kv
+from baobab.storage.objects import errors as objects
+from baobab.tools.jobs import Job
+from baobab.tools.tool import Toolset
+from tests import jobs
+from tests.clock import FixedClock
+from tests.installation import installation
+
+
+@pytest.mark.parametrize(
+    ("fault", "attempts"),
+    [
+        (DatabaseUnavailable("gone"), 9),
+        (kv.StoreUnavailable("gone"), 9),
+        (kv.SpaceFrozen(), 9),
+        (objects.StoreUnavailable("gone"), 9),
+        (kv.NotAnInteger(), 2),
+        (objects.InvalidKey("empty"), 2),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_job_waits_for_a_store_that_does_not_answer_and_gives_up_on_one_that_refuses(
+    tmp_path: Path, fault: Exception, attempts: int
+) -> None:
+    toolset, clock, made = Toolset("faulty", "A job that meets one fault again and again."), FixedClock(), []
+
+    @toolset.job(attempts=2)
+    async def meet(job: Job) -> None:
+        made.append(job.attempt)
+        if len(made) < 9:
+            raise fault
+
+    async with installation(tmp_path / "data", clock=clock, further=[toolset]) as baobab:
+        unit = baobab.house.services.database.unit(write=True)
+        asked = await baobab.house.services.jobs.enqueue(unit, "meet", {})
+        await unit.commit()
+        for _ in range(9):
+            await jobs.settled(baobab.house)
+            clock.advance(2)
+        row = await jobs.job(baobab.house, asked)
+    assert len(made) == attempts
+    assert row.finished_at is not None
+    assert (row.error is None) == (attempts == 9)

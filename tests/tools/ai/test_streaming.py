@@ -1,0 +1,198 @@
+"""Chat completions in events: what is passed on, how they end, and who may leave when."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from baobab.http.streaming import send_stream
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.tools.stream import Stream
+from tests.people import key
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, joined
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DONE = "[DONE]"
+
+
+async def test_a_stream_is_the_providers_own_events_and_ends_with_done(world: Installation) -> None:
+    events = await world.events()
+    assert joined(events) == TEXT
+    assert events[-1] == DONE
+    assert events.count(DONE) == 1
+    assert [event["choices"][0]["finish_reason"] for event in events[-3:-1]] == [None, "stop"]
+    assert {event["object"] for event in events[:-1]} == {"chat.completion.chunk"}
+
+
+async def test_the_provider_is_always_asked_what_was_used(world: Installation) -> None:
+    await world.events(future_field=1)
+    sent = world.fake.requests[-1].json
+    assert sent == {
+        "messages": HELLO,
+        "model": "gpt-4o-mini",
+        "future_field": 1,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def test_what_was_used_is_told_only_to_who_asks(world: Installation) -> None:
+    assert not [event for event in await world.events() if event != DONE and event.get("usage")]
+    for model in (MINI, "baobab/echo"):
+        *_, last, done = await world.events(model, stream_options={"include_usage": True})
+        assert (last["choices"], done) == ([], DONE)
+        assert last["usage"]["prompt_tokens"] > 0
+        assert DONE not in [*_]
+
+
+async def test_other_options_of_a_stream_are_passed_on(world: Installation) -> None:
+    await world.events(stream_options={"include_usage": False, "include_obfuscation": False})
+    sent = world.fake.requests[-1].json["stream_options"]
+    assert sent == {"include_usage": True, "include_obfuscation": False}
+
+
+async def test_a_stream_says_which_model_it_is_and_is_not_kept_by_anybody(world: Installation) -> None:
+    headers = (await world.chat(stream=True)).headers
+    assert headers["x-baobab-model"] == MINI
+    assert headers["x-request-id"]
+    assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-store", "no")
+    # Nobody knows yet.
+    assert "x-baobab-cost-usd" not in headers
+
+
+@pytest.mark.parametrize("behaviour", ["comments", "split", "slow-tokens:0.001", "no-usage"])
+async def test_however_a_provider_sends_its_events_they_arrive(world: Installation, behaviour: str) -> None:
+    events = await world.events(world.lab(behaviour))
+    assert joined(events) == TEXT
+    assert events[-1] == DONE
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "words"),
+    [
+        ("drop:3", "upstream_malformed", "Hello from"),
+        ("error-frame:3", "upstream_error", "Hello from"),
+        ("malformed-sse", "upstream_malformed", "Hello"),
+        ("no-done", "upstream_malformed", TEXT),
+    ],
+)
+async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
+    world: Installation, behaviour: str, code: str, words: str
+) -> None:
+    asked = len(world.fake.requests)
+    answer = await world.chat(world.lab(behaviour), stream=True)
+    assert answer.status_code == 200
+    frames = [frame.removeprefix("data: ") for frame in answer.text.split("\n\n") if frame]
+    *begun, last = map(json.loads, frames)
+    assert joined(begun) == words
+    assert (last["error"]["type"], last["error"]["code"]) == ("api_error", code)
+    assert not [event for event in begun if "error" in event]
+    for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "in the middle"):
+        assert theirs not in answer.text
+    # Once begun it is never tried again: the caller has its beginning.
+    assert len(world.fake.requests) == asked + 1
+
+
+async def test_what_fails_before_it_begins_is_tried_again(world: Installation) -> None:
+    assert joined(await world.events(world.lab("flaky:1"))) == TEXT
+
+
+async def test_an_event_arrives_when_it_is_there_and_not_at_the_end(world: Installation) -> None:
+    reader, writer = await asking(world, world.lab("slow-tokens:0.1"))
+    await reader.readuntil(b'"content":')
+    assert not reader.at_eof()
+    assert b"[DONE]" not in reader._buffer  # type: ignore[attr-defined]
+    writer.close()
+    await world.settled()
+
+
+async def test_callers_who_leave_in_the_middle_pay_for_what_they_got_and_free_the_provider(world: Installation) -> None:
+    slow = world.lab("slow-tokens:0.3")
+    leaving = await key(world, scopes=["ai:gateway"])
+    left = world.fake.broken_off
+
+    async def leave() -> None:
+        reader, writer = await asking(world, slow, leaving)
+        await reader.readuntil(b'"choices"')
+        writer.transport.abort()
+
+    await asyncio.gather(*[leave() for _ in range(50)])
+    (used,) = [used for used in await world.used() if used.model == slow]
+    assert used.requests == 50
+    assert used.prompt_tokens >= 50
+    # An event each, and the answer has more: they were charged for what came, not for what would have come.
+    assert 50 <= used.completion_tokens < 50 * 10
+    async with asyncio.timeout(20):
+        while world.fake.broken_off < left + 50:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too(world: Installation) -> None:
+    asked, left = len(world.fake.requests), world.fake.broken_off
+    slow = world.lab("slow-tokens:30")
+    _, writer = await asking(world, slow)
+    async with asyncio.timeout(20):
+        while len(world.fake.requests) == asked:
+            await asyncio.sleep(0.005)
+    # The provider has begun to answer, without an event.
+    await asyncio.sleep(0.05)
+    writer.transport.abort()
+    async with asyncio.timeout(20):
+        while world.fake.broken_off == left:
+            await asyncio.sleep(0.01)
+    await world.settled()
+
+
+async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None:
+    closed = asyncio.Event()
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"data: {}\n\n"
+        finally:
+            closed.set()
+
+    async def unread(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await never
+
+    async def connected() -> Any:
+        await never
+
+    async with asyncio.timeout(20):
+        await send_stream(Stream(pieces()), 200, [], connected, unread, stalled=0.05)
+    assert closed.is_set()
+
+
+async def test_the_gateway_is_closed_while_somebody_listens(world: Installation) -> None:
+    gateway = world.house.services.part(Gateway)
+    reader, writer = await asking(world, world.lab("slow-tokens:0.2"))
+    await reader.readuntil(b'"choices"')
+    await gateway._relay.close()
+    rest = (await reader.read()).decode()
+    assert '"code":"upstream_' in rest
+    assert "[DONE]" not in rest
+    writer.close()
+    # And opened again by the next call.
+    assert joined(await world.events()) == TEXT
+
+
+async def asking(
+    world: Installation, model: str, by: dict[str, str] | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which a stream was asked for."""
+    host, _, port = world.address.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    body = json.dumps({"model": model, "messages": HELLO, "stream": True}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:8000\r\ncontent-length: {len(body)}\r\n"
+    credential = (by or world.owner)["authorization"]
+    writer.write(f"{head}authorization: {credential}\r\n\r\n".encode() + body)
+    with contextlib.suppress(ConnectionResetError):
+        await writer.drain()
+    return reader, writer
