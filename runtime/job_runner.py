@@ -43,18 +43,21 @@ class Runner:
         self,
         database: Database,
         kinds: Mapping[str, JobKind],
+        rounds: Sequence[JobKind],
         registry: Registry,
         clock: Clock,
         ids: Ids,
         at_once: int,
     ) -> None:
+        """kinds: those that may be made here; rounds: the periodic ones that are asked for here."""
         self._database = database
         self._registry = registry
         self._clock = clock
         self._kinds = kinds
         self._at_once = at_once
         # A round begins at its time and not with a process: whoever is there then makes it.
-        self._rounds = {kind.name: self._round(kind.every) for kind in kinds.values() if kind.every}
+        self._periodic = [(kind, kind.every) for kind in rounds if kind.every]
+        self._rounds = {kind.name: self._round(seconds) for kind, seconds in self._periodic}
         self._me = ids.uuid()
         self._wake = asyncio.Event()
         self._more = False
@@ -116,8 +119,8 @@ class Runner:
     async def _ask_for_rounds(self) -> None:
         """The periodic kinds: one job for each round, whichever process comes first."""
         now = self._clock.now()
-        for kind in self._kinds.values():
-            if kind.every is None or (round_ := self._round(kind.every)) == self._rounds[kind.name]:
+        for kind, seconds in self._periodic:
+            if (round_ := self._round(seconds)) == self._rounds[kind.name]:
                 continue
             row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
             unit = self._database.unit(write=True)

@@ -32,13 +32,17 @@ class DurableJobs:
         self._ids = ids
         self._runners: dict[Database, Runner] = {}
 
-    async def start(self, registry: Registry, notices: Mapping[Database, Notices], at_once: int) -> None:
+    async def start(
+        self, registry: Registry, notices: Mapping[Database, Notices], home: Database, at_once: int
+    ) -> None:
         """Make jobs from now on, so many of each database at once.
 
-        notices: by database; they wake the runner when another process has asked for something.
+        notices: by database; they wake the runner when another process has asked for something. home: where rounds are
+        made, but for the one that each database needs.
         """
         for database, woken in notices.items():
-            runner = Runner(database, self._kinds, registry, self._clock, self._ids, at_once)
+            rounds = [kind for kind in self._kinds.values() if kind.every and (database is home or kind is _PRUNE)]
+            runner = Runner(database, self._kinds, rounds, registry, self._clock, self._ids, at_once)
             self._runners[database] = runner
             woken.on_wake(runner.wake)
             runner.start()

@@ -66,7 +66,7 @@ class Database(ABC):
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the rows and changes nothing."""
-        with _Translated():
+        with Translated():
             async with self._engine.connect() as connection:
                 await connection.execution_options(**self._reading)
                 async with connection.begin():
@@ -79,7 +79,7 @@ class Database(ABC):
         turn: False for a single statement that is exact by itself; it then waits for nobody's turn where the database
         can do without (docs/decisions/0012-postgres-turns.md).
         """
-        with _Translated():
+        with Translated():
             async with self._in_turn(turn or self._always_in_turn), self._engine.connect() as connection:
                 await connection.execution_options(**self._writing)
                 async with connection.begin():
@@ -130,7 +130,7 @@ class Unit:
             # Only now is there something to leave.
             self._context = context
         # Here too: what the context makes of an error when it is left comes too late for the caller.
-        with _Translated():
+        with Translated():
             return await self._connection.execute(statement, rows)
 
     def announce(self) -> None:
@@ -178,7 +178,7 @@ class Unit:
                 raise
 
 
-class _Translated:
+class Translated:
     """Foreign exceptions become ours at this boundary; a broken constraint passes, its meaning is the caller's."""
 
     def __enter__(self) -> None:

@@ -43,8 +43,8 @@ class SqliteDatabase(Database):
         super().__init__(
             create_async_engine(make_url("sqlite+aiosqlite://").set(database=str(path)), pool_size=4, max_overflow=4)
         )
-        event.listen(self._engine.sync_engine, "connect", _on_connect)
-        event.listen(self._engine.sync_engine, "begin", _on_begin)
+        event.listen(self._engine.sync_engine, "connect", on_connect)
+        event.listen(self._engine.sync_engine, "begin", on_begin)
 
     async def open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ async def _granted(gate: int) -> None:
         raise
 
 
-def _on_connect(connection: Any, _record: object) -> None:
+def on_connect(connection: Any, _record: object) -> None:
     # The driver must leave transactions to us: its own deferred BEGIN loses updates and answers "locked".
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -122,5 +122,5 @@ def _on_connect(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _on_begin(connection: Connection) -> None:
+def on_begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN IMMEDIATE"))

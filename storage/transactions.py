@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import make_url
 
-from baobab.storage.database import Database, DatabaseUnavailable, _Translated
-from baobab.storage.sqlite import SqliteDatabase, _on_begin, _on_connect
+from baobab.storage.database import Database, DatabaseUnavailable, Translated
+from baobab.storage.sqlite import SqliteDatabase, on_begin, on_connect
 
 T = TypeVar("T")
 
@@ -56,8 +56,8 @@ class SqliteTransactions:
         self._closed = False
         url = make_url("sqlite+pysqlite://").set(database=str(database.path))
         self._engine = create_engine(url, pool_size=1, max_overflow=0).execution_options(begin="BEGIN IMMEDIATE")
-        event.listen(self._engine, "connect", _on_connect)
-        event.listen(self._engine, "begin", _on_begin)
+        event.listen(self._engine, "connect", on_connect)
+        event.listen(self._engine, "begin", on_begin)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         if self._closed:
@@ -75,7 +75,7 @@ class SqliteTransactions:
             self._gate = os.open(self._gate_path, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         try:
-            with _Translated(), self._engine.begin() as connection:
+            with Translated(), self._engine.begin() as connection:
                 return work(connection)
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)

@@ -65,7 +65,10 @@ class Failures:
 
     async def recent(self, stores: Stores, app_id: str, family: str, limit: int) -> Sequence[RowMapping]:
         """Newest first, this process's latest included."""
-        await self.flush()
+        for region, found in self._regions.items():
+            # Only where it looks: that another region does not answer is nothing to this one.
+            if found.database is stores.database:
+                await self._flush(region)
         query = (
             select(failures)
             .where(failures.c.app_id == app_id, failures.c.family == family)
@@ -78,16 +81,23 @@ class Failures:
     async def flush(self) -> None:
         """Write what has come; DatabaseUnavailable when a region's database did not take it, which is kept then."""
         refused: DatabaseUnavailable | None = None
-        for region, pending in self._pending.items():
-            rows = list(pending)
-            pending.clear()
+        for region in self._pending:
             try:
-                await self._write(self._regions[region].database, rows)
+                await self._flush(region)
             except DatabaseUnavailable as exc:
-                pending.extendleft(reversed(rows[: _PENDING - len(pending)]))
                 refused = exc
         if refused is not None:
             raise refused
+
+    async def _flush(self, region: str) -> None:
+        pending = self._pending[region]
+        rows = list(pending)
+        pending.clear()
+        try:
+            await self._write(self._regions[region].database, rows)
+        except DatabaseUnavailable:
+            pending.extendleft(reversed(rows[: _PENDING - len(pending)]))
+            raise
 
     async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:
         if not rows:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
+from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.tools import approval, key_limits
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Caller
@@ -163,6 +164,8 @@ class Registry:
             raise AppMigrating from exc
         except StoreUnavailable as exc:
             raise Unavailable("The key-value store does not answer.") from exc
+        except ObjectsUnavailable as exc:
+            raise Unavailable("The object store does not answer.") from exc
 
     async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """The validated arguments of a call that may be made."""

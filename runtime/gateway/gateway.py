@@ -73,7 +73,7 @@ def built_in() -> list[Model]:
         max_output=None,
         litellm="",
         provider=BUILT_IN,
-        features=frozenset(("tools", "parallel_tools", "json_schema", "vision", "streaming")),
+        features=frozenset(("tools", "parallel_tools", "json_schema", "streaming")),
     )
     embedding = Model(
         id=embeddings.installed()[0],

@@ -4,6 +4,7 @@ Fields that nobody here knows survive in both directions. What is read of an ans
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 10.0
 _LAST_SECONDS = 1.0
 _LARGEST_REFUSAL = 64 * 1024
+# OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
+_USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
 _END = b"[DONE]"
 
 

@@ -301,6 +301,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 def _told(work: Callable[[], T]) -> T:
     """Run, and tell what an operator can mend in one line instead of a traceback."""
+    from baobab.composition import RegionUnavailable
     from baobab.storage.backup.errors import BackupError
     from baobab.storage.database import DatabaseUnavailable
     from baobab.storage.kv.errors import StoreUnavailable
@@ -313,7 +314,7 @@ def _told(work: Callable[[], T]) -> T:
         return work()
     except BaobabError as exc:
         raise Failure(f"{exc.message} {exc.remedy}") from exc
-    except (BackupError, SchemaTooNew, SecretUnreadable, TransferRefused) as exc:
+    except (BackupError, RegionUnavailable, SchemaTooNew, SecretUnreadable, TransferRefused) as exc:
         raise Failure(str(exc)) from exc
     except DatabaseUnavailable as exc:
         raise Failure(f"the database does not open: {exc.reason}") from exc

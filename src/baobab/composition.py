@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from baobab import tools
@@ -19,9 +20,10 @@ from baobab.storage.clock import Clock, Ids, SystemClock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.kv.engines import engine_at
-from baobab.storage.kv.errors import KvError
+from baobab.storage.kv.errors import KvError, StoreUnavailable
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
+from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import Vault
 from baobab.storage.valkey.errors import ValkeyUnavailable
@@ -43,7 +45,13 @@ _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
 _LIMITS_PATIENCE_SECONDS = 0.5
 
+Works = Sequence[Callable[[], Awaitable[object]]]
+
 _log = logging.getLogger(__name__)
+
+
+class RegionUnavailable(Exception):
+    """A store of a further region did not open. The message is one line, for operators."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +131,9 @@ async def house(
         for each in notices.values():
             await each.start()
             stack.push_async_callback(each.stop)
-        await stack.enter_async_context(_housekeeping(registry))
+        await stack.enter_async_context(_housekeeping(services))
         if settings.jobs:
-            await jobs.start(registry, notices, settings.jobs)
+            await jobs.start(registry, notices, database, settings.jobs)
             stack.push_async_callback(jobs.stop)
         yield House(settings, services, registry)
 
@@ -136,13 +144,18 @@ async def _regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExit
     regions: dict[str, Stores] = {}
     for name, place in settings.places.items():
         url = place.database_url or f"sqlite:///{settings.data / 'regions' / name}.db"
-        if url not in databases:
-            databases[url] = database_at(url)
-            await databases[url].open()
-            stack.push_async_callback(databases[url].close)
-            await migrate(databases[url])
         kv = engine_at(settings.data / "kv" / name, url, place.valkey_url, clock.time, place.kv_durable)
-        await kv.open()
+        try:
+            if url not in databases:
+                databases[url] = database_at(url)
+                await databases[url].open()
+                stack.push_async_callback(databases[url].close)
+                await migrate(databases[url])
+            await kv.open()
+        except (DatabaseUnavailable, StoreUnavailable) as exc:
+            if name == settings.region:
+                raise
+            raise RegionUnavailable(f"the region {name} does not open: {exc.reason}") from exc
         stack.push_async_callback(kv.close)
         regions[name] = Stores(databases[url], kv, store_at(place.objects_url, settings.data / "objects" / name))
     return regions
@@ -179,36 +192,36 @@ def options(settings: Settings) -> Options:
 
 
 @contextlib.asynccontextmanager
-async def _housekeeping(registry: Registry) -> AsyncIterator[None]:
+async def _housekeeping(services: Services) -> AsyncIterator[None]:
     """What must happen every so often while the house stands, and once more when it closes."""
-    rounds = (("flush", _FLUSH_SECONDS, _flush), ("sweep", _SWEEP_SECONDS, _sweep))
-    tasks = [asyncio.create_task(_every(seconds, registry, work), name=name) for name, seconds, work in rounds]
+    stores = services.regions.values()
+    flush: Works = (
+        services.trail.flush,
+        services.failures.flush,
+        partial(services.credentials.flush, services.database),
+    )
+    sweep: Works = (services.notices.prune, *(each.kv.sweep for each in stores), *(each.objects.sweep for each in stores))
+    rounds = (("flush", _FLUSH_SECONDS, flush), ("sweep", _SWEEP_SECONDS, sweep))
+    tasks = [asyncio.create_task(_every(seconds, works), name=name) for name, seconds, works in rounds]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await _flush(registry)
+        await _once(flush)
 
 
-async def _every(seconds: float, registry: Registry, work: Callable[[Registry], Awaitable[None]]) -> None:
+async def _every(seconds: float, works: Works) -> None:
     while True:
         await asyncio.sleep(seconds)
+        await _once(works)
+
+
+async def _once(works: Works) -> None:
+    """Each by itself: a store that does not answer must not keep the others from being looked after."""
+    for work in works:
         try:
-            await work(registry)
-        except (DatabaseUnavailable, KvError) as exc:
+            await work()
+        except (DatabaseUnavailable, KvError, ObjectError) as exc:
             _log.warning("housekeeping: a store does not answer (%s)", type(exc).__name__)
-
-
-async def _flush(registry: Registry) -> None:
-    services = registry.services
-    await services.trail.flush()
-    await services.failures.flush()
-    await services.credentials.flush(services.database)
-
-
-async def _sweep(registry: Registry) -> None:
-    await registry.services.notices.prune()
-    for stores in registry.services.regions.values():
-        await stores.kv.sweep()

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 # These start the servers that they break by themselves: another column would only run them a second time.
-_BRING_THEIR_SERVERS = {"test_restart_postgres.py", "test_restart_valkey.py", "test_full_disk.py"}
+_BRING_THEIR_SERVERS = {
+    "test_restart_postgres.py",
+    "test_restart_postgres_jobs.py",
+    "test_restart_valkey.py",
+    "test_full_disk.py",
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

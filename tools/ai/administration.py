@@ -59,7 +59,7 @@ class UnknownProvider(BadRequest):
 @ai.tool("GET /ai/config", access=AppOwner(), effect="read")
 async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     """Read the app's settings for models. Of a key only the end is shown."""
-    return {"config": _config(await settings.of_app(call, app_id))}
+    return {"config": _config(await settings.as_written(call, app_id))}
 
 
 @ai.tool(
@@ -111,9 +111,10 @@ async def ai_config_update(
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
     written = dialect.insert(app_ai).values(row)
     await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    await call.services.notices.publish(call.unit, settings.NOTICE, app_id)
     call.audit.resource_id = app_id
     call.audit.data["fields"] = sorted(values.keys() - {"updated_at"})
-    return {"config": _config(await settings.of_app(call, app_id))}
+    return {"config": _config(await settings.as_written(call, app_id))}
 
 
 @ai.tool("GET /ai/usage", access=AppOwner(), effect="read")

@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, Integer, String, Table, select
+from sqlalchemy import Column, ForeignKey, Integer, Select, String, Table, select
 
+from baobab.storage.cache import Cache
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.call import Call
+from baobab.tools.services import Services
+
+NOTICE = "app_ai"
 
 app_ai = Table(
     "app_ai",
@@ -48,8 +52,38 @@ class AiSettings:
     sealed_key: str | None = None
 
 
+class SettingsOfApps:
+    """The settings of apps, held in memory; a change anywhere clears the app's within half a second."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._held: Cache[str, AiSettings] = Cache(self._load, services.clock)
+        services.notices.subscribe(NOTICE, self._held.forget)
+        services.notices.subscribe("app", self._held.forget)
+
+    async def of(self, app_id: str) -> AiSettings:
+        return self._held.held(app_id) or await self._held.get(app_id) or AiSettings()
+
+    async def _load(self, app_id: str) -> AiSettings:
+        async with self._database.reading() as connection:
+            return _settings((await connection.execute(_query(app_id))).first())
+
+
 async def of_app(call: Call, app_id: str) -> AiSettings:
-    row: Any = (await call.execute(select(app_ai).where(app_ai.c.id == app_id))).first()
+    """What calls to models go by. It begins no transaction: one that pays begins with what it pays from."""
+    return await call.services.of(SettingsOfApps).of(app_id)
+
+
+async def as_written(call: Call, app_id: str) -> AiSettings:
+    """What the rows say in the call's own transaction."""
+    return _settings((await call.execute(_query(app_id))).first())
+
+
+def _query(app_id: str) -> Select[Any]:
+    return select(app_ai).where(app_ai.c.id == app_id)
+
+
+def _settings(row: Any) -> AiSettings:
     if row is None:
         return AiSettings()
     return AiSettings(

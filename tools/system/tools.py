@@ -1,5 +1,6 @@
 """Health, regions and llms.txt."""
 
+import asyncio
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -50,12 +51,14 @@ async def system_ready(call: Call) -> Readiness:
     `degraded` is a server whose own stores answer and a further region's do not.
     """
     services = call.services
-    checks = {"database": await _check(services.database.ping, DatabaseUnavailable)}
+    asked = {"database": _check(services.database.ping, DatabaseUnavailable)}
     for region, stores in services.regions.items():
         if stores.database is not services.database:
-            checks[f"database:{region}"] = await _check(stores.database.ping, DatabaseUnavailable)
-        checks[f"kv:{region}"] = await _check(stores.kv.check, KvError)
-        checks[f"objects:{region}"] = await _check(stores.objects.check, ObjectError)
+            asked[f"database:{region}"] = _check(stores.database.ping, DatabaseUnavailable)
+        asked[f"kv:{region}"] = _check(stores.kv.check, KvError)
+        asked[f"objects:{region}"] = _check(stores.objects.check, ObjectError)
+    # All at once: one that is silent must not make the answer late by the patience with each.
+    checks = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
     failed = {name for name, found in checks.items() if found != "ok"}
     # A far region that is gone takes its own apps away: no reason to send the others' requests elsewhere.
     needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}

@@ -121,7 +121,9 @@ class Installation(Baobab):
 
 
 def told(text: str) -> list[Any]:
-    parts = [part.removeprefix("data: ") for part in text.split("\n\n") if part.startswith("data: ")]
+    """The data of each event of a stream; comments have none."""
+    lines = [line for line in text.splitlines() if line.startswith("data:")]
+    parts = [line.removeprefix("data:").strip() for line in lines]
     return [part if part == "[DONE]" else json.loads(part) for part in parts]
 
 

@@ -34,7 +34,12 @@ async def test_an_answer_says_which_model_it_was_what_it_cost_and_which_request(
 
 
 async def test_fields_that_nobody_here_knows_reach_the_provider(world: Installation) -> None:
-    further = {"reasoning_effort": "low", "metadata": {"a": [1, None, 2.5]}, "user": "somebody", "future_field": {"x": 1}}
+    further = {
+        "reasoning_effort": "low",
+        "metadata": {"a": [1, None, 2.5]},
+        "user": "somebody",
+        "future_field": {"x": 1},
+    }
     await world.chat(max_tokens=7, **further)
     sent = world.fake.requests[-1].json
     assert sent == {"messages": HELLO, "model": "gpt-4o-mini", "max_tokens": 7, **further}

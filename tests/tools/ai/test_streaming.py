@@ -175,7 +175,8 @@ async def test_the_gateway_is_closed_while_somebody_listens(world: Installation)
     reader, writer = await asking(world, world.lab("slow-tokens:0.2"))
     await reader.readuntil(b'"choices"')
     await gateway._relay.close()
-    rest = (await reader.read()).decode()
+    async with asyncio.timeout(20):
+        rest = (await reader.readuntil(b"\r\n0\r\n\r\n")).decode()
     assert '"code":"upstream_' in rest
     assert "[DONE]" not in rest
     writer.close()

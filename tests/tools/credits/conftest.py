@@ -1,8 +1,7 @@
 """Credits on a database of their own, with a clock that stands still."""
 
-import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ class Bank:
     credits: Credits
     clock: FixedClock
     url: str
-    _names: Any = field(default_factory=itertools.count)
 
     async def organisation(self, plan: str = "launch") -> str:
         row = {"id": Ids().uuid(), "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}

@@ -29,7 +29,7 @@ async def test_health_says_that_the_server_is_alive(baobab):
 
 async def test_a_server_whose_stores_answer_is_ready(baobab):
     answer = await baobab.client.get("/health/ready")
-    checks = {"database": "ok", "kv:local": "ok"}
+    checks = {"database": "ok", "kv:local": "ok", "objects:local": "ok"}
     assert (answer.status_code, answer.json()) == (200, {"status": "ready", "service": "baobab", "checks": checks})
 
 
@@ -45,20 +45,27 @@ async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(b
     await database.close()
     assert answer.status_code == 503
     assert answer.json()["status"] == "not_ready"
-    assert answer.json()["checks"] == {"database": "failed", "kv:local": "ok"}
+    checks = answer.json()["checks"]
+    assert [name for name, found in checks.items() if found != "ok"] == ["database"]
 
 
-async def test_a_server_whose_key_value_store_is_closed_is_not_ready_and_names_its_region(baobab, tmp_path):
+@pytest.mark.parametrize(("region", "status", "word"), [("local", 503, "not_ready"), ("far", 200, "degraded")])
+async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_where_it_is_our_own(
+    baobab, tmp_path, region, status, word
+):
     services = baobab.house.services
     closed, memory = SqliteEngine(tmp_path / "closed"), MemoryEngine()
     await closed.open()
     await closed.close()
     await memory.open()
-    regions = {"here": Stores(services.database, memory), "there": Stores(services.database, closed)}
+    objects = services.regions["local"].objects
+    open_ = {name: Stores(services.database, memory, objects) for name in ("local", "far")}
+    regions = {**open_, region: Stores(services.database, closed, objects)}
     answer = await ready(dataclasses.replace(services, regions=regions))
     await memory.close()
-    assert answer.status_code == 503
-    assert answer.json()["checks"] == {"database": "ok", "kv:here": "ok", "kv:there": "failed"}
+    assert (answer.status_code, answer.json()["status"]) == (status, word)
+    checks = answer.json()["checks"]
+    assert [name for name, found in checks.items() if found != "ok"] == [f"kv:{region}"]
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])

@@ -1,0 +1,228 @@
+"""kill -9 in the middle of moves from one region to another, under load: nothing acknowledged is lost on the way."""
+
+import asyncio
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from baobab.composition import House, house
+from baobab.settings import load
+from tests.cli.server_process import PATIENCE, ServerProcess
+from tests.columns import begin
+from tests.crash.ledger import ABSENT, Ledger
+from tests.crash.machines import Installation, made_app, visitor
+from tests.crash.rounds import rounds
+
+REGIONS = ("local", "eu-west-1")
+APPS = 4
+LONGEST_LIFE = 3.0
+"""Seconds from the first move of a round to the kill: the last two of them are those in which servers hear of it."""
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass
+class Flat:
+    """An app on the move, with a ledger of what its clients were told."""
+
+    app: str
+    ledger: Ledger = field(default_factory=Ledger)
+    source: str = REGIONS[0]
+    dest: str = REGIONS[1]
+    move: str = ""
+    """The move that is under way."""
+    aborting: bool = False
+    at_the_flip: Ledger | None = None
+    """What was so when requests began to go to the destination, while nobody could write yet."""
+
+
+@dataclass
+class Movers:
+    """Clients of one life of the server: they write, count, move and look how far the moves are."""
+
+    session: aiohttp.ClientSession
+    server: ServerProcess
+    stopping: bool = False
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and answer; (0, None) where there was none."""
+        try:
+            async with self.session.request(method, self.server.address + path, json=body) as answer:
+                return answer.status, await answer.json() if answer.status != 204 else None
+        except aiohttp.ClientError:
+            return 0, None
+
+    async def write(self, flat: Flat, writer: int, dice: random.Random) -> None:
+        ledger, base = flat.ledger, f"/v1/{flat.app}/kv"
+        while not self.stopping:
+            if dice.random() < 0.6:
+                key = f"w{writer}:{dice.randrange(30)}"
+                value = {"by": writer, "at": ledger.next(), "pad": "x" * dice.randrange(200)}
+                ledger.ask(key, value)
+                if await self._acknowledged("PUT", f"{base}/{key}", {"value": value, "ttl": None}):
+                    ledger.acknowledge(key, value)
+            else:
+                ledger.raising += 1
+                if await self._acknowledged("POST", f"{base}/counter/incr"):
+                    ledger.raised += 1
+
+    async def _acknowledged(self, method: str, path: str, body: Any = None) -> bool:
+        status, told = await self.ask(method, path, body)
+        if 200 <= status < 300:
+            return True
+        assert status in (0, 503), told
+        assert status == 0 or told["error"] in ("kv_migrating", "store_error"), told
+        await asyncio.sleep(_PAUSE_SECONDS)
+        return False
+
+    async def begin(self, flat: Flat) -> None:
+        """Ask for the move until a server has said that there is one."""
+        while not self.stopping and not flat.move:
+            status, told = await self.ask("POST", f"/v1/apps/{flat.app}/move", {"dest_region": flat.dest})
+            if status == 409:
+                # An answer that never came has begun it.
+                status, told = await self.ask("GET", f"/v1/apps/{flat.app}/migrations/active")
+                assert status == 0 or told["migration"] is not None, told
+            else:
+                assert status in (0, 202), told
+            if status:
+                flat.move = told.get("migration_id") or told["migration"]["migration_id"]
+
+    async def abort(self, flat: Flat) -> None:
+        status, told = await self.ask("POST", f"/v1/apps/{flat.app}/migrations/{flat.move}/abort")
+        assert status in (0, 200, 409), told
+        flat.aborting = True
+
+    async def follow(self, flat: Flat) -> dict[str, Any]:
+        """Look at the move until it has ended; what it ended as. {} where the server ended first."""
+        while True:
+            status, move = await self.ask("GET", f"/v1/apps/{flat.app}/migrations/{flat.move}")
+            if status == 0:
+                return {}
+            assert status == 200, move
+            if move["current_step"] == "unblocking_writes" and flat.at_the_flip is None:
+                flat.at_the_flip = snapshot(flat.ledger)
+            if move["completed_at"] is not None:
+                assert move["last_error"] is None, move
+                return move  # type: ignore[no-any-return]
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def life(
+    session: aiohttp.ClientSession, server: ServerProcess, flats: list[Flat], dice: random.Random, *, kill: bool
+) -> list[dict[str, Any]]:
+    """Write into every app, move those that are to go, and kill the server meanwhile or see the moves end."""
+    movers = Movers(session, server)
+    writing = [
+        asyncio.create_task(movers.write(flat, writer, random.Random(dice.random())))
+        for flat in flats
+        for writer in range(3)
+    ]
+    try:
+        if kill:
+            moving = [asyncio.create_task(move(movers, flat, dice.random() * LONGEST_LIFE / 2)) for flat in flats]
+            await asyncio.sleep(dice.random() * LONGEST_LIFE)
+            server.kill()
+            movers.stopping = True
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*moving)
+            ended: list[dict[str, Any]] = []
+        else:
+            async with asyncio.timeout(PATIENCE):
+                ended = await asyncio.gather(*(move(movers, flat, 0) for flat in flats))
+            # Everybody writes in the new place for a moment.
+            await asyncio.sleep(0.3)
+            movers.stopping = True
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*writing)
+        return ended
+    finally:
+        for task in writing:
+            task.cancel()
+
+
+async def move(movers: Movers, flat: Flat, after: float) -> dict[str, Any]:
+    await asyncio.sleep(after)
+    await movers.begin(flat)
+    if flat.aborting:
+        await movers.abort(flat)
+    return await movers.follow(flat) if flat.move else {}
+
+
+async def replica(home: House, app: str, region: str) -> dict[str, Any]:
+    """Every entry that a region has of an app."""
+    store = home.services.regions[region].kv
+    found: dict[str, Any] = {}
+    after: str | None = None
+    while entries := await store.export(app, after, 500):
+        found |= {entry.key: json.loads(entry.value) for entry in entries}
+        after = entries[-1].key
+    return found
+
+
+def snapshot(ledger: Ledger) -> Ledger:
+    possible = {key: list(values) for key, values in ledger.possible.items()}
+    return Ledger(possible, ledger.raised, ledger.raising)
+
+
+def require_as_it_was(found: dict[str, Any], then: Ledger) -> None:
+    for key, values in then.possible.items():
+        assert found.get(key, ABSENT) in values, key
+    assert then.raised <= found.get("counter", 0) <= then.raising
+    assert set(found) - {"counter"} <= set(then.possible)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Installation:
+    """With a further region: files of its own, or a Postgres."""
+    far = begin(tmp_path / "far").get("BAOBAB_DATABASE_URL", "")
+    file = tmp_path / "regions.toml"
+    file.write_text(f'[{REGIONS[1]}]\ndatabase_url = "{far}"\n')
+    return Installation(tmp_path, {**begin(tmp_path / "data"), "BAOBAB_REGIONS": str(file)})
+
+
+async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_in_the_middle_of_moves(
+    here: Installation,
+) -> None:
+    dice, flats = random.Random(32), list[Flat]()
+    async with visitor() as session:
+        for _ in rounds(1):
+            with here.machine() as server:
+                while len(flats) < APPS:
+                    flats.append(Flat(await made_app(session, server, f"flat-{len(flats)}")))
+                # One of them is called back, which may be too late.
+                dice.choice(flats).aborting = True
+                await life(session, server, flats, dice, kill=True)
+            with here.machine() as server:
+                ended = await life(session, server, flats, dice, kill=False)
+                for flat in flats:
+                    await flat.ledger.verify(session, server.address, flat.app)
+                server.terminate()
+            async with house(load({**here.environment, "BAOBAB_JOBS": "0"}, data=here.data(0))) as home:
+                for flat, done in zip(flats, ended, strict=True):
+                    await verify_places(home, flat, done)
+            for flat, done in zip(flats, ended, strict=True):
+                settle(flat, done)
+
+
+async def verify_places(home: House, flat: Flat, done: dict[str, Any]) -> None:
+    """Where the app is, where it was, and that nobody else has it."""
+    app = await home.services.directory.app(flat.app)
+    if done["current_step"] == "aborted":
+        assert app.region == flat.source
+        assert await replica(home, flat.app, flat.dest) == {}
+        return
+    assert (done["current_step"], app.region) == ("completed", flat.dest)
+    assert flat.at_the_flip is not None
+    require_as_it_was(await replica(home, flat.app, flat.source), flat.at_the_flip)
+
+
+def settle(flat: Flat, done: dict[str, Any]) -> None:
+    """Ready for the next round, in which who has moved goes back."""
+    if done["current_step"] == "completed":
+        flat.source, flat.dest = flat.dest, flat.source
+    flat.move, flat.aborting, flat.at_the_flip = "", False, None

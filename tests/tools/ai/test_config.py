@@ -1,0 +1,202 @@
+"""An app's settings for models: who changes them, and what they do to a call."""
+
+from typing import Any
+
+import pytest
+
+from tests.columns import kept
+from tests.people import key, person
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, VENDOR_KEY, Installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OWN_KEY = "sk-customers-own-0000wxyz"
+
+
+async def configure(world: Installation, app_id: str, **settings: Any) -> dict[str, Any]:
+    answer = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
+    assert answer.status_code == 200, answer.text
+    config: dict[str, Any] = answer.json()["config"]
+    return config
+
+
+async def test_nothing_is_set_at_first(world: Installation) -> None:
+    app_id = await world.app()
+    answer = await world.client.get(f"/v1/{app_id}/ai/config", headers=world.owner)
+    assert answer.json() == {
+        "config": {
+            "defaultModel": None,
+            "maxTokensPerRequest": None,
+            "allowedModels": [],
+            "fallbackModels": [],
+            "byokKey": None,
+            "byokProvider": None,
+        }
+    }
+
+
+async def test_a_change_leaves_the_rest_as_it_was(world: Installation) -> None:
+    app_id = await world.app()
+    await configure(world, app_id, defaultModel="baobab/echo", maxTokensPerRequest=100)
+    changed = await configure(world, app_id, allowedModels=[MINI], maxTokensPerRequest=None)
+    assert (changed["defaultModel"], changed["maxTokensPerRequest"]) == ("baobab/echo", None)
+    assert changed["allowedModels"] == [MINI]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"maxTokensPerRequest": 0},
+        {"maxTokensPerRequest": 100_001},
+        {"maxTokensPerRequest": "5"},
+        {"allowedModels": "all"},
+        {"defaultModel": ""},
+        {"byokKey": "short"},
+        {"byokKey": "no-prefix-that-anybody-knows"},
+        {"temperature": 1},
+    ],
+)
+async def test_what_is_no_setting_is_refused(world: Installation, wrong: dict[str, Any]) -> None:
+    app_id = await world.app()
+    answer = await world.client.put(f"/v1/{app_id}/ai/config", json=wrong, headers=world.owner)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_only_who_runs_the_app_reads_or_changes_its_settings(world: Installation) -> None:
+    app_id = await world.app()
+    stranger, user = await person(world, "stranger"), await world.user(app_id, "somebody")
+    for by in (stranger.headers, user):
+        for method, path in (("GET", "config"), ("PUT", "config"), ("GET", "usage")):
+            answer = await world.client.request(
+                method, f"/v1/{app_id}/ai/{path}", headers=by, **({"json": {}} if method == "PUT" else {})
+            )
+            assert answer.status_code == 403, (method, path, answer.text)
+            assert (answer.json()["error"], answer.json()["code"]) == ("forbidden", "FORBIDDEN")
+
+
+async def test_those_whose_app_it_is_may_chat_and_nobody_else(world: Installation) -> None:
+    app_id, other = await world.app(), await world.app()
+    member = await person(world, "member", role="developer")
+    own_key = await key(world, key_scope="app", target_app_id=app_id)
+    user = await world.user(app_id, "somebody")
+    for by in (world.owner, member.headers, own_key, user):
+        assert (await world.chat(by=by, path=f"/v1/{app_id}")).status_code == 200
+    stranger = await person(world, "stranger")
+    for by, path in ((stranger.headers, app_id), (own_key, other), (user, other)):
+        answer = await world.chat(by=by, path=f"/v1/{path}")
+        assert answer.status_code in {401, 403}, answer.text
+        if answer.status_code == 403:
+            assert (answer.json()["error"], answer.json()["code"]) == ("forbidden", "FORBIDDEN")
+
+
+async def test_an_app_that_is_not_there_is_told_in_words_of_its_own(world: Installation) -> None:
+    for path in ("chat/completions", "embeddings"):
+        answer = await world.client.post(
+            f"/v1/app_zzzzzzzzzzzz/{path}", json={"messages": HELLO, "input": "x"}, headers=world.owner
+        )
+        assert (answer.status_code, answer.json()["error"]) == (404, "app_not_found")
+
+
+async def test_the_default_model_answers_where_none_is_named(world: Installation) -> None:
+    app_id = await world.app()
+    await configure(world, app_id, defaultModel="baobab/echo")
+    assert (await world.chat(None, path=f"/v1/{app_id}")).headers["x-baobab-model"] == "baobab/echo"
+    assert (await world.chat(MINI, path=f"/v1/{app_id}")).headers["x-baobab-model"] == MINI
+
+
+async def test_a_model_that_is_not_allowed_is_refused_and_the_others_are_named(world: Installation) -> None:
+    app_id = await world.app()
+    await configure(world, app_id, allowedModels=["baobab/echo", "lab/gone"])
+    answer = await world.chat(MINI, path=f"/v1/{app_id}")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (403, "MODEL_NOT_ALLOWED")
+    assert "baobab/echo, lab/gone" in error["message"]
+    assert (await world.chat("baobab/echo", path=f"/v1/{app_id}")).status_code == 200
+    listed = await world.client.get(f"/v1/{app_id}/ai/models", headers=world.owner)
+    assert [model["id"] for model in listed.json()["models"]] == ["baobab/echo"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({}, {"max_tokens": 50}),
+        ({"max_tokens": 40}, {"max_tokens": 40}),
+        ({"max_tokens": 60}, {"max_tokens": 50}),
+        ({"max_completion_tokens": 60}, {"max_completion_tokens": 50}),
+        ({"max_completion_tokens": 40, "max_tokens": 9}, {"max_completion_tokens": 40}),
+    ],
+)
+async def test_an_answer_is_cut_to_what_the_app_allows(
+    world: Installation, asked: dict[str, int], sent: dict[str, int]
+) -> None:
+    app_id = await world.app()
+    await configure(world, app_id, maxTokensPerRequest=50)
+    assert (await world.chat(path=f"/v1/{app_id}", **asked)).status_code == 200
+    body = world.fake.requests[-1].json
+    assert {name: body[name] for name in body if name.startswith("max_")} == sent
+
+
+async def test_models_to_fall_back_on_are_tried_in_their_order(world: Installation) -> None:
+    app_id = await world.app()
+    broken, busy, works = world.lab("500:8"), world.lab("429:8"), world.lab("works")
+    await configure(world, app_id, fallbackModels=["no/such-model", busy, works, MINI])
+    for stream in (False, True):
+        answer = await world.chat(broken, path=f"/v1/{app_id}", stream=stream)
+        assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
+    # What the caller did wrong is wrong everywhere.
+    assert (await world.chat(world.lab("400"), path=f"/v1/{app_id}")).status_code == 400
+
+
+async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: Installation) -> None:
+    app_id = await world.app()
+    config = await configure(world, app_id, byokKey=OWN_KEY)
+    assert (config["byokKey"], config["byokProvider"]) == ("***wxyz", "openai")
+    before = await world.spent()
+    for stream in (False, True):
+        assert (await world.chat(path=f"/v1/{app_id}", stream=stream)).status_code == 200
+        assert world.fake.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
+    assert await world.spent() == before
+    assert [(used.byok, used.requests, used.cost) for used in await world.used(app_id=app_id)] == [(True, 2, 11_700)]
+    await world.chat(world.lab("plain"), path=f"/v1/{app_id}")
+    assert world.fake.requests[-1].headers["authorization"] == f"Bearer {LAB_KEY}"
+    assert await world.spent() == before + 5850
+    usage = await world.client.get(f"/v1/{app_id}/ai/usage", headers=world.owner)
+    assert usage.json()["totalRequests"] == 3
+    assert usage.json()["totalCost"] == pytest.approx(5850 / 10**9)
+
+
+async def test_an_own_key_is_not_used_for_other_apps(world: Installation) -> None:
+    app_id, other = await world.app(), await world.app()
+    await configure(world, app_id, byokKey=OWN_KEY)
+    for path in (f"/v1/{other}", "/v1"):
+        await world.chat(path=path)
+        assert world.fake.requests[-1].headers["authorization"] == f"Bearer {VENDOR_KEY}"
+
+
+async def test_an_own_key_is_taken_back_with_null(world: Installation) -> None:
+    app_id = await world.app()
+    await configure(world, app_id, byokKey=OWN_KEY)
+    config = await configure(world, app_id, byokKey=None)
+    assert (config["byokKey"], config["byokProvider"]) == (None, None)
+    await world.chat(path=f"/v1/{app_id}")
+    assert world.fake.requests[-1].headers["authorization"] == f"Bearer {VENDOR_KEY}"
+
+
+async def test_the_provider_of_a_key_that_does_not_tell_it_is_named(world: Installation) -> None:
+    app_id = await world.app()
+    config = await configure(world, app_id, byokKey="keys-of-this-vendor-say-nothing", byokProvider="lab")
+    assert config["byokProvider"] == "lab"
+    await world.chat(world.lab("plain"), path=f"/v1/{app_id}")
+    assert world.fake.requests[-1].headers["authorization"] == "Bearer keys-of-this-vendor-say-nothing"
+
+
+async def test_an_own_key_is_sealed_and_never_shown(world: Installation) -> None:
+    app_id = await world.app()
+    put = await world.client.put(f"/v1/{app_id}/ai/config", json={"byokKey": OWN_KEY}, headers=world.owner)
+    got = await world.client.get(f"/v1/{app_id}/ai/config", headers=world.owner)
+    refused = await world.chat(world.lab("401"), path=f"/v1/{app_id}")
+    logs = await world.client.get("/v1/audit-logs", headers=world.owner)
+    for answer in (put, got, refused, logs):
+        assert OWN_KEY not in answer.text
+    assert OWN_KEY.encode() not in kept(world.data)
