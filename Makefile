@@ -15,7 +15,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test check bench crash e2e lock docs dist
+.PHONY: help install install-dev serve test check bench bench-peers crash e2e lock docs dist
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -75,6 +75,10 @@ check: $(VENV)/.developing
 ## make bench: measure
 bench: $(VENV)/.developing
 	$(BIN)/python -m tests.bench $(ARGS)
+
+## make bench-peers: install what is measured against, each into an environment of its own below .bench/ (1 GB)
+bench-peers: $(VENV)/.developing
+	$(BIN)/python -m tests.bench.peers.installed
 
 ## make crash: break servers, stores and disks under load, for longer than `make test` does
 crash: export BAOBAB_CRASH_ROUNDS ?= 4

@@ -5,10 +5,10 @@ keeps moving on; whatever the holder writes is written only while the epoch is s
 """
 
 import asyncio
-import contextlib
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -54,6 +54,7 @@ class Runner:
         self._registry = registry
         self._clock = clock
         self._kinds = kinds
+        self._unlimited = [kind.name for kind in kinds.values() if kind.at_once is None]
         self._at_once = at_once
         # A round begins at its time and not with a process: whoever is there then makes it.
         self._periodic = [(kind, kind.every) for kind in rounds if kind.every]
@@ -61,6 +62,7 @@ class Runner:
         self._me = ids.uuid()
         self._wake = asyncio.Event()
         self._more = False
+        self._stopping = False
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._lapses: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,6 +79,7 @@ class Runner:
         self._wake.set()
 
     async def stop(self) -> None:
+        self._stopping = True
         looking, keeping = self._tasks
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
@@ -107,14 +110,29 @@ class Runner:
         """Begin as many as there is room for. After a full hand there is more to come: then nobody looks first."""
         while (room := self._at_once - len(self._running)) > 0:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
-            if not self._more and not await self._any(now):
-                return
-            claimed = await self._claim(room, now)
+            due = self._unlimited if self._more else await self._due_kinds(now)
+            claimed: list[Any] = []
+            for names, most in self._open(due):
+                if (left := min(most, room - len(claimed))) > 0:
+                    claimed += await self._claim(names, left, now)
             self._more = len(claimed) == room
             for row in claimed:
                 self._begin(row, since)
             if not self._more:
                 return
+
+    def _open(self, due: Collection[str]) -> list[tuple[Collection[str], int]]:
+        """Which of the kinds that are due may be begun, and how many of them."""
+        running = Counter(attempt.kind.name for attempt in self._running.values())
+        open_: list[tuple[Collection[str], int]] = []
+        free = [name for name in due if self._kinds[name].at_once is None]
+        if free:
+            open_.append((free, self._at_once))
+        for name in due:
+            most = self._kinds[name].at_once
+            if most is not None:
+                open_.append(([name], most - running[name]))
+        return open_
 
     async def _ask_for_rounds(self) -> None:
         """The periodic kinds: one job for each round, whichever process comes first."""
@@ -135,13 +153,14 @@ class Runner:
     def _round(self, seconds: float) -> int:
         return math.floor(self._clock.time() / seconds)
 
-    async def _any(self, now: datetime) -> bool:
+    async def _due_kinds(self, now: datetime) -> list[str]:
         """Looked at before anything is written, for most looks find nothing."""
         async with self._database.reading() as connection:
-            return (await connection.execute(select(jobs.c.id).where(self._due(now)).limit(1))).first() is not None
+            found = select(jobs.c.kind).where(self._due(now, self._kinds)).distinct()
+            return list((await connection.execute(found)).scalars())
 
-    async def _claim(self, most: int, now: datetime) -> list[Any]:
-        first = select(jobs.c.id).where(self._due(now)).order_by(jobs.c.due_at).limit(most)
+    async def _claim(self, names: Collection[str], most: int, now: datetime) -> list[Any]:
+        first = select(jobs.c.id).where(self._due(now, names)).order_by(jobs.c.due_at).limit(most)
         values = {
             "epoch": jobs.c.epoch + 1,
             "attempts": jobs.c.attempts + 1,
@@ -153,11 +172,11 @@ class Runner:
         async with self._database.writing(turn=False) as connection:
             return list((await connection.execute(taken.returning(jobs))).all())
 
-    def _due(self, now: datetime) -> ColumnElement[bool]:
+    def _due(self, now: datetime, names: Collection[str]) -> ColumnElement[bool]:
         return and_(
             jobs.c.finished_at.is_(None),
             # A kind that this version does not know is left to those who do.
-            jobs.c.kind.in_(self._kinds),
+            jobs.c.kind.in_(names),
             or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
         )
 
@@ -191,15 +210,21 @@ class Runner:
             running, since = dict(self._running), asyncio.get_running_loop().time()
             if not running:
                 continue
-            with contextlib.suppress(DatabaseUnavailable):
+            try:
                 kept = await self._beat([attempt.claim for attempt in running.values()])
-                for task, attempt in running.items():
-                    if task.done():
-                        continue
-                    if attempt.claim in kept:
-                        self._hold(task, since)
-                    else:
-                        task.cancel()
+            except DatabaseUnavailable as exc:
+                _log.warning("jobs: leases could not be moved on (%s)", exc)
+                continue
+            except Exception:  # noqa: BLE001 - a heart that stops would end all that runs here
+                _log.exception("jobs: leases could not be moved on")
+                continue
+            for task, attempt in running.items():
+                if task.done():
+                    continue
+                if attempt.claim in kept:
+                    self._hold(task, since)
+                else:
+                    task.cancel()
 
     async def _beat(self, claims: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
         """Move the leases on of all that are still held; those whose epoch is their own."""
@@ -231,9 +256,9 @@ class Runner:
         try:
             await self._work(attempt)
         except asyncio.CancelledError:
-            # The process stops, or the lease has run out here.
+            # The process stops, or the lease has run out here: what holds everything up must not do so for ever.
             try:
-                await attempt.put_back(0, blameless=True)
+                await attempt.put_back(0 if self._stopping else _pause(attempt.attempt), blameless=self._stopping)
             except JobLost:
                 _log.warning("job %s %s: taken over by another attempt", kind.name, attempt.id)
             except DatabaseUnavailable as exc:
@@ -267,4 +292,4 @@ class Runner:
 
 
 def _pause(attempt: int) -> float:
-    return min(float(4 ** (attempt - 1)), _LONGEST_PAUSE_SECONDS)
+    return min(float(4 ** min(attempt - 1, 10)), _LONGEST_PAUSE_SECONDS)

@@ -91,6 +91,8 @@ class Notices:
             except DatabaseUnavailable:
                 # Until it answers again nothing can have been changed through it either; caches expire by themselves.
                 _log.warning("notices: the database does not answer")
+            except Exception:  # noqa: BLE001 - a process that stops listening would hold what is long changed
+                _log.exception("notices: could not be read")
             # However much is announced, it is looked at some fifty times a second.
             await asyncio.sleep(_PAUSE_SECONDS)
 

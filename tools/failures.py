@@ -96,7 +96,9 @@ class Failures:
         try:
             await self._write(self._regions[region].database, rows)
         except DatabaseUnavailable:
-            pending.extendleft(reversed(rows[: _PENDING - len(pending)]))
+            room = _PENDING - len(pending)
+            # The newest of them: what came meanwhile is newer still.
+            pending.extendleft(reversed(rows[-room:] if room else []))
             raise
 
     async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:

@@ -79,6 +79,8 @@ class JobKind:
     consumes: str | None = None
     """The type of event that it is done for."""
     delay: float = 0.0
+    at_once: int | None = None
+    """How many of them one process makes at the same time at most."""
 
 
 class Jobs(Protocol):

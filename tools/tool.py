@@ -16,7 +16,7 @@ from baobab.tools.access import Access
 from baobab.tools.app_data import AppData
 from baobab.tools.effects import Effect
 from baobab.tools.envelopes import STRUCTURED, Envelope
-from baobab.tools.errors import BaobabError
+from baobab.tools.errors import BaobabError, UnknownField
 from baobab.tools.jobs import MOST_ATTEMPTS, JobKind, Work
 from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
 from baobab.tools.schema import portable, unbounded
@@ -127,6 +127,9 @@ class Tool:
         """The handler's keyword arguments; pydantic's ValidationError or a domain's own error."""
         validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
         further = validated.__pydantic_extra__
+        if further and "call" in further:
+            # The handler's own first parameter.
+            raise UnknownField("`call` is not a field of this operation.")
         return validated.__dict__ | further if further else validated.__dict__
 
     def decode(self, text: str) -> Any:
@@ -160,13 +163,20 @@ class Toolset:
     jobs: dict[str, JobKind] = field(default_factory=dict)
 
     def job(
-        self, *, on: str | None = None, every: float | None = None, attempts: int = MOST_ATTEMPTS, delay: float = 0.0
+        self,
+        *,
+        on: str | None = None,
+        every: float | None = None,
+        attempts: int = MOST_ATTEMPTS,
+        delay: float = 0.0,
+        at_once: int | None = None,
     ) -> Callable[[Work], Work]:
         """Register the decorated function as a kind of durable job, by its name.
 
         on: the type of event that it is done for, once for each; it then takes `(job, event)`.
         every: seconds between two rounds, of which one process of all makes each; it then takes `(job)`.
         delay: seconds from the event to the job at the least.
+        at_once: how many of them one process makes at the same time at most.
         """
 
         def register(work: Work) -> Work:
@@ -175,7 +185,7 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a job of this name already")
             if on is not None and every is not None:
                 raise RegistrationError(f"{name}: a job is done for events or in rounds, not both")
-            self.jobs[name] = JobKind(name, work, attempts, every, on, delay)
+            self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once)
             return work
 
         return register

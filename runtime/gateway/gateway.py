@@ -197,7 +197,7 @@ class Gateway:
             if provider is None or (key and served.provider != model.provider):
                 continue
             secret = key or provider.api_key
-            marked = f"{served.provider}:{served.upstream}:{sha256(secret.encode()).hexdigest()[:12]}"
+            marked = f"{model.id} {served.provider}:{served.upstream} {sha256(secret.encode()).hexdigest()[:12]}"
             relayed = provider.wire == "openai" and "responses_only" not in served.features
             found.append(Upstream(marked, served.provider, served.upstream, provider.api_base, secret, served, relayed))
         return found

@@ -37,8 +37,8 @@ def _load() -> ModuleType:
             litellm.telemetry = False
             litellm.suppress_debug_info = True
             litellm.drop_params = False
-            # What will stay for ever need not be looked at by each collection.
-            gc.collect()
+            # What will stay for ever need not be looked at by each collection. No collection now: it would take a third
+            # of a second, and with it every answer.
             gc.freeze()
             _loaded = litellm
     return _loaded

@@ -58,4 +58,6 @@ async def _learn(gateway: Gateway, providers: list[Provider], outgoing: Egress, 
                 gateway.catalogue.offer(provider.name, await models_of(provider, outgoing.request))
             except (ModelsUnlisted, EgressError) as exc:
                 _log.warning("models: %s does not list its models (%s)", provider.name, type(exc).__name__)
+            except Exception:  # noqa: BLE001 - a list that nobody expected must not end the others
+                _log.exception("models: the list of %s could not be read", provider.name)
         await asyncio.sleep(_AGAIN_SECONDS)

@@ -134,7 +134,7 @@ async def _passed_on(
                     raise UpstreamMalformed
                 if b'"error"' in event:
                     _raise_told(payload)
-                if b'"usage"' in event and _is_usage_alone(payload, outcome) and not wanted:
+                if b'"usage"' in event and _USED.search(event) and _is_usage_alone(payload, outcome) and not wanted:
                     continue
                 yield event
         if not ended:

@@ -19,7 +19,7 @@ class Routes:
 
     def __init__(self) -> None:
         self._router: Any = None
-        self._known: dict[str, Upstream] = {}
+        self._known: set[str] = set()
 
     async def pick(self, model: str, upstreams: Sequence[Upstream], tried: Collection[str] = ()) -> Upstream | None:
         """One that was not tried yet, of those awake while there is one; None where all were tried."""
@@ -33,8 +33,9 @@ class Routes:
         except library.types.router.RouterRateLimitError:
             # All rest: to ask one of them is better than to ask nobody.
             return left[0]
-        picked = self._known[chosen["model_info"]["id"]]
-        return left[0] if picked.id in tried else picked
+        # It also knows those whose provider is gone by now, and those with a key that is not this caller's.
+        picked = chosen["model_info"]["id"]
+        return next((upstream for upstream in left if upstream.id == picked), left[0])
 
     def failed(self, upstream: Upstream, error: UpstreamFailed) -> None:
         """Count a failure: an upstream that is busy, or fails some times within a minute, rests for a while."""
@@ -57,9 +58,9 @@ class Routes:
         types = library.types.router
         for upstream in upstreams:
             if upstream.id not in self._known:
-                self._known[upstream.id] = upstream
-                # It chooses and never calls: who calls has address and key.
-                served = types.LiteLLM_Params(model=f"{upstream.provider}/{upstream.model}", api_key="not used")
+                self._known.add(upstream.id)
+                # It chooses and never calls, so it need not know the provider: who calls has address and key.
+                served = types.LiteLLM_Params(model=f"openai/{upstream.model}", api_key="not used")
                 made = types.Deployment(model_name=model, litellm_params=served, model_info={"id": upstream.id})
                 self._router.add_deployment(made)
         return self._router

@@ -36,11 +36,15 @@ _KNOWN = frozenset(
         "logprobs",
         "top_logprobs",
         "reasoning_effort",
+        "thinking",
+        "top_k",
         "input",
         "dimensions",
         "encoding_format",
     )
 )
+# They refuse whatever they do not know, and are sent `extra_body` as a field of that name: the rest stays here.
+_CLOSED = frozenset(("anthropic",))
 _OURS = frozenset(("model", "stream", "stream_options"))
 
 
@@ -51,6 +55,8 @@ async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -
     outcome.begun = True
     found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     outcome.count(found.get("usage"))
+    for choice in found.get("choices", ()):
+        choice["message"].setdefault("content", None)
     return found
 
 
@@ -85,6 +91,9 @@ async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: boo
                     del found["usage"]
                     if not found.get("choices") or found["choices"][0].get("delta") == {}:
                         continue
+            for choice in found.get("choices", ()):
+                # Null is said on this wire, and readers count on it.
+                choice.setdefault("finish_reason", None)
             yield framed(to_json(found))
         yield DONE
     except Exception as exc:  # as below: of many kinds
@@ -97,7 +106,7 @@ async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str,
     """What the library makes of a request; its errors in our words, and never in its own."""
     given = {name: value for name, value in body.items() if name in _KNOWN}
     further = {name: value for name, value in body.items() if name not in _KNOWN and name not in _OURS}
-    if further:
+    if further and upstream.provider not in _CLOSED:
         given["extra_body"] = further
     if upstream.api_base:
         given["api_base"] = upstream.api_base
@@ -120,6 +129,6 @@ def _worded(library: Any, exc: Exception) -> BaobabError:
         return refusal(400, b'{"error": {"code": "context_length_exceeded"}}', None)
     status = getattr(exc, "status_code", None)
     if isinstance(status, int):
-        headers = getattr(getattr(exc, "response", None), "headers", None) or {}
+        headers = getattr(exc, "litellm_response_headers", None) or {}
         return refusal(status, b"", headers.get("retry-after"))
     return UpstreamMalformed() if isinstance(exc, (TypeError, KeyError, ValueError)) else UpstreamFailed()

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,7 +64,7 @@ def worker(data: Path | None) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with _house(settings, jobs=settings.jobs):
+        async with _house(settings, jobs=settings.jobs, environment=os.environ):
             click.echo("Baobab worker is running.", err=True)
             await stop.wait()
 
@@ -276,11 +276,14 @@ def _described(tool: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _house(settings: Settings, *, jobs: int = 0) -> AsyncIterator[Any]:
-    """jobs: how many are made at once meanwhile; a command that is over in a moment begins none."""
+async def _house(
+    settings: Settings, *, jobs: int = 0, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Any]:
+    """jobs: how many are made at once meanwhile; a command that is over in a moment begins none, and calls no model."""
     from baobab.composition import house
 
-    async with house(settings.model_copy(update={"jobs": jobs})) as home:
+    quiet = settings.model_copy(update={"jobs": jobs, "ai_probe": False})
+    async with house(quiet, environment=environment) as home:
         yield home
 
 

@@ -200,7 +200,11 @@ async def _housekeeping(services: Services) -> AsyncIterator[None]:
         services.failures.flush,
         partial(services.credentials.flush, services.database),
     )
-    sweep: Works = (services.notices.prune, *(each.kv.sweep for each in stores), *(each.objects.sweep for each in stores))
+    sweep: Works = (
+        services.notices.prune,
+        *(each.kv.sweep for each in stores),
+        *(each.objects.sweep for each in stores),
+    )
     rounds = (("flush", _FLUSH_SECONDS, flush), ("sweep", _SWEEP_SECONDS, sweep))
     tasks = [asyncio.create_task(_every(seconds, works), name=name) for name, seconds, works in rounds]
     try:
@@ -225,3 +229,5 @@ async def _once(works: Works) -> None:
             await work()
         except (DatabaseUnavailable, KvError, ObjectError) as exc:
             _log.warning("housekeeping: a store does not answer (%s)", type(exc).__name__)
+        except Exception:  # noqa: BLE001 - a round that fails must not be the last
+            _log.exception("housekeeping: a round failed")

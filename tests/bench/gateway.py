@@ -15,7 +15,7 @@ from tests.bench.load import Make, answered, free_port, microseconds, request, r
 from tests.bench.peers.installed import LITELLM, python_of
 from tests.bench.rest import KEY, make_apps
 
-_ROUNDS = 6
+_ROUNDS = 4
 _CALLERS = (16, 64)
 _TOKENS = 200
 _MESSAGES = [
@@ -69,7 +69,7 @@ class Figures(NamedTuple):
     health: Health
 
 
-async def run(requests: int = 1600) -> Figures:
+async def run(requests: int = 1200) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         provider = free_port()
         async with served("-m", "tests.bench.peers.model_server", str(provider), port=provider):

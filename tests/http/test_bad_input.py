@@ -222,8 +222,8 @@ def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
     if answer.headers.get("content-type") != "application/json":
         return "is no JSON"
     family, body = tool.toolset.envelope.name, answer.json
-    error = body["error"] if family == "StructuredError" else body
-    code = error.get("code") if family != "KvError" else error.get("error")
+    error = body["error"] if isinstance(body["error"], dict) else body
+    code = error.get("error" if family in {"KvError", "MoveError"} else "code")
     fields = (code, error.get("message" if family != "FlatError" else "error"), error.get("remediation"))
     if not all(isinstance(text, str) and text for text in fields):
         return f"lacks a code, a message or a remedy: {body}"

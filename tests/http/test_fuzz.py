@@ -128,7 +128,8 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running,
 @pytest.mark.parametrize("segment", NASTY, ids=range(len(NASTY)))
 def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(running, segment):
     owner = {"authorization": f"Bearer {KEY}"}
-    good = {**running.places, "account_id": "a", "invitation_id": "a", "token": "inv_a", "key_id": "a"}
+    ids = dict.fromkeys(("account_id", "invitation_id", "key_id", "migration_id"), "a")
+    good = {**running.places, **ids, "token": "inv_a"}
     for path, item in running.schema.raw_schema["paths"].items():
         for place in re.findall(r"\{(\w+)\}", path):
             put = {**good, place: segment}

@@ -350,3 +350,28 @@ def test_a_job_is_done_for_events_or_in_rounds_but_not_both():
 
         @Toolset("both", "Both.").job(on="app.created", every=60)
         async def both(job: Job) -> None: ...
+
+
+async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path, clock):
+    slow, most, running = Toolset("slow", "Slow."), 0, 0
+    go = asyncio.Event()
+
+    @slow.job(at_once=2)
+    async def long_one(job: Job) -> None:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+
+    chores = Chores()
+    async with installation(tmp_path / "data", clock=clock, further=[slow, chores.toolset]) as baobab:
+        for _ in range(6):
+            await ask(baobab, "long_one")
+        asked = await ask(baobab, "note", {"word": "quick"})
+        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            while (await jobs.job(baobab.house, asked)).finished_at is None:
+                await asyncio.sleep(0.01)
+        go.set()
+        await jobs.settled(baobab.house)
+    assert most == 2

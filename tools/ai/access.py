@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.access import owner_role
+from baobab.tools.access import owner_role, require_role
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
@@ -27,8 +27,12 @@ class GatewayCallers:
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if isinstance(call.caller, Anonymous):
             raise Unauthenticated
-        if not self.admits(call.caller):
+        caller = call.caller
+        if not isinstance(caller, (Account, ScopedKey)) or not self.admits(caller):
             raise Forbidden(f"This operation needs an account, or a key with the scope `{SCOPE}`.")
+        # Whoever has left the organisation spends nothing of it any more.
+        call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
+        require_role(call.role, "member")
 
 
 @dataclass(frozen=True, slots=True)

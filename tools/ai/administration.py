@@ -3,7 +3,7 @@
 from datetime import date, timedelta
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from sqlalchemy.dialects import postgresql, sqlite
 from typing_extensions import TypedDict
 
@@ -19,7 +19,17 @@ from baobab.tools.types import OMITTED, AppId, Text
 
 _DEFAULT_DAYS = 30
 _NANOS = 10**9
+_OLDEST = date(2000, 1, 1)
 
+
+def _known(day: date) -> date:
+    # Nobody reckons with the first days of the calendar: there are none before them.
+    if day < _OLDEST:
+        raise ValueError(f"must be {_OLDEST} or later")
+    return day
+
+
+Day = Annotated[date, Field(strict=False), AfterValidator(_known)]
 Models = Annotated[list[ModelName], Field(max_length=500)]
 MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
 ProviderKey = Annotated[str, Text(500, min_length=8)]
@@ -118,7 +128,7 @@ async def ai_config_update(
 
 
 @ai.tool("GET /ai/usage", access=AppOwner(), effect="read")
-async def ai_usage(call: Call, app_id: AppId, startDate: date | None = None, endDate: date | None = None) -> AiUsage:  # noqa: N803
+async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:  # noqa: N803
     """Read what the app's calls to models have used and cost, in US dollars, by model.
 
     startDate: the first day (UTC); 30 days ago when left out.

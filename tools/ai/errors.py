@@ -12,11 +12,15 @@ from baobab.tools.errors import (
     Internal,
     InvalidApiKey,
     InvalidToken,
+    InvalidType,
     InvalidUserToken,
+    MalformedBody,
+    MissingField,
     NotFound,
     RateLimited,
     Unauthenticated,
     Unavailable,
+    UnknownField,
 )
 
 
@@ -35,6 +39,10 @@ class AiEnvelope(Envelope):
         super().__init__(
             {
                 BadRequest: "invalid_request",
+                InvalidType: "invalid_request",
+                MalformedBody: "invalid_request",
+                MissingField: "invalid_request",
+                UnknownField: "invalid_request",
                 BudgetExhausted: "insufficient_credits",
                 CreditsExhausted: "insufficient_credits",
                 Forbidden: "insufficient_scope",
@@ -53,6 +61,7 @@ class AiEnvelope(Envelope):
         inner = {
             **error.details,
             "message": f"{error.message} {error.remedy}",
+            "remediation": error.remedy,
             "type": _kind(error.status),
             "code": self.code(type(error)),
         }

@@ -9,12 +9,10 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from baobab.storage.database import DatabaseUnavailable, Unit
-from baobab.storage.kv.errors import KvError
-from baobab.storage.objects.errors import ObjectError
+from baobab.storage.database import Unit
 from baobab.tools.app_data import AppData, copy_objects
 from baobab.tools.errors import Unavailable
-from baobab.tools.jobs import Again, Job
+from baobab.tools.jobs import Again, Job, JobLost
 from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
 from baobab.tools.platform_tables import apps
 from baobab.tools.services import Stores
@@ -39,7 +37,9 @@ class Mover:
         while self._row.completed_at is None:
             try:
                 await self._step()
-            except (DatabaseUnavailable, KvError, ObjectError, Unavailable) as exc:
+            except (Again, JobLost):
+                raise
+            except Exception as exc:  # noqa: BLE001 - whatever it is, it must not leave the app frozen for ever
                 await self._retry(exc)
             self._row = await self._now()
 
@@ -103,9 +103,11 @@ class Mover:
             await data.thaw(self._dest, self._row.app_id)
 
     async def _undo(self) -> None:
-        """Leave everything as it was before the move."""
+        """Leave everything as it was before the move.
+
+        First the source: writes must not wait for a destination that may be what failed.
+        """
         row = self._row
-        await self._erase(self._dest)
         async with self._services.database.reading() as connection:
             there = (await connection.execute(select(apps.c.id).where(apps.c.id == row.app_id))).first()
         for data in self._data:
@@ -113,6 +115,7 @@ class Mover:
                 await data.erase(self._source, row.app_id)
             else:
                 await data.thaw(self._source, row.app_id)
+        await self._erase(self._dest)
         async with self._job.writing(last=True) as unit:
             await self._set(unit, self._values(row.ending))
 
@@ -132,7 +135,7 @@ class Mover:
             values["ending"] = "failed"
         async with self._job.writing() as unit:
             await self._set(unit, values)
-        raise Again(min(_PAUSE_SECONDS * 2 ** (tried - 1), _LONGEST_PAUSE_SECONDS), str(exc)) from exc
+        raise Again(min(_PAUSE_SECONDS * 2 ** min(tried - 1, 10), _LONGEST_PAUSE_SECONDS), str(exc)) from exc
 
     def _values(self, step: str) -> dict[str, Any]:
         now = self._services.clock.now()

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from baobab.tools.access import AnyAccount, AppOwner, require_role
 from baobab.tools.call import Call
-from baobab.tools.jobs import Job
+from baobab.tools.jobs import Again, Job
 from baobab.tools.membership import chosen_organisation
 from baobab.tools.moves.errors import (
     MOVE_ENVELOPE,
@@ -28,6 +28,9 @@ moves = Toolset("moves", "Moving an app, with its data, to another region.", env
 
 ReplicaState = Literal["pending", "active", "torn_down"]
 Region = Annotated[str, Text(40), Field(description="A region of GET /v1/regions.", examples=["eu-west-1"])]
+
+
+_ELSEWHERE_SECONDS = 300.0
 
 
 class Progress(TypedDict):
@@ -80,7 +83,8 @@ class TornDown(TypedDict):
     status: Literal["torn_down"]
 
 
-@moves.job(attempts=1000)
+# Large apps must not take the place of every other job.
+@moves.job(attempts=1000, at_once=2)
 async def moves_advance(job: Job, move_id: str) -> None:
     """Make what is left of a move."""
     async with job.database.reading() as connection:
@@ -91,7 +95,9 @@ async def moves_advance(job: Job, move_id: str) -> None:
 @moves.job(attempts=1000)
 async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
     """Remove the copy of an app that a move has left behind."""
-    stores = job.registry.services.regions[region]
+    stores = job.registry.services.regions.get(region)
+    if stores is None:
+        raise Again(_ELSEWHERE_SECONDS, f"the region {region} is not served here")
     for toolset in job.registry.toolsets:
         if toolset.data is not None:
             await toolset.data.erase(stores, app_id)
@@ -153,7 +159,8 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting
     row = await _of_app(call, app_id, migration_id)
     before = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
     early = (moves_table.c.current_step.in_(BEFORE_FLIP), moves_table.c.ending.is_(None))
-    if (await call.execute(update(moves_table).where(*before, *early).values(ending="aborted"))).rowcount != 1:
+    aborted = update(moves_table).where(*before, *early).values(ending="aborted")
+    if (await call.execute(aborted)).rowcount != 1 and (row.ending != "aborted" or row.completed_at is not None):
         raise TooLateToAbort
     call.audit.resource_id = app_id
     return {"migration_id": row.id, "status": "aborting"}

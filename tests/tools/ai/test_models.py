@@ -11,7 +11,7 @@ async def test_callers_see_what_they_can_call(world: Installation) -> None:
     listed = (await world.client.get("/v1/models", headers=world.owner)).json()
     assert listed["object"] == "list"
     (mini,) = [model for model in listed["data"] if model["id"] == MINI]
-    assert mini == {"id": MINI, "object": "model", "display_name": "GPT-4o mini"}
+    assert mini == {"id": MINI, "object": "model", "display_name": "OpenAI: gpt-4o-mini"}
     # Of those that nobody here has a key for, none is listed.
     assert {model["id"].partition("/")[0] for model in listed["data"]} <= {"openai", "anthropic", "baobab", "lab"}
 
@@ -21,7 +21,7 @@ async def test_everybody_sees_the_prices(world: Installation) -> None:
     (mini,) = [model for model in listed if model["id"] == MINI]
     assert mini == {
         "id": MINI,
-        "name": "GPT-4o mini",
+        "name": "OpenAI: gpt-4o-mini",
         "inputPricePerMTokens": 0.15,
         "outputPricePerMTokens": 0.6,
         "contextWindow": 128_000,

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from pydantic import BaseModel
 
+from baobab.runtime.gateway.builtin import embeddings
 from tests.people import key
 from tests.tools.ai.conftest import MINI, TEXT, TOOL, Installation
 
@@ -77,7 +78,8 @@ async def test_tools_are_called_and_their_results_answered(
 
 async def test_calls_of_tools_in_a_stream_are_put_together(world: Installation, client: openai.AsyncOpenAI) -> None:
     model = world.lab("tools:2")
-    async with client.chat.completions.stream(model=model, messages=USER, tools=[TOOL]) as stream:
+    strict: Any = {**TOOL, "function": {**TOOL["function"], "strict": True}}
+    async with client.chat.completions.stream(model=model, messages=USER, tools=[strict]) as stream:
         final = await stream.get_final_completion()
     calls: Any = final.choices[0].message.tool_calls
     assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [
@@ -105,11 +107,8 @@ async def test_pictures_reach_a_provider(world: Installation, client: openai.Asy
     assert world.fake.requests[-1].json["messages"] == seen
 
 
-@pytest.mark.parametrize("model", ["text-embedding-3-small", ""])
-async def test_embeddings_are_the_same_as_numbers_and_as_text(client: openai.AsyncOpenAI, model: str) -> None:
-    name = model or next(
-        one.id async for one in client.models.list() if one.id.startswith("baobab/") and "echo" not in one.id
-    )
+@pytest.mark.parametrize("name", ["text-embedding-3-small", embeddings.installed()[0]])
+async def test_embeddings_are_the_same_as_numbers_and_as_text(client: openai.AsyncOpenAI, name: str) -> None:
     numbers = await client.embeddings.create(model=name, input=["a", "b"], encoding_format="float")
     # What the client asks for by itself is base64, which it reads.
     texts = await client.embeddings.create(model=name, input=["a", "b"])

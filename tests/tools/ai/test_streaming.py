@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from baobab.http.streaming import send_stream
-from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.stream import Stream
 from tests.people import key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, joined
@@ -168,20 +167,6 @@ async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None
     async with asyncio.timeout(20):
         await send_stream(Stream(pieces()), 200, [], connected, unread, stalled=0.05)
     assert closed.is_set()
-
-
-async def test_the_gateway_is_closed_while_somebody_listens(world: Installation) -> None:
-    gateway = world.house.services.part(Gateway)
-    reader, writer = await asking(world, world.lab("slow-tokens:0.2"))
-    await reader.readuntil(b'"choices"')
-    await gateway._relay.close()
-    async with asyncio.timeout(20):
-        rest = (await reader.readuntil(b"\r\n0\r\n\r\n")).decode()
-    assert '"code":"upstream_' in rest
-    assert "[DONE]" not in rest
-    writer.close()
-    # And opened again by the next call.
-    assert joined(await world.events()) == TEXT
 
 
 async def asking(

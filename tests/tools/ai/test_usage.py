@@ -39,7 +39,10 @@ async def test_only_the_days_that_are_asked_for_count(world: Installation) -> No
         assert usage.json()["totalRequests"] == requests, days
 
 
-@pytest.mark.parametrize("days", [{"startDate": "yesterday"}, {"startDate": "2027-02-01", "endDate": "2027-01-01"}])
+@pytest.mark.parametrize(
+    "days",
+    [{"startDate": "yesterday"}, {"endDate": "0001-01-01"}, {"startDate": "2027-02-01", "endDate": "2027-01-01"}],
+)
 async def test_days_that_are_none_are_refused(world: Installation, days: dict[str, str]) -> None:
     app_id = await world.app()
     answer = await world.client.get(f"/v1/{app_id}/ai/usage", params=days, headers=world.owner)

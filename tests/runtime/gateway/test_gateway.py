@@ -1,0 +1,86 @@
+"""The gateway's patience: how long a provider may be silent, how much it may say, and who is asked then."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from baobab.runtime.gateway.catalogue import Catalogue
+from baobab.runtime.gateway.errors import UpstreamMalformed, UpstreamTimeout
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.providers import own_server
+from baobab.runtime.gateway.relay import Relay
+from baobab.storage.clock import Ids
+from tests.clock import FixedClock
+from tests.runtime.gateway.upstream import Upstream, upstream
+
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
+
+
+@contextlib.asynccontextmanager
+async def impatient(behaviour: str, **limits: Any) -> AsyncIterator[tuple[Gateway, Model, Upstream]]:
+    clock = FixedClock()
+    async with upstream() as fake:
+        gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(**limits))
+        free, features = Price(0, 0), frozenset(("streaming",))
+        model = Model(f"lab/{behaviour}", behaviour, "chat", free, None, None, f"lab/{behaviour}", "lab", features)
+        gateway.add(own_server("lab", f"{fake.url}/v1"), [model])
+        yield gateway, model, fake
+        await gateway.close()
+
+
+@pytest.mark.parametrize("limits", [{"silence_seconds": 0.05}, {"answer_seconds": 0.05}])
+async def test_a_provider_that_says_nothing_is_given_up(limits: dict[str, float]) -> None:
+    async with impatient("slow-first:30", **limits) as (gateway, model, fake):
+        for ask in (gateway.chat, gateway.stream):
+            outcome = Outcome()
+            with pytest.raises(UpstreamTimeout):
+                await ask(model, BODY, outcome)
+            assert not outcome.begun
+        # It may have been chance: three times each.
+        assert len(fake.requests) == 6
+
+
+async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
+    async with impatient("slow-tokens:30", silence_seconds=0.05) as (gateway, model, fake):
+        outcome = Outcome()
+        pieces = await gateway.stream(model, BODY, outcome)
+        with pytest.raises(UpstreamTimeout):
+            async for _ in pieces:
+                pass
+        assert outcome.begun
+        assert len(fake.requests) == 1
+
+
+async def test_a_stream_may_be_slow_as_long_as_it_is_not_silent() -> None:
+    async with impatient("slow-tokens:0.01", silence_seconds=5) as (gateway, model, _):
+        pieces = [piece async for piece in await gateway.stream(model, BODY, Outcome())]
+    assert pieces[-1] == b"data: [DONE]\n\n"
+
+
+async def test_an_answer_that_is_too_long_is_no_answer() -> None:
+    async with impatient("huge:200000", largest=100_000) as (gateway, model, _):
+        outcome = Outcome()
+        with pytest.raises(UpstreamMalformed):
+            await gateway.chat(model, BODY, outcome)
+        assert not outcome.begun
+
+
+async def test_a_count_that_cannot_be_is_no_count() -> None:
+    outcome = Outcome()
+    for usage in (
+        {"prompt_tokens": -1},
+        {"prompt_tokens": 10**30},
+        {"prompt_tokens": "11"},
+        {"prompt_tokens": True},
+        [],
+        None,
+    ):
+        outcome.count(usage)
+    assert not outcome.counted
+    outcome.count({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}})
+    # More of the prompt than all of it was not cached.
+    assert (outcome.prompt, outcome.completion, outcome.cached) == (5, 2, 5)

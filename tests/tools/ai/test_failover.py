@@ -1,0 +1,165 @@
+"""Several who serve one model, and those whose wire LiteLLM translates. LiteLLM takes seconds to load: all is here."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from baobab.runtime.gateway.gateway import Gateway
+from tests.tools.ai.conftest import OTHER_KEY, TEXT, TOOL, Installation, joined
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # About LiteLLM's own types; raised as an error it would break LiteLLM.
+    pytest.mark.filterwarnings("ignore:Item .* on TypedDict class:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def claude() -> str:
+    return "anthropic/claude-haiku-4.5"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_when_one_provider_of_a_model_fails_the_other_takes_over(world: Installation, *, stream: bool) -> None:
+    shared = f"vendor/shared-{stream}".lower()
+    world.lab("500", id=shared, server="first")
+    world.lab("works", id=shared, server="second")
+    for _ in range(6):
+        answer = await world.chat(shared, stream=stream)
+        assert answer.status_code == 200, answer.text
+        assert world.fake.requests[-1].json["model"] == "works"
+
+
+async def test_a_provider_that_is_busy_rests_while_there_is_another(world: Installation) -> None:
+    shared = world.lab("429:9:", id="vendor/rests", server="third")
+    world.lab("awake", id=shared, server="fourth")
+    for _ in range(20):
+        assert (await world.chat(shared)).status_code == 200
+    asked = [request.json["model"] for request in world.fake.requests]
+    assert asked.count("awake") == 20
+    # It is asked once more at most when its rest, of some seconds, is over.
+    assert asked.count("429:9:") <= 4
+
+
+async def test_when_all_fail_the_caller_is_told(world: Installation) -> None:
+    shared = world.lab("503", id="vendor/none", server="fifth")
+    world.lab("500:1:", id=shared, server="sixth")
+    for _ in range(3):
+        answer = await world.chat(shared)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+
+
+async def test_a_translated_model_answers_like_any_other(world: Installation, claude: str) -> None:
+    before = await world.spent()
+    answer = await world.chat(claude, max_tokens=50)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["message"]["content"] == TEXT
+    assert answer.json()["object"] == "chat.completion"
+    assert (answer.json()["usage"]["prompt_tokens"], answer.json()["usage"]["completion_tokens"]) == (11, 7)
+    received = world.fake.requests[-1]
+    assert received.path == "/v1/messages"
+    assert received.headers["x-api-key"] == OTHER_KEY
+    assert received.json["max_tokens"] == 50
+    # One dollar and five for a million tokens.
+    assert await world.spent() - before == 11 * 1000 + 7 * 5000
+
+
+async def test_a_translated_stream_is_a_stream(world: Installation, claude: str) -> None:
+    before = await world.spent()
+    events = await world.events(claude)
+    assert joined(events) == TEXT
+    assert events[-1] == "[DONE]"
+    assert not [event for event in events[:-1] if event.get("usage")]
+    finished = [choice["finish_reason"] for event in events[:-1] for choice in event["choices"]]
+    assert [reason for reason in finished if reason] == ["stop"]
+    assert await world.spent() - before == 11 * 1000 + 7 * 5000
+    *_, last, _ = await world.events(claude, stream_options={"include_usage": True})
+    assert last["usage"]["total_tokens"] == 18
+
+
+async def test_a_translated_model_calls_tools(world: Installation) -> None:
+    model = await translated(world, "tools:2")
+    answer = await world.chat(model, tools=[TOOL])
+    assert answer.json()["choices"][0]["message"]["content"] is None
+    calls = answer.json()["choices"][0]["message"]["tool_calls"]
+    assert [call["function"]["name"] for call in calls] == ["get_weather", "get_weather"]
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+    events = await world.events(model, tools=[TOOL])
+    parts = [
+        part for event in events[:-1] for choice in event["choices"] for part in choice["delta"].get("tool_calls") or ()
+    ]
+    assert {part["index"] for part in parts} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "code"),
+    [
+        ("400", 400, "invalid_request"),
+        ("401", 502, "upstream_denied"),
+        ("429:6", 429, "rate_limit_exceeded"),
+        ("500", 502, "upstream_error"),
+        ("529", 502, "upstream_error"),
+        ("context", 400, "context_length_exceeded"),
+        ("html", 502, "upstream_error"),
+        ("drop-first", 502, "upstream_error"),
+        ("malformed-json", 502, None),
+    ],
+)
+async def test_what_a_translated_provider_refuses_is_said_in_our_words(
+    world: Installation, behaviour: str, status: int, code: str | None
+) -> None:
+    before = await world.spent()
+    answer = await world.chat(await translated(world, behaviour))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"] if code else None) == (status, code)
+    for theirs in (OTHER_KEY, world.fake.url.partition("//")[2], "The upstream", "litellm", "nthropic", "8192"):
+        assert theirs not in answer.text
+    if status == 429:
+        assert answer.headers["retry-after"] == "6"
+    assert await world.spent() == before
+
+
+@pytest.mark.parametrize("behaviour", ["drop:4", "error-frame:4"])
+async def test_a_translated_stream_that_fails_ends_with_one_error(world: Installation, behaviour: str) -> None:
+    events = await world.events(await translated(world, behaviour))
+    *begun, last = events
+    assert last["error"]["type"] == "api_error"
+    assert not [event for event in begun if event == "[DONE]" or "error" in event]
+    assert "in the middle" not in str(events)
+
+
+async def test_fields_that_a_vendor_would_refuse_do_not_reach_it(world: Installation, claude: str) -> None:
+    await world.chat(claude, max_tokens=9, future_field={"x": 1}, store=True, metadata={"a": "b"}, top_k=5)
+    sent = world.fake.requests[-1].json
+    assert {*sent} == {"model", "messages", "max_tokens", "top_k"}
+
+
+async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, claude: str) -> None:
+    asked = len(world.fake.requests)
+    elsewhere: Any = {
+        "api_base": "http://127.0.0.1:9",
+        "base_url": "http://127.0.0.1:9",
+        "api_key": "sk-other",
+        "custom_llm_provider": "openai",
+        "extra_headers": {"x-api-key": "sk-other"},
+        "mock_response": "made up",
+        "fallbacks": ["gpt-4o"],
+    }
+    for name, value in elsewhere.items():
+        answer = await world.chat(claude, **{name: value})
+        assert answer.status_code == 200, (name, answer.text)
+        received = world.fake.requests[-1]
+        assert (received.path, received.headers["x-api-key"]) == ("/v1/messages", OTHER_KEY)
+        assert answer.json()["choices"][0]["message"]["content"] == TEXT
+    assert len(world.fake.requests) == asked + len(elsewhere)
+
+
+async def translated(world: Installation, behaviour: str) -> str:
+    """A model of the translated vendor that behaves so."""
+    catalogue = world.house.services.part(Gateway).catalogue
+    known = catalogue.find("anthropic/claude-haiku-4.5")
+    assert known is not None
+    model = replace(known, id=f"translated/{behaviour}", litellm=f"anthropic/{behaviour}")
+    catalogue.offer(f"translated {behaviour}", [model])
+    return model.id

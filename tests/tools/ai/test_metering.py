@@ -1,0 +1,175 @@
+"""What calls cost, to the nano-dollar, and that nobody spends what is not there."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from aiohttp import web
+from sqlalchemy import select
+
+from baobab import composition
+from baobab.settings import load
+from baobab.tools import platform_tables
+from tests import jobs
+from tests.cli.server_process import serving
+from tests.clock import FixedClock
+from tests.columns import begin, end
+from tests.conftest import KEY
+from tests.people import first_organisation
+from tests.tools.ai.conftest import HELLO, MINI, VENDOR_KEY, Installation
+
+USD = 10**9
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    return {"BAOBAB_PLAN": "playground", "BAOBAB_AI_MARKUP": "20"}
+
+
+async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -> None:
+    cached = baobab.lab("cached:4")
+    for model, cost in (
+        (MINI, 11 * 180 + 7 * 720),
+        (cached, 7 * 180 + 4 * 90 + 7 * 720),
+        (baobab.lab("long:1000"), 11 * 180 + 1000 * 720),
+        ("baobab/echo", 0),
+    ):
+        before = await baobab.spent()
+        answer = await baobab.chat(model)
+        assert answer.headers["x-baobab-cost-usd"] == f"0.{cost:09d}"
+        assert await baobab.spent() - before == cost
+        if cost:
+            await baobab.chat(model, stream=True)
+            assert await baobab.spent() - before == 2 * cost
+    left = await baobab.settled()
+    assert left.total == 1 * USD - await baobab.spent()
+
+
+async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
+    await baobab.chat(baobab.lab("no-usage"), stream=True)
+    assert await baobab.spent() > 0
+
+
+async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baobab: Installation) -> None:
+    await baobab.credits.set_terms(await first_organisation(baobab), allowance=1000)
+    app_id = await baobab.app()
+    for path in ("/v1", f"/v1/{app_id}"):
+        for stream in (False, True):
+            answer = await baobab.chat(path=path, stream=stream)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["type"], error["code"]) == (402, "billing_error", "insufficient_credits")
+            assert (error["balance_usd"], error["credit_floor_usd"], error["credits_usd"]) == (1e-6, 0.0, 0.0)
+            assert error["auto_refill_enabled"] is False
+    embedding = {"input": "word " * 10_000, "model": "text-embedding-3-small"}
+    refused = await baobab.client.post("/v1/embeddings", json=embedding, headers=baobab.owner)
+    assert refused.status_code == 402
+    assert not baobab.fake.requests
+    # What is free goes on.
+    assert (await baobab.chat("baobab/echo")).status_code == 200
+    assert (await baobab.settled()).total == 1000
+
+
+@pytest.mark.parametrize("subject", ["app", "key"])
+async def test_a_budget_that_is_spent_refuses_its_own_calls_and_no_others(baobab: Installation, subject: Any) -> None:
+    organisation, app_id = await first_organisation(baobab), await baobab.app()
+    made = await baobab.client.post("/api-keys", json={"name": "x", "scopes": ["ai:gateway"]}, headers=baobab.owner)
+    bounded = {"authorization": f"Bearer {made.json()['key']}"}
+    mine = {"path": f"/v1/{app_id}"} if subject == "app" else {"by": bounded}
+    subject_id = app_id if subject == "app" else made.json()["key_id"]
+    await baobab.credits.set_budget(organisation, subject, subject_id, "day", 5000)
+    answer = await baobab.chat(**mine)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (402, "insufficient_credits")
+    assert answer.json()["error"]["budget"]["subject_id"] == subject_id
+    assert not baobab.fake.requests
+    others: Any = {"by": bounded} if subject == "app" else {"path": f"/v1/{app_id}"}
+    assert (await baobab.chat(**others)).status_code == 200
+
+
+async def test_several_answers_are_set_aside_for_as_many(baobab: Installation) -> None:
+    # One of 1000 tokens fits, four do not.
+    await baobab.credits.set_terms(await first_organisation(baobab), allowance=1_000_000)
+    assert (await baobab.chat(max_tokens=1000, n=4)).status_code == 402
+    assert (await baobab.chat(max_tokens=1000)).status_code == 200
+
+
+async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) -> None:
+    async with gate() as (opened, asked, url):
+        model = baobab.lab("gate", server="gate", url=url)
+        calls = [asyncio.create_task(baobab.chat(model, max_tokens=13_850)) for _ in range(400)]
+        refused = 0
+        async with asyncio.timeout(60):
+            for ended in asyncio.as_completed(calls):
+                assert (await ended).status_code == 402
+                refused += 1
+                if refused == 300:
+                    break
+        opened.set()
+        statuses = [answer.status_code for answer in await asyncio.gather(*calls)]
+    assert (statuses.count(200), statuses.count(402)) == (100, 300)
+    assert len(asked) == 100
+    assert await baobab.spent() == 100 * (11 * 180 + 7 * 720)
+
+
+async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    settings = {**begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "playground", "BAOBAB_AI_PROBE": "false"}
+    async with gate() as (_, asked, url):
+        provider = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{url}/v1"}
+        with serving(data, settings={**settings, **provider}) as server:
+            call = asyncio.create_task(post(server.address))
+            async with asyncio.timeout(60):
+                while not asked:
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(server.kill)
+            with pytest.raises(httpx.TransportError):
+                await call
+    clock = FixedClock(time.time())
+    async with composition.house(load(settings, data=data), clock=clock) as house:
+        (organisation,) = await organisations(house)
+        assert (await house.services.credits.balance(organisation)).reserved > 0
+        await jobs.made(house, "credits_sweep")
+        assert (await house.services.credits.balance(organisation)).reserved > 0
+        clock.advance(600)
+        await jobs.made(house, "credits_sweep")
+        balance = await house.services.credits.balance(organisation)
+    assert (balance.reserved, balance.total) == (0, 1 * USD)
+    end(data)
+
+
+async def post(address: str) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=60) as client:
+        headers = {"authorization": f"Bearer {KEY}"}
+        body = {"model": MINI, "messages": HELLO}
+        return await client.post(f"{address}/v1/chat/completions", json=body, headers=headers)
+
+
+async def organisations(house: composition.House) -> list[str]:
+    async with house.services.database.reading() as connection:
+        return list((await connection.execute(select(platform_tables.organisations.c.id))).scalars())
+
+
+@contextlib.asynccontextmanager
+async def gate() -> AsyncIterator[tuple[asyncio.Event, list[str], str]]:
+    """A provider that answers nobody until it is opened; who has asked; its address."""
+    opened, asked = asyncio.Event(), list[str]()
+    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    answer = json.dumps({"id": "1", "object": "chat.completion", "choices": [], "usage": usage})
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        asked.append(request.path)
+        await opened.wait()
+        return web.Response(text=answer, content_type="application/json")
+
+    runner = web.ServerRunner(web.Server(handle, handler_cancellation=True), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+        yield opened, asked, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
