@@ -5,13 +5,13 @@ from typing import Any
 
 from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
-from baobab.http.request import Request, read_object
+from baobab.http.request import LARGE, Request, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
 from baobab.tools.call import Door
-from baobab.tools.callers import Caller
+from baobab.tools.callers import Anonymous, Caller
 from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.errors import UnknownField
+from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated, UnknownField
 from baobab.tools.registry import Registry
 from baobab.tools.stream import Stream
 from baobab.tools.tool import Tool
@@ -24,6 +24,7 @@ class Endpoint:
         "_elsewhere",
         "_media",
         "_query",
+        "_refusal",
         "_registry",
         "_rest",
         "_takes_body",
@@ -40,6 +41,7 @@ class Endpoint:
         self._query: Mapping[str, query.Reader] | None = None
         self._elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
+        self._refusal = _refusal(tool) if self._takes_body and tool.rest.max_body > LARGE else None
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
@@ -51,7 +53,8 @@ class Endpoint:
             caller = await self._caller(request)
         arguments = self._read_query(request.query) if request.query else {}
         if self._takes_body:
-            body = await read_object(receive, request, self._rest.max_body)
+            refusal = self._refusal if isinstance(caller, Anonymous) else None
+            body = await read_object(receive, request, self._rest.max_body, refusal)
             if not self._elsewhere.isdisjoint(body):
                 raise self._misplaced()
             arguments |= body
@@ -99,3 +102,11 @@ class Endpoint:
             "The body names a parameter of the path or the query string.",
             remediation=f"Leave it out; the fields of the body are {known}.",
         )
+
+
+def _refusal(tool: Tool) -> type[BaobabError] | None:
+    """What a caller without a credential is told where there is no other answer for it; None where there may be."""
+    if tool.access.anonymous:
+        return None
+    # Some families forbid instead of asking for a credential.
+    return Unauthenticated if Unauthenticated in tool.access.raises else Forbidden

@@ -1,18 +1,24 @@
 """A request, as the front reads it: the few headers that matter, once."""
 
+import asyncio
 import itertools
 import re
 import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pydantic_core import from_json
 
 from baobab.http.answer import Headers, Reply
 from baobab.http.trie import Captured
-from baobab.tools.errors import BodyTooLarge, MalformedBody
+from baobab.tools.errors import BaobabError, BodyTooLarge, MalformedBody
 from baobab.tools.tool import Tool
 
 Scope = dict[str, Any]
+
+LARGE = 2**20
+"""Bytes of a body that anybody may send, and that is parsed at once: some milliseconds."""
 
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"
@@ -95,10 +101,17 @@ class Request:
         return self.captured[names.index(name)] if name in names else None
 
 
-async def read_object(receive: Any, request: Request, max_bytes: int) -> dict[str, Any]:
-    """The JSON object of a body; an empty body is an empty object."""
+async def read_object(
+    receive: Any, request: Request, max_bytes: int, refusal: type[BaobabError] | None = None
+) -> dict[str, Any]:
+    """The JSON object of a body; an empty body is an empty object.
+
+    refusal: what a body above LARGE is answered with, unread, where the caller will be refused in any case.
+    """
     if request.content_length > max_bytes:
         raise _too_large(max_bytes)
+    if refusal is not None and request.content_length > LARGE:
+        raise refusal
     message = await receive()
     raw = message.get("body", b"")
     if message.get("more_body"):
@@ -109,11 +122,17 @@ async def read_object(receive: Any, request: Request, max_bytes: int) -> dict[st
             size += len(parts[-1])
             if size > max_bytes:
                 raise _too_large(max_bytes)
+            if refusal is not None and size > LARGE:
+                raise refusal
         raw = b"".join(parts)
     if message["type"] == "http.disconnect":
         raise ClientGone
     if len(raw) > max_bytes:
         raise _too_large(max_bytes)
+    if len(raw) > LARGE:
+        if refusal is not None:
+            raise refusal
+        return await _large_bodies.parse(raw)
     return parse_object(raw) if raw else {}
 
 
@@ -127,6 +146,35 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise MalformedBody(f"The body must be a JSON object, not {_kind(value)}.")
     return value
+
+
+class _LargeBodies:
+    """Parses one at a time, and lets as much time pass before the next one.
+
+    The parser stops the event loop even from a thread, up to a second for millions of small values: the pauses leave
+    half of the time to all other requests.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-bodies")
+        self._next = 0.0
+
+    async def parse(self, raw: bytes) -> dict[str, Any]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._parse, raw)
+
+    def _parse(self, raw: bytes) -> dict[str, Any]:
+        started = time.monotonic()
+        if started < self._next:
+            time.sleep(self._next - started)
+            started = time.monotonic()
+        try:
+            return parse_object(raw)
+        finally:
+            ended = time.monotonic()
+            self._next = ended + (ended - started)
+
+
+_large_bodies = _LargeBodies()
 
 
 def _kind(value: object) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.tools.callers import Account, EndUser
+from baobab.tools.callers import Account, EndUser, ScopedKey
 from baobab.tools.platform_tables import audit_logs
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Trail:
         self._database = database
         self._clock = clock
         self._ids = ids
-        self._tallies: dict[tuple[str | None, str, str | None, str | None], _Tally] = {}
+        self._tallies: dict[tuple[str | None, ...], _Tally] = {}
 
     async def record(self, call: "Call", arguments: dict[str, Any]) -> None:
         """The row of a call that succeeded, in its own transaction."""
@@ -44,7 +44,8 @@ class Trail:
     def tally(self, call: "Call", arguments: dict[str, Any]) -> None:
         """Count a call that succeeded."""
         acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
-        subject = (call.app.id if call.app else None, call.tool.name, call.caller.actor_id, acted_for)
+        app_id = call.app.id if call.app else None
+        subject = (_organisation(call), app_id, call.tool.name, call.caller.actor_id, acted_for)
         tally = self._tallies.get(subject)
         if tally is None:
             self._tallies[subject] = _Tally(self._row(call, arguments, None), 1, self._clock.time())
@@ -99,15 +100,12 @@ class Trail:
     def _row(self, call: "Call", arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
         audit, note, caller = call.tool.audit, call.audit, call.caller
         assert audit is not None
-        organisation = note.organisation_id or (
-            call.app.organisation_id if call.app else caller.organisation_id if isinstance(caller, Account) else None
-        )
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
         approved = {"approval_id": call.approved.id} if call.approved else {}
         return {
             "id": self._ids.uuid(),
-            "organisation_id": organisation,
+            "organisation_id": _organisation(call),
             "app_id": call.app.id if call.app else note.app_id,
             "category": audit.category,
             "event_type": (audit.failed or f"{audit.event}_failed") if failure else audit.event,
@@ -124,3 +122,11 @@ class Trail:
             "correlation_id": call.door.request_id[:80],
             "created_at": self._clock.now(),
         }
+
+
+def _organisation(call: "Call") -> str | None:
+    """Whose trail a call belongs in."""
+    if call.audit.organisation_id or call.app is not None:
+        return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)
+    caller = call.caller
+    return caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else None

@@ -9,6 +9,7 @@ import struct
 from array import array
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from pydantic_core import to_json
 from baobab.runtime.gateway import translate
 from baobab.runtime.gateway.builtin import echo, embeddings
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
+from baobab.runtime.gateway.builtin.work import LINE
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import (
     ContextTooLong,
@@ -41,7 +43,13 @@ T = TypeVar("T")
 BUILT_IN = "baobab"
 _MOST_TRIES = 3
 _PAUSE_SECONDS = 0.1
+_FIRST_SECONDS = 2.0
+"""How long a first event keeps a stream from being passed on: whoever leaves meanwhile is not seen to leave."""
 _FREE = Price(0, 0)
+# What one request may ask of the built-in embeddings: twenty seconds' work at the most.
+_MOST_TEXTS, _MOST_CHARACTERS, _SLICE = 2048, 200_000, 16
+_MOST_AT_ONCE = 64 * 1024
+"""Bytes of a request that the built-in model answers without leaving the event loop: some milliseconds."""
 
 
 class _spoken:  # noqa: N801 - used as a function is
@@ -55,6 +63,20 @@ class _spoken:  # noqa: N801 - used as a function is
             raise ContextTooLong(details={"param": error.param}) from error
         if isinstance(error, echo.BadParameter):
             raise RequestRefused(str(error), details={"param": error.param}) from error
+
+
+async def _aside(body: Mapping[str, Any], work: Callable[[], T]) -> T:
+    """The result of the built-in model's work, done in its thread where the request is a long one."""
+    if len(to_json(body)) <= _MOST_AT_ONCE:
+        return work()
+    with LINE.place():
+        return await LINE.in_turn(work)
+
+
+def _vectors(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
+    """The vectors of some texts as they are written on the wire, and how many tokens the texts have."""
+    vectors = [_base64(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
+    return vectors, sum(map(embedder.count, texts))
 
 
 def _base64(vector: "array[float]") -> str:
@@ -126,6 +148,11 @@ class Gateway:
             raise ModelNotFound(f"There is no model `{name[:200]}` here.")
         return model
 
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The names of those who can be called."""
+        return tuple(self._providers)
+
     def callable(self, name: str) -> bool:
         """Whether there is such a model, and somebody who serves it."""
         return any(model.provider in self._providers for model in self.catalogue.deployments(name))
@@ -133,7 +160,7 @@ class Gateway:
     async def chat(self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = "") -> dict[str, Any]:
         """A chat completion in one piece. key: a provider's, instead of this installation's own."""
         if model.provider == BUILT_IN:
-            return self._echoed(body, outcome)
+            return await self._echoed(body, outcome)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             if upstream.relayed:
@@ -145,14 +172,16 @@ class Gateway:
     async def stream(
         self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = ""
     ) -> AsyncGenerator[bytes, None]:
-        """The events of a chat completion, which has begun when this returns."""
+        """The events of a chat completion, which has begun when this returns, or is slow to begin."""
         if model.provider == BUILT_IN:
-            return self._echoing(body, outcome)
+            return await self._echoing(body, outcome)
 
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
             if upstream.relayed:
-                return await self._relay.stream(upstream, "/chat/completions", body, outcome)
-            return await translate.stream(upstream, body, outcome)
+                pieces = await self._relay.stream(upstream, "/chat/completions", body, outcome)
+            else:
+                pieces = await translate.stream(upstream, body, outcome)
+            return await _begun(pieces, outcome)
 
         return await self._through(model, key, outcome, call)
 
@@ -174,7 +203,11 @@ class Gateway:
         tried: set[str] = set()
         last: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
-            upstream = await self._routes.pick(model.id, upstreams, tried)
+            if key:
+                # The router learns of this installation's own keys only, and there is nothing to choose here.
+                upstream = next((one for one in upstreams if one.id not in tried), None)
+            else:
+                upstream = await self._routes.pick(model.id, upstreams, tried)
             if upstream is None:
                 break
             outcome.served = upstream.served
@@ -202,19 +235,23 @@ class Gateway:
             found.append(Upstream(marked, served.provider, served.upstream, provider.api_base, secret, served, relayed))
         return found
 
-    def _echoed(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    async def _echoed(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         with _spoken():
-            answer = echo.complete(body, completion_id=self._chat_id(), created=int(self._clock.time()))
+            answer = await _aside(
+                body, partial(echo.complete, body, completion_id=self._chat_id(), created=int(self._clock.time()))
+            )
         outcome.begun = True
         outcome.count(answer["usage"])
         return answer
 
-    def _echoing(self, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
+    async def _echoing(self, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
         asked = body.get("stream_options")
         wanted = isinstance(asked, dict) and asked.get("include_usage") is True
         counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
         with _spoken():
-            chunks = echo.stream(counted, completion_id=self._chat_id(), created=int(self._clock.time()))
+            chunks = await _aside(
+                body, partial(echo.stream, counted, completion_id=self._chat_id(), created=int(self._clock.time()))
+            )
         outcome.begun = True
 
         async def pieces() -> AsyncGenerator[bytes, None]:
@@ -231,19 +268,74 @@ class Gateway:
         given = body["input"]
         texts = [given] if isinstance(given, str) else given
         if not all(isinstance(text, str) for text in texts):
-            raise RequestRefused("The built-in embeddings take texts, not tokens.")
-        embedder = await asyncio.to_thread(embeddings.named, model.id)
-        vectors = await asyncio.to_thread(embedder.embed, texts)
-        tokens = sum(embedder.count(text) for text in texts)
+            raise RequestRefused("The built-in embeddings take texts, not tokens.", details={"param": "input"})
+        if len(texts) > _MOST_TEXTS or sum(map(len, texts)) > _MOST_CHARACTERS:
+            raise RequestRefused(
+                f"The built-in embeddings take at most {_MOST_TEXTS} texts, of {_MOST_CHARACTERS} characters in all.",
+                details={"param": "input"},
+            )
+        as_text = body.get("encoding_format") == "base64"
+        data: list[dict[str, Any]] = []
+        tokens = 0
+        with LINE.place():
+            embedder = await LINE.in_turn(partial(embeddings.named, model.id))
+            # In slices: others get their turn between them, and nothing is done any more for a caller who is gone.
+            for start in range(0, len(texts), _SLICE):
+                work = partial(_vectors, embedder, texts[start : start + _SLICE], as_text=as_text)
+                vectors, counted = await LINE.in_turn(work)
+                data += (
+                    {"object": "embedding", "index": start + index, "embedding": vector}
+                    for index, vector in enumerate(vectors)
+                )
+                tokens += counted
         outcome.begun = True
         outcome.count({"prompt_tokens": tokens})
-        as_text = body.get("encoding_format") == "base64"
-        data = [
-            {"object": "embedding", "index": index, "embedding": _base64(vector) if as_text else list(vector)}
-            for index, vector in enumerate(vectors)
-        ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": model.id, "usage": usage}
 
     def _chat_id(self) -> str:
         return "chatcmpl-" + self._ids.hex(24)
+
+
+async def _begun(pieces: AsyncGenerator[bytes, None], outcome: Outcome) -> AsyncGenerator[bytes, None]:
+    """The same pieces, when the first event is there: what fails before it is raised, to be tried elsewhere."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + _FIRST_SECONDS
+    held: list[bytes] = []
+    while not outcome.begun:
+        coming = asyncio.create_task(_next(pieces))
+        try:
+            there, _ = await asyncio.wait((coming,), timeout=max(0.0, until - clock()))
+        except asyncio.CancelledError:
+            coming.cancel()
+            raise
+        if not there:
+            return _resumed(held, coming, pieces)
+        piece = coming.result()
+        if piece is None:
+            break
+        held.append(piece)
+    return _resumed(held, None, pieces)
+
+
+async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+async def _resumed(
+    held: list[bytes], coming: asyncio.Task[bytes | None] | None, pieces: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    try:
+        for piece in held:
+            yield piece
+        if coming is not None:
+            late = await coming
+            if late is not None:
+                yield late
+        async for piece in pieces:
+            yield piece
+    finally:
+        if coming is not None and not coming.done():
+            coming.cancel()
+            await asyncio.wait((coming,))
+        await pieces.aclose()

@@ -1,11 +1,19 @@
 """What came of a call to a model: what it used, as far as that is known when it ends."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from baobab.runtime.gateway.model import Model
 
 _CHARACTERS_OF_A_TOKEN = 4
+# What a model has written, in whichever field of an event: JSON strings, told apart without reading the event.
+_WRITTEN = re.compile(
+    rb'"(?:content|reasoning|reasoning_content|thinking|refusal|arguments|text)"\s*+:\s*+"((?:[^"\\]|\\.)*+)"',
+    re.DOTALL,
+)
+_ESCAPED = 3
+"""What `\\u00fc` is longer in JSON than the same character is in UTF-8, about."""
 _ABSURD = 10**8
 """Tokens that no call has: who says so cannot count, and the sum would be beyond what credits reckon with."""
 
@@ -25,6 +33,9 @@ class Outcome:
     """The model as whoever answered sells it: others may sell it at another price."""
     begun: bool = False
     """Whether the provider has begun to answer: only then there is something to pay."""
+    events: int = 0
+    written: int = 0
+    """Events of a stream that have come, and the bytes that the model has written in them."""
 
     def count(self, usage: Any) -> None:
         """What the provider says, in the wire's `usage`; anything else is no count."""
@@ -38,10 +49,22 @@ class Outcome:
         self.prompt, self.completion, self.counted = prompt, completion, True
         self.cached = min(cached or 0, prompt)
 
-    def estimate(self, sent: int, received: int) -> None:
-        """Where nobody has counted: from the characters of the request and the events, a token each, of the answer."""
+    def saw(self, event: bytes) -> None:
+        """An event of a stream has come. Comments and the end are none."""
+        if not event.startswith(b"data: {") and b"\ndata: {" not in event and not event.startswith(b"data:{"):
+            return
+        self.events += 1
+        for text in _WRITTEN.findall(event):
+            self.written += len(text) - _ESCAPED * text.count(b"\\u")
+
+    def estimate(self, sent: int) -> None:
+        """Where nobody has counted: from the characters of the request, and of the answer from its events or its bytes.
+
+        Most providers send an event for a token; some put many into one.
+        """
         if not self.counted:
-            self.prompt, self.completion = -(-sent // _CHARACTERS_OF_A_TOKEN), received
+            self.prompt = -(-sent // _CHARACTERS_OF_A_TOKEN)
+            self.completion = max(self.events, -(-self.written // _CHARACTERS_OF_A_TOKEN))
 
 
 def _count(value: Any) -> int | None:

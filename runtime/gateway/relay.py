@@ -74,7 +74,7 @@ class Relay:
     async def stream(
         self, upstream: Upstream, path: str, body: Mapping[str, Any], outcome: Outcome
     ) -> AsyncGenerator[bytes, None]:
-        """The events of an answer, begun: what keeps it from beginning is raised here, and may be tried elsewhere.
+        """The events of an answer whose head is there. It has begun with its first event, which may be an error.
 
         The provider is always asked for the usage; the event that has it is passed on only where the caller asked too.
         """
@@ -83,7 +83,6 @@ class Relay:
         options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
         async with _translated():
             response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options})
-        outcome.begun = True
         return _passed_on(response, outcome, wanted=wanted)
 
     async def _sent(self, upstream: Upstream, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
@@ -134,6 +133,8 @@ async def _passed_on(
                     raise UpstreamMalformed
                 if b'"error"' in event:
                     _raise_told(payload)
+                if payload is not None:
+                    outcome.begun = True
                 if b'"usage"' in event and _USED.search(event) and _is_usage_alone(payload, outcome) and not wanted:
                     continue
                 yield event

@@ -33,7 +33,7 @@ class Routes:
         except library.types.router.RouterRateLimitError:
             # All rest: to ask one of them is better than to ask nobody.
             return left[0]
-        # It also knows those whose provider is gone by now, and those with a key that is not this caller's.
+        # It also knows those whose provider is gone by now.
         picked = chosen["model_info"]["id"]
         return next((upstream for upstream in left if upstream.id == picked), left[0])
 

@@ -70,19 +70,19 @@ async def embedding(upstream: Upstream, body: Mapping[str, Any], outcome: Outcom
 
 
 async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
-    """The events of a chat completion, begun: what keeps it from beginning is raised here."""
+    """The events of a chat completion whose head is there. It has begun with its first event."""
     library = await litellm()
     asked = body.get("stream_options")
     wanted = isinstance(asked, dict) and asked.get("include_usage") is True
     options = {"stream": True, "stream_options": {"include_usage": True}}
     chunks = await _asked(library, library.acompletion, upstream, body, **options)
-    outcome.begun = True
     return _passed_on(library, chunks, outcome, wanted=wanted)
 
 
 async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: bool) -> AsyncGenerator[bytes, None]:
     try:
         async for chunk in chunks:
+            outcome.begun = True
             found = chunk.model_dump(mode="json", exclude_none=True)
             usage = found.get("usage")
             if usage is not None:

@@ -1,5 +1,6 @@
 """The REST door: routes, methods, request ids, allowances, hosts, origins, bodies."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -384,6 +385,32 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(world: Install
     refused(answer, 413, "REQUEST_TOO_LARGE")
     assert answer.headers["connection"] == "close"
     refused(await world.ask("POST", "/init", world.owner, content=b" " * 2**20), 400, "VALIDATION_INVALID_SCHEMA")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "content"), [(2**21, b"{"), (1, b" " * (2**20 + 1))], ids=["told before", "found while reading"]
+)
+async def test_a_large_body_of_nobody_is_refused_without_being_looked_at(
+    world: Installation, app: App, claimed: int, content: bytes
+) -> None:
+    for path in ("/v1/chat/completions", f"/v1/{app.id}/embeddings"):
+        answer = await world.ask("POST", path, {"content-length": str(claimed)}, content=content)
+        assert (answer.status, answer.json["error"]["code"]) == (401, "missing_credentials")
+        answer = await world.ask("POST", path, world.owner | {"content-length": str(claimed)}, content=content)
+        assert (answer.status, answer.json["error"]["code"]) == (400, "invalid_request")
+
+
+async def test_large_bodies_are_answered_as_small_ones_are(world: Installation, app: App) -> None:
+    padding = b" " * 2**20
+    # Some of its operations may be for everybody.
+    answer = await world.ask("POST", app.kv + "/_batch", content=b'{"ops": []}' + padding)
+    assert (answer.status, answer.json) == (200, {"results": []})
+    asked = b'{"messages": [{"role": "user", "content": "Hello!"}]}' + padding
+    answers = await asyncio.gather(
+        *(world.ask("POST", "/v1/chat/completions", world.owner, content=asked) for _ in range(4)),
+        world.ask("POST", "/v1/chat/completions", world.owner, content=asked + b"x"),
+    )
+    assert [answer.status for answer in answers] == [200, 200, 200, 200, 400]
 
 
 async def test_a_field_given_twice_counts_as_it_was_given_last(world: Installation, app: App) -> None:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 from sqlalchemy.dialects import postgresql, sqlite
 from typing_extensions import TypedDict
 
+from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.access import AppOwner
 from baobab.tools.ai import settings
 from baobab.tools.ai.chat import ModelName
@@ -108,6 +109,8 @@ async def ai_config_update(
         "fallback_models": fallbackModels,
     }
     values |= {name: value for name, value in given.items() if value is not OMITTED}
+    if isinstance(byokProvider, str) and not isinstance(byokKey, str):
+        raise BadRequest("`byokProvider` says whose `byokKey` is: it is given with the key.")
     if byokKey is None:
         values |= {"byok_key": None, "byok_provider": None, "byok_last4": None}
     elif byokKey is not OMITTED:
@@ -115,6 +118,12 @@ async def ai_config_update(
         provider = named or settings.provider_of(byokKey)
         if provider is None:
             raise UnknownProvider
+        known = call.services.part(Gateway).providers
+        if provider not in known:
+            raise UnknownProvider(
+                f"Models of `{provider}` cannot be called here, with whatever key.",
+                remediation=f"Those of these can: {', '.join(known) or 'none'}.",
+            )
         sealed = call.services.vault.seal(byokKey.encode(), settings.context(app_id))
         values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": byokKey[-4:]}
     dialect: Any = postgresql if call.unit.database.dialect == "postgresql" else sqlite

@@ -3,13 +3,20 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from baobab.runtime.gateway.errors import ModelNotFound, NoModel, UpstreamFailed, UseVideoEndpoint, WrongEndpoint
+from baobab.runtime.gateway.errors import (
+    ModelNotFound,
+    NoModel,
+    UpstreamDenied,
+    UpstreamFailed,
+    UseVideoEndpoint,
+    WrongEndpoint,
+)
 from baobab.runtime.gateway.events import framed
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Modality, Model, Price
@@ -20,6 +27,7 @@ from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, AppKey, EndUser, ScopedKey
+from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
 from baobab.tools.credit_operations import Reservation
 from baobab.tools.credit_terms import MOST
 from baobab.tools.credit_usage import Usage
@@ -28,10 +36,15 @@ from baobab.tools.errors import BaobabError, Unavailable
 T = TypeVar("T")
 
 _MILLION = 1_000_000
-USUAL_OUTPUT = 1024
-"""Tokens that are set aside for an answer whose request names no limit."""
+_USUAL_OUTPUT = 4096
+"""Tokens that are set aside for an answer whose request names no limit, where the model can write as many."""
 _CHARACTERS_OF_A_TOKEN = 3
 _LATE_TRIES = 5
+_AHEAD = 64
+"""Events of a stream that are read before somebody wants them."""
+_PATIENCE_SECONDS = 5.0
+"""How long a stream that nobody reads any more is read for its last event, which says what was used."""
+_LONGEST_MODEL = 200
 
 _log = logging.getLogger(__name__)
 
@@ -64,12 +77,16 @@ class Asked:
     byok: bool
     sent: int
     outcome: Outcome = field(default_factory=Outcome)
-    received: int = 0
-    """Events of a stream so far."""
     _reservation: Reservation | None = None
 
-    async def begin(self, most_output: int) -> None:
-        """Set aside what it may cost; CreditsExhausted, BudgetExhausted."""
+    async def begin(self, limit: int | None, answers: int) -> None:
+        """Set aside what it may cost; CreditsExhausted, BudgetExhausted.
+
+        limit: tokens that each of the `answers` may have; None where the request does not say.
+        """
+        if limit is None:
+            limit = min(self.model.max_output or _USUAL_OUTPUT, _USUAL_OUTPUT)
+        most_output = limit * answers
         services, price = self.call.services, self._price(self.sent // _CHARACTERS_OF_A_TOKEN)
         expected = Outcome(prompt=-(-self.sent // _CHARACTERS_OF_A_TOKEN), completion=most_output)
         self._reservation = await services.credits.reserve(
@@ -83,7 +100,7 @@ class Asked:
 
     @property
     def cost(self) -> int:
-        """What it costs as far as is known, in nano-dollars."""
+        """What it costs whoever pays the provider, as far as is known, in nano-dollars."""
         return cost(self._price(self.outcome.prompt), self.outcome)
 
     async def end(self) -> None:
@@ -95,8 +112,8 @@ class Asked:
         if not outcome.begun:
             await services.credits.release(reservation)
             return
-        outcome.estimate(self.sent, self.received)
-        usage = Usage(self.model.id, outcome.prompt, outcome.completion, byok=self.byok)
+        outcome.estimate(self.sent)
+        usage = Usage(self.model.id[:_LONGEST_MODEL], outcome.prompt, outcome.completion, byok=self.byok)
         for attempt in range(_LATE_TRIES):
             try:
                 await services.credits.settle(reservation, self.cost, usage)
@@ -127,7 +144,7 @@ def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) ->
     if wanted is None:
         raise NoModel
     model = gateway.find(wanted)
-    if own.allowed_models and not {model.id, wanted} & set(own.allowed_models):
+    if not allows(gateway, own, model):
         raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
     if model.modality == "video" and modality == "chat":
         app = call.app.id if call.app else "{app_id}"
@@ -138,7 +155,16 @@ def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) ->
     for other in own.fallback_models if modality == "chat" else ():
         with contextlib.suppress(ModelNotFound):
             further.append(gateway.find(other))
-    return [model, *(other for other in further if other.id != model.id and other.modality == modality)]
+    usable = (other for other in further if other.modality == modality and allows(gateway, own, other))
+    return [model, *(other for other in usable if other.id != model.id)]
+
+
+def allows(gateway: Gateway, own: AiSettings, model: Model) -> bool:
+    """Whether the app's settings allow the model, by whichever of its names they call it."""
+    if not own.allowed_models:
+        return True
+    found = (gateway.catalogue.find(name) for name in own.allowed_models)
+    return model.id in {other.id for other in found if other is not None}
 
 
 def _usual(gateway: Gateway, modality: Modality) -> str | None:
@@ -155,10 +181,15 @@ async def answered(
     models: list[Model],
     own: AiSettings,
     body: Mapping[str, Any],
-    most_output: int,
     ask: Callable[[Model, Outcome, str], Awaitable[T]],
+    *,
+    limit: int | None = 0,
+    answers: int = 1,
 ) -> tuple[T, Asked]:
-    """What the first of the models that can begins to answer. Whoever gets it ends what is counted."""
+    """What the first of the models that can begins to answer. Whoever gets it ends what is counted.
+
+    limit, answers: as in Asked.begin.
+    """
     sent = len(to_json(body))
     last: UpstreamFailed | None = None
     for model in models:
@@ -166,37 +197,103 @@ async def answered(
         if own.sealed_key is not None and own.byok_provider == model.provider and call.app is not None:
             key = call.services.vault.open(own.sealed_key, settings.context(call.app.id)).decode()
         asked = Asked(call, model, payer(call), bool(key), sent)
-        await asked.begin(most_output)
+        try:
+            await asked.begin(limit, answers)
+        except (CreditsExhausted, BudgetExhausted) as exc:
+            if isinstance(call.caller, EndUser):
+                _conceal(exc)
+            raise
         try:
             return await ask(model, asked.outcome, key), asked
         except UpstreamFailed as exc:
             await asked.end()
-            last = exc
+            last = _yours() if key and isinstance(exc, UpstreamDenied) else exc
         except BaseException:
-            await asyncio.shield(asked.end())
+            await settled(asked)
             raise
     raise last or Unavailable
+
+
+def _conceal(error: CreditsExhausted | BudgetExhausted) -> None:
+    """What an organisation has is not for the users of its apps to know."""
+    error.details = {}
+    error.message = error.summary
+    error.remedy = "Whoever runs this app must see to it."
+
+
+def _yours() -> UpstreamDenied:
+    return UpstreamDenied(
+        "Your own key is not accepted by the model's provider.",
+        remediation="Set a valid `byokKey` in the app's settings for models, or take it back with null.",
+    )
 
 
 _ENDING: set[asyncio.Task[None]] = set()
 
 
+async def ended() -> None:
+    """Wait until all that was left is counted: for as long as the credits that it is charged to are open."""
+    loop = asyncio.get_running_loop()
+    while ending := {task for task in _ENDING if task.get_loop() is loop}:
+        await asyncio.wait(ending)
+
+
+async def settled(asked: Asked) -> None:
+    """What was used is counted, even if whoever asked is gone by now."""
+    await asyncio.shield(_kept(asked.end()))
+
+
+def _kept(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(ending)
+    _ENDING.add(task)
+    task.add_done_callback(_ENDING.discard)
+    return task
+
+
 async def counted(pieces: AsyncGenerator[bytes, None], asked: Asked) -> AsyncGenerator[bytes, None]:
     """The pieces of an answer; whoever stops reading them, and when, what was used is counted."""
+    # Read by a task of its own: whoever leaves would otherwise cut off the provider before it says what was used.
+    there: asyncio.Queue[bytes | None] = asyncio.Queue(_AHEAD)
+    reading = asyncio.create_task(_read(pieces, asked, there))
     try:
-        async for piece in pieces:
-            asked.received += 1
+        while (piece := await there.get()) is not None:
             yield piece
-    except BaobabError as error:
-        # The status has been sent: all that can be said is a last event.
-        yield framed(to_json(AI_ENVELOPE.render(error, "")))
+        await reading
     finally:
         # Not awaited here: a generator that is being closed cannot wait for the database.
-        task = asyncio.create_task(_finished(pieces, asked))
-        _ENDING.add(task)
-        task.add_done_callback(_ENDING.discard)
+        _kept(_finished(reading, there, pieces, asked))
 
 
-async def _finished(pieces: AsyncGenerator[bytes, None], asked: Asked) -> None:
-    await pieces.aclose()
-    await asked.end()
+async def _read(pieces: AsyncGenerator[bytes, None], asked: Asked, there: asyncio.Queue[bytes | None]) -> None:
+    try:
+        async for piece in pieces:
+            asked.outcome.saw(piece)
+            await there.put(piece)
+    except BaobabError as error:
+        # The status has been sent: all that can be said is a last event.
+        await there.put(framed(to_json(AI_ENVELOPE.render(error, ""))))
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        await there.put(None)
+        raise
+    await there.put(None)
+
+
+async def _finished(
+    reading: asyncio.Task[None],
+    there: asyncio.Queue[bytes | None],
+    pieces: AsyncGenerator[bytes, None],
+    asked: Asked,
+) -> None:
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while asked.outcome.begun and not asked.outcome.counted and not reading.done():
+                    if await there.get() is None:
+                        break
+        reading.cancel()
+        await asyncio.wait((reading,))
+        await pieces.aclose()
+    finally:
+        await asked.end()

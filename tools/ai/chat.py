@@ -1,7 +1,6 @@
 """Chat completions and embeddings, by the gateway and in an app: the OpenAI wire."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,7 +11,7 @@ from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
-from baobab.tools.ai.asking import USUAL_OUTPUT, Asked, answered, chosen, counted
+from baobab.tools.ai.asking import Asked, answered, chosen, counted, settled
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
 from baobab.tools.call import Call
@@ -23,7 +22,7 @@ ModelName = Annotated[str, Text(200, min_length=1), Field(description="A model's
 Messages = Annotated[list[JsonObject], Field(min_length=1, max_length=10_000)]
 _MOST_TOKENS, _MOST_CHOICES = 10_000_000, 128
 MaxTokens = Annotated[int, Field(ge=1, le=_MOST_TOKENS)]
-OneText = Annotated[str, Text(2_000_000)]
+OneText = Annotated[str, Text(200_000)]
 Tokens = Annotated[list[int], Field(max_length=100_000)]
 Texts = Annotated[
     OneText
@@ -32,8 +31,15 @@ Texts = Annotated[
     | Annotated[list[Tokens], Field(max_length=2048)],
     Field(description="A text or several; arrays of tokens where the model takes them."),
 ]
-# Surcharges that the catalogue's prices do not hold, and values of them that cost nothing.
-_UNPRICED, _USUAL = frozenset(("service_tier", "web_search_options")), (None, "auto", "default", "flex")
+# Surcharges that the catalogue's prices do not hold: service of another speed, searches that the provider makes.
+_UNPRICED = frozenset(
+    ("service_tier", "web_search_options", "search_parameters", "enable_search", "connectors", "plugins")
+)
+# What has another model answer than the one that is charged, or undoes the limits that were reckoned with.
+_ELSEWHERE = frozenset(("models", "route", "provider", "preset", "generationConfig", "generation_config"))
+_USUAL = {"service_tier": ("auto", "default", "flex"), "enable_search": (False,)}
+# All others are run by the provider, and charged by rules of their own.
+_OWN_TOOLS = ("function", "custom")
 _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
 
 
@@ -159,26 +165,44 @@ async def _chat(
     await call.unit.commit()
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "chat")
-    for field in _UNPRICED & further.keys():
-        if further[field] not in _USUAL:
-            raise RequestRefused(f"`{field}` costs extra by rules that no price here says.", details={"param": field})
+    _refuse_what_has_no_price(further)
     body = {"messages": messages, **further}
-    limit = _bounded(body, max_tokens, own.max_tokens)
+    limit, bounded = _bounded(body, max_tokens, own.max_tokens)
+    answers = _whole(body, "n", _MOST_CHOICES) or 1
     if stream and call.door.streams:
-        pieces, asked = await answered(call, models, own, body, limit, _streaming(rooms, body))
+        begin = _streaming(rooms, bounded)
+        pieces, asked = await answered(call, models, own, body, begin, limit=limit, answers=answers)
         _tell(call, asked, told_cost=False)
         return Stream(counted(pieces, asked))
 
     async def ask(model: Model, outcome: Outcome, key: str) -> dict[str, Any]:
-        return await rooms.chat(model, body, outcome, key)
+        whole = {name: value for name, value in bounded(model).items() if name != "stream_options"}
+        return await rooms.chat(model, whole, outcome, key)
 
-    answer, asked = await answered(call, models, own, body, limit, ask)
+    answer, asked = await answered(call, models, own, body, ask, limit=limit, answers=answers)
     return await _ended(call, answer, asked)
 
 
-def _streaming(rooms: Gateway, body: Mapping[str, Any]) -> Any:
+def _refuse_what_has_no_price(further: Mapping[str, Any]) -> None:
+    for field in (_UNPRICED | _ELSEWHERE) & further.keys():
+        value = further[field]
+        if value is None or value in _USUAL.get(field, ()):
+            continue
+        said = "costs extra by rules that no price here says" if field in _UNPRICED else "changes what is charged for"
+        raise RequestRefused(f"`{field}` {said}.", remediation="Leave it out.", details={"param": field})
+    tools = further.get("tools")
+    for tool in tools if isinstance(tools, list) else () if tools is None else (tools,):
+        if not isinstance(tool, dict) or tool.get("type") not in _OWN_TOOLS:
+            raise RequestRefused(
+                "Only tools of the types `function` and `custom` are passed on: what others cost, no price here says.",
+                remediation="Leave the others out of `tools`.",
+                details={"param": "tools"},
+            )
+
+
+def _streaming(rooms: Gateway, bounded: Callable[[Model], dict[str, Any]]) -> Any:
     async def ask(model: Model, outcome: Outcome, key: str) -> AsyncGenerator[bytes, None]:
-        return await rooms.stream(model, body, outcome, key)
+        return await rooms.stream(model, bounded(model), outcome, key)
 
     return ask
 
@@ -194,18 +218,26 @@ async def _embed(
     async def ask(model: Model, outcome: Outcome, key: str) -> dict[str, Any]:
         return await rooms.embed(model, body, outcome, key)
 
-    answer, asked = await answered(call, models, own, body, 0, ask)
+    answer, asked = await answered(call, models, own, body, ask)
     return await _ended(call, answer, asked)
 
 
-def _bounded(body: dict[str, Any], max_tokens: int | None, most: int | None) -> int:
-    """Write the limit of the answer into the request, lowered to the app's; how long all its answers may be."""
+def _bounded(
+    body: Mapping[str, Any], max_tokens: int | None, most: int | None
+) -> tuple[int | None, Callable[[Model], dict[str, Any]]]:
+    """The limit of an answer, lowered to the app's; and the request for a model with the limit in it."""
     newer = _whole(body, "max_completion_tokens", _MOST_TOKENS)
     asked = newer or max_tokens
     limit = min(asked, most) if asked and most else asked or most
-    if limit is not None:
-        body["max_completion_tokens" if newer is not None else "max_tokens"] = limit
-    return (limit or USUAL_OUTPUT) * (_whole(body, "n", _MOST_CHOICES) or 1)
+
+    def bounded(model: Model) -> dict[str, Any]:
+        if limit is None:
+            return dict(body)
+        # By the newer name where the caller used none: OpenAI's later models refuse the older one.
+        by_newer = newer is not None or (max_tokens is None and model.provider == "openai")
+        return {**body, "max_completion_tokens" if by_newer else "max_tokens": limit}
+
+    return limit, bounded
 
 
 def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
@@ -219,8 +251,7 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
 
 
 async def _ended(call: Call, answer: dict[str, Any], asked: Asked) -> dict[str, Any]:
-    # Counted even if whoever asked is gone by now.
-    await asyncio.shield(asked.end())
+    await settled(asked)
     _tell(call, asked, told_cost=True)
     return answer
 
@@ -229,5 +260,6 @@ def _tell(call: Call, asked: Asked, *, told_cost: bool) -> None:
     """The headers of an answer: which model it was, and what it cost where that is known."""
     call.headers = [(b"x-baobab-model", asked.model.id.encode())]
     if told_cost:
-        call.headers.append((b"x-baobab-cost-usd", f"{asked.cost / 10**9:.9f}".encode()))
+        charged = 0 if asked.byok else asked.cost
+        call.headers.append((b"x-baobab-cost-usd", f"{charged / 10**9:.9f}".encode()))
     call.audit.resource_id = asked.model.id

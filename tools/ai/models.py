@@ -9,6 +9,7 @@ from baobab.runtime.gateway.model import Model
 from baobab.tools.access import EVERYBODY
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
+from baobab.tools.ai.asking import allows
 from baobab.tools.ai.toolset import ai, gateway
 from baobab.tools.call import Call
 from baobab.tools.types import AppId
@@ -85,7 +86,7 @@ async def gateway_public_models(call: Call) -> PublicModels:
 async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""
     markup, own = call.services.options.ai_markup, await settings.of_app(call, app_id)
-    allowed = set(own.allowed_models)
+    gateway = call.services.part(Gateway)
     return {
         "models": [
             {
@@ -98,7 +99,7 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
                 "raw_pricing": _told(price),
             }
             for model in _models(call)
-            if not allowed or model.id in allowed
+            if allows(gateway, own, model)
             for price in (model.price.marked_up(markup),)
         ]
     }

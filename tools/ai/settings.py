@@ -35,8 +35,12 @@ _PREFIXES = (
     ("AIza", "gemini"),
     ("fw_", "fireworks_ai"),
     ("tgp_", "together_ai"),
-    ("sk-", "openai"),
+    ("sk-proj-", "openai"),
+    ("sk-svcacct-", "openai"),
+    ("sk-admin-", "openai"),
 )
+# In the middle of OpenAI's keys; `sk-` alone begins those of others too.
+_OPENAI_MARK = "T3BlbkFJ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ def _settings(row: Any) -> AiSettings:
 
 
 def provider_of(key: str) -> str | None:
-    return next((provider for prefix, provider in _PREFIXES if key.startswith(prefix)), None)
+    told = next((provider for prefix, provider in _PREFIXES if key.startswith(prefix)), None)
+    return told or ("openai" if _OPENAI_MARK in key else None)
 
 
 def context(app_id: str) -> str:

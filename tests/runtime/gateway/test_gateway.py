@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baobab.runtime.gateway.catalogue import Catalogue
-from baobab.runtime.gateway.errors import UpstreamMalformed, UpstreamTimeout
+from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.outcome import Outcome
@@ -45,7 +45,7 @@ async def test_a_provider_that_says_nothing_is_given_up(limits: dict[str, float]
 
 
 async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
-    async with impatient("slow-tokens:30", silence_seconds=0.05) as (gateway, model, fake):
+    async with impatient("slow-tokens:0.2", answer_seconds=0.5) as (gateway, model, fake):
         outcome = Outcome()
         pieces = await gateway.stream(model, BODY, outcome)
         with pytest.raises(UpstreamTimeout):
@@ -53,6 +53,35 @@ async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
                 pass
         assert outcome.begun
         assert len(fake.requests) == 1
+
+
+async def test_a_stream_that_never_has_an_event_has_not_begun() -> None:
+    async with impatient("slow-tokens:30", silence_seconds=0.05) as (gateway, model, fake):
+        outcome = Outcome()
+        with pytest.raises(UpstreamTimeout):
+            await gateway.stream(model, BODY, outcome)
+        assert not outcome.begun
+        assert len(fake.requests) == 3
+
+
+async def test_a_stream_that_begins_with_an_error_has_not_begun() -> None:
+    async with impatient("error-frame:0") as (gateway, model, fake):
+        outcome = Outcome()
+        with pytest.raises(UpstreamFailed):
+            await gateway.stream(model, BODY, outcome)
+        assert not outcome.begun
+        assert len(fake.requests) == 3
+
+
+async def test_what_nobody_counted_is_estimated_by_events_or_by_what_they_say() -> None:
+    few, many = Outcome(), Outcome()
+    for outcome, text in ((few, "a"), (many, "four letter words " * 20)):
+        outcome.saw(b": still working\n\n")
+        outcome.saw(b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % text.encode())
+        outcome.saw(b"data: [DONE]\n\n")
+        outcome.estimate(40)
+    assert (few.prompt, few.completion) == (10, 1)
+    assert (many.prompt, many.completion) == (10, 90)
 
 
 async def test_a_stream_may_be_slow_as_long_as_it_is_not_silent() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from baobab.tools.accounts.first import first_account
 from baobab.tools.call import Door
 from baobab.tools.callers import ScopedKey
 from tests.people import first_organisation, key
@@ -43,6 +44,12 @@ async def test_fields_that_nobody_here_knows_reach_the_provider(world: Installat
     await world.chat(max_tokens=7, **further)
     sent = world.fake.requests[-1].json
     assert sent == {"messages": HELLO, "model": "gpt-4o-mini", "max_tokens": 7, **further}
+
+
+async def test_an_answer_in_one_piece_is_asked_for_without_a_streams_options(world: Installation) -> None:
+    answer = await world.chat(stream=False, stream_options={"include_usage": True})
+    assert answer.status_code == 200
+    assert not {"stream", "stream_options"} & world.fake.requests[-1].json.keys()
 
 
 async def test_messages_are_passed_on_as_they_are(world: Installation) -> None:
@@ -185,6 +192,15 @@ async def test_a_model_that_is_not_for_this_is_refused(
         ({"messages": HELLO, "n": True}, "n"),
         ({"messages": HELLO, "stream": "yes"}, "stream"),
         ({"messages": HELLO, "service_tier": "priority"}, "service_tier"),
+        ({"messages": HELLO, "search_parameters": {"mode": "on"}}, "search_parameters"),
+        ({"messages": HELLO, "models": ["openai/gpt-5"]}, "models"),
+        ({"messages": HELLO, "route": "fallback"}, "route"),
+        ({"messages": HELLO, "plugins": [{"id": "web"}]}, "plugins"),
+        ({"messages": HELLO, "provider": {"order": ["azure"]}}, "provider"),
+        ({"messages": HELLO, "generationConfig": {"candidateCount": 8}}, "generationConfig"),
+        ({"messages": HELLO, "tools": [TOOL, {"type": "web_search"}]}, "tools"),
+        ({"messages": HELLO, "tools": [{"googleSearch": {}}]}, "tools"),
+        ({"messages": HELLO, "tools": [{"type": {}}]}, "tools"),
         ({}, "messages"),
     ],
 )
@@ -225,7 +241,8 @@ async def test_a_key_for_the_gateway_opens_the_gateway_and_nothing_else(world: I
 
 
 async def test_a_door_that_cannot_stream_gets_the_answer_in_one_piece(world: Installation) -> None:
-    caller = ScopedKey("somebody", await first_organisation(world), "a key", frozenset(("ai:gateway",)))
+    owner = await first_account(world.house.services)
+    caller = ScopedKey(owner.account_id, owner.organisation_id, "a key", frozenset(("ai:gateway",)))
     asked = {"messages": HELLO, "model": MINI, "stream": True, "tools": [TOOL]}
     answer = await world.house.registry.call("gateway_chat", asked, caller, Door("test", "1"))
     assert answer["choices"][0]["message"]["content"] == TEXT

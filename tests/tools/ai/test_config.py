@@ -11,7 +11,7 @@ from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, VENDOR_KEY, Installati
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OWN_KEY = "sk-customers-own-0000wxyz"
+OWN_KEY = "sk-proj-customers-own-0000wxyz"
 
 
 async def configure(world: Installation, app_id: str, **settings: Any) -> dict[str, Any]:
@@ -54,6 +54,10 @@ async def test_a_change_leaves_the_rest_as_it_was(world: Installation) -> None:
         {"defaultModel": ""},
         {"byokKey": "short"},
         {"byokKey": "no-prefix-that-anybody-knows"},
+        {"byokKey": "sk-several-vendors-begin-so"},
+        {"byokKey": OWN_KEY, "byokProvider": "nobody-here"},
+        {"byokProvider": "openai"},
+        {"byokKey": None, "byokProvider": "openai"},
         {"temperature": 1},
     ],
 )
@@ -118,10 +122,26 @@ async def test_a_model_that_is_not_allowed_is_refused_and_the_others_are_named(w
     assert [model["id"] for model in listed.json()["models"]] == ["baobab/echo"]
 
 
+async def test_a_model_is_allowed_by_whichever_name_it_has(world: Installation) -> None:
+    app_id = await world.app()
+    await configure(world, app_id, allowedModels=["gpt-4o-mini"])
+    for name in (MINI, "gpt-4o-mini", "GPT-4o-mini"):
+        assert (await world.chat(name, path=f"/v1/{app_id}")).status_code == 200
+    listed = await world.client.get(f"/v1/{app_id}/ai/models", headers=world.owner)
+    assert [model["id"] for model in listed.json()["models"]] == [MINI]
+
+
+async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> None:
+    app_id = await world.app()
+    broken, other, works = world.lab("500:8"), world.lab("not-allowed"), world.lab("works")
+    await configure(world, app_id, fallbackModels=[other, works], allowedModels=[broken, works])
+    assert (await world.chat(broken, path=f"/v1/{app_id}")).headers["x-baobab-model"] == works
+
+
 @pytest.mark.parametrize(
     ("asked", "sent"),
     [
-        ({}, {"max_tokens": 50}),
+        ({}, {"max_completion_tokens": 50}),
         ({"max_tokens": 40}, {"max_tokens": 40}),
         ({"max_tokens": 60}, {"max_tokens": 50}),
         ({"max_completion_tokens": 60}, {"max_completion_tokens": 50}),
@@ -155,7 +175,9 @@ async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: I
     assert (config["byokKey"], config["byokProvider"]) == ("***wxyz", "openai")
     before = await world.spent()
     for stream in (False, True):
-        assert (await world.chat(path=f"/v1/{app_id}", stream=stream)).status_code == 200
+        answer = await world.chat(path=f"/v1/{app_id}", stream=stream)
+        assert answer.status_code == 200
+        assert answer.headers.get("x-baobab-cost-usd") == (None if stream else "0.000000000")
         assert world.fake.requests[-1].headers["authorization"] == f"Bearer {OWN_KEY}"
     assert await world.spent() == before
     # With nothing set aside, nobody sees that the stream is still being counted.
@@ -170,6 +192,15 @@ async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: I
     usage = await world.client.get(f"/v1/{app_id}/ai/usage", headers=world.owner)
     assert usage.json()["totalRequests"] == 3
     assert usage.json()["totalCost"] == pytest.approx(5850 / 10**9)
+
+
+async def test_an_own_key_that_is_refused_is_its_owners_to_put_right(world: Installation) -> None:
+    app_id, model = await world.app(), world.lab("401")
+    await configure(world, app_id, byokKey="no-longer-valid-key", byokProvider="lab")
+    for stream in (False, True):
+        error = (await world.chat(model, path=f"/v1/{app_id}", stream=stream)).json()["error"]
+        assert error["code"] == "upstream_denied"
+        assert "Your own key" in error["message"]
 
 
 async def test_an_own_key_is_not_used_for_other_apps(world: Installation) -> None:
@@ -191,9 +222,10 @@ async def test_an_own_key_is_taken_back_with_null(world: Installation) -> None:
 
 async def test_the_provider_of_a_key_that_does_not_tell_it_is_named(world: Installation) -> None:
     app_id = await world.app()
+    plain = world.lab("plain")
     config = await configure(world, app_id, byokKey="keys-of-this-vendor-say-nothing", byokProvider="lab")
     assert config["byokProvider"] == "lab"
-    await world.chat(world.lab("plain"), path=f"/v1/{app_id}")
+    await world.chat(plain, path=f"/v1/{app_id}")
     assert world.fake.requests[-1].headers["authorization"] == "Bearer keys-of-this-vendor-say-nothing"
 
 

@@ -1,12 +1,16 @@
 """Embeddings: the provider's and the built-in ones, as numbers and as text."""
 
+import asyncio
 import base64
 import struct
+import threading
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.tools.ai.conftest import Installation
+from baobab.runtime.gateway.builtin.work import LINE
+from tests.tools.ai.conftest import PATIENCE_SECONDS, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -80,3 +84,65 @@ async def test_a_text_means_what_its_neighbours_mean(world: Installation) -> Non
 async def test_what_is_no_text_is_refused(world: Installation, wrong: dict[str, Any]) -> None:
     answer = await world.client.post("/v1/embeddings", json=wrong, headers=world.owner)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("given", ["x" * 200_001, ["x" * 100] * 2001])
+async def test_the_built_in_ones_take_no_more_than_they_can_do_soon(world: Installation, given: Any) -> None:
+    answer = await world.client.post("/v1/embeddings", json={"input": given}, headers=world.owner)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "input")
+
+
+async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None:
+    given = [f"number {number}" for number in range(40)]
+    data = (await embed(world, input=given)).json()["data"]
+    assert [one["index"] for one in data] == list(range(40))
+    for number in (0, 15, 16, 39):
+        alone = (await embed(world, input=given[number])).json()["data"][0]
+        assert data[number]["embedding"] == pytest.approx(alone["embedding"], abs=1e-5)
+
+
+async def test_one_works_eight_wait_and_the_next_is_told_to_come_again(world: Installation) -> None:
+    long = [{"role": "user", "content": "word " * 20_000}]
+    go_on = threading.Event()
+    occupied = asyncio.create_task(LINE.in_turn(go_on.wait))
+
+    async def ask() -> httpx.Response:
+        return await world.client.post("/v1/embeddings", json={"input": "Hello!"}, headers=world.owner)
+
+    nine = [asyncio.create_task(ask()) for _ in range(9)]
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not LINE.full:
+                await asyncio.sleep(0.001)
+        for refused in (await ask(), await world.chat("baobab/echo", messages=long)):
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
+            assert refused.headers["retry-after"]
+        # What is soon done does not stand in line.
+        assert (await world.chat("baobab/echo")).status_code == 200
+    finally:
+        go_on.set()
+    assert [answer.status_code for answer in await asyncio.gather(*nine)] == [200] * 9
+    assert (await world.chat("baobab/echo", messages=long)).status_code == 200
+    await occupied
+
+
+async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation) -> None:
+    go_on, done = threading.Event(), []
+    occupied = asyncio.create_task(LINE.in_turn(go_on.wait))
+    waiting = asyncio.create_task(LINE.in_turn(lambda: done.append("in vain")))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go_on.set()
+    await occupied
+    await embed(world, input="Hello!")
+    assert done == []
+
+
+async def test_a_large_body_without_a_credential_is_refused_while_it_is_being_sent(world: Installation) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for _ in range(2):
+            answer = await client.post(f"{world.address}/v1/embeddings", json={"input": "x" * 4_000_000})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "missing_credentials")

@@ -91,6 +91,22 @@ async def test_a_budget_that_is_spent_refuses_its_own_calls_and_no_others(baobab
     assert (await baobab.chat(**others)).status_code == 200
 
 
+async def test_users_of_an_app_are_not_told_what_its_organisation_has(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    user = await baobab.user(app_id, "somebody")
+    await baobab.credits.set_terms(await first_organisation(baobab), allowance=1000)
+    answer = await baobab.chat(by=user, path=f"/v1/{app_id}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (402, "insufficient_credits")
+    assert "usd" not in answer.text
+
+
+async def test_an_answer_without_a_limit_is_set_aside_for_all_that_it_usually_has(baobab: Installation) -> None:
+    # 4096 tokens of 720 nano-dollars are more; a model that writes 1024 at the most is less.
+    await baobab.credits.set_terms(await first_organisation(baobab), allowance=2_900_000)
+    assert (await baobab.chat()).status_code == 402
+    assert (await baobab.chat(baobab.lab("short"))).status_code == 200
+
+
 async def test_several_answers_are_set_aside_for_as_many(baobab: Installation) -> None:
     # One of 1000 tokens fits, four do not.
     await baobab.credits.set_terms(await first_organisation(baobab), allowance=1_000_000)

@@ -109,10 +109,9 @@ async def test_an_event_arrives_when_it_is_there_and_not_at_the_end(world: Insta
     await world.settled()
 
 
-async def test_callers_who_leave_in_the_middle_pay_for_what_they_got_and_free_the_provider(world: Installation) -> None:
-    slow = world.lab("slow-tokens:0.3")
+async def test_callers_who_leave_pay_what_the_provider_counts_where_that_is_soon(world: Installation) -> None:
+    slow = world.lab("slow-tokens:0.15")
     leaving = await key(world, scopes=["ai:gateway"])
-    left = world.fake.broken_off
 
     async def leave() -> None:
         reader, writer = await asking(world, slow, leaving)
@@ -121,13 +120,35 @@ async def test_callers_who_leave_in_the_middle_pay_for_what_they_got_and_free_th
 
     await asyncio.gather(*[leave() for _ in range(50)])
     (used,) = [used for used in await world.used() if used.model == slow]
-    assert used.requests == 50
-    assert used.prompt_tokens >= 50
+    assert (used.requests, used.prompt_tokens, used.completion_tokens) == (50, 50 * 11, 50 * 7)
+
+
+async def test_callers_who_leave_a_long_answer_pay_for_what_came_and_free_the_provider(world: Installation) -> None:
+    slow = world.lab("slow-tokens:1.5")
+    left = world.fake.broken_off
+    reader, writer = await asking(world, slow)
+    await reader.readuntil(b'"choices"')
+    writer.transport.abort()
+    (used,) = [used for used in await world.used() if used.model == slow]
     # An event each, and the answer has more: they were charged for what came, not for what would have come.
-    assert 50 <= used.completion_tokens < 50 * 10
+    assert 1 <= used.completion_tokens < 7
+    assert used.prompt_tokens > 0
     async with asyncio.timeout(20):
-        while world.fake.broken_off < left + 50:
+        while world.fake.broken_off == left:
             await asyncio.sleep(0.01)
+
+
+async def test_a_stream_that_fails_with_its_first_event_fails_as_any_other(world: Installation) -> None:
+    app_id, broken, works = await world.app(), world.lab("error-frame:0"), world.lab("works")
+    before = await world.spent()
+    answer = await world.chat(broken, stream=True)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+    assert await world.spent() == before
+    settings = {"fallbackModels": [works]}
+    put = await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
+    assert put.status_code == 200
+    taken_over = await world.chat(broken, stream=True, path=f"/v1/{app_id}")
+    assert (taken_over.status_code, taken_over.headers["x-baobab-model"]) == (200, works)
 
 
 async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too(world: Installation) -> None:

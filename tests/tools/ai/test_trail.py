@@ -1,0 +1,48 @@
+"""What the audit trail says of calls to models: whose they were."""
+
+import json
+
+import pytest
+from sqlalchemy import select
+
+from baobab.tools.platform_tables import audit_logs
+from baobab.tools.signing import PLATFORM
+from tests.people import first_organisation, key, person
+from tests.tools.ai.conftest import Installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def counts(world: Installation, actor_id: str | None = None) -> dict[str, int]:
+    """Calls to models that were counted, by organisation."""
+    services = world.house.services
+    await services.trail.flush()
+    query = select(audit_logs).where(audit_logs.c.event_type == "ai.call")
+    if actor_id is not None:
+        query = query.where(audit_logs.c.actor_id == actor_id)
+    async with services.database.reading() as connection:
+        rows = (await connection.execute(query)).mappings().all()
+    found: dict[str, int] = {}
+    for row in rows:
+        told = row["event_data"] if isinstance(row["event_data"], dict) else json.loads(row["event_data"])
+        found[row["organisation_id"]] = found.get(row["organisation_id"], 0) + told["count"]
+    return found
+
+
+async def test_calls_of_one_account_are_counted_for_each_of_its_organisations(world: Installation) -> None:
+    first = await first_organisation(world)
+    member = await person(world, "member", role="developer")
+    claims = {"sub": member.id, "email": member.email, "org_id": first}
+    there = {"authorization": f"Bearer {await world.house.services.signers.mint(PLATFORM, claims, 3600)}"}
+    for by in (there, member.headers, there):
+        assert (await world.chat("baobab/echo", by=by)).status_code == 200
+    assert await counts(world, member.id) == {first: 2, member.organisation_id: 1}
+
+
+async def test_a_call_with_a_key_for_the_gateway_is_in_its_organisations_trail(world: Installation) -> None:
+    first = await first_organisation(world)
+    before = (await counts(world)).get(first, 0)
+    assert (await world.chat("baobab/echo", by=await key(world, scopes=["ai:gateway"]))).status_code == 200
+    after = await counts(world)
+    assert after[first] == before + 1
+    assert None not in after
