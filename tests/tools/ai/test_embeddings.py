@@ -86,7 +86,7 @@ async def test_what_is_no_text_is_refused(world: Installation, wrong: dict[str, 
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
 
 
-@pytest.mark.parametrize("given", ["x" * 200_001, ["x" * 100] * 2001])
+@pytest.mark.parametrize("given", [["x" * 100_001] * 2, ["x" * 100] * 2001])
 async def test_the_built_in_ones_take_no_more_than_they_can_do_soon(world: Installation, given: Any) -> None:
     answer = await world.client.post("/v1/embeddings", json={"input": given}, headers=world.owner)
     error = answer.json()["error"]
