@@ -66,6 +66,7 @@ class Call:
         "caller",
         "door",
         "headers",
+        "nested",
         "registry",
         "role",
         "services",
@@ -86,6 +87,8 @@ class Call:
         self.role: Role | None = None
         self.allowance: Allowance | None = None
         self.approved: Approved | None = None
+        self.nested = False
+        """Whether another call makes this one, in its own unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
         """What a door that has headers says beside the result."""
         self._audit: AuditNote | None = None

@@ -113,6 +113,7 @@ class Registry:
         work = unit or services.database.unit(write=tool.effect != "read")
         call = Call(self, services, tool, caller, door, work)
         call.approved = approved
+        call.nested = nested
         started = time.perf_counter()
         outcome = "ok"
         try:

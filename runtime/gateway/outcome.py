@@ -9,7 +9,7 @@ from baobab.runtime.gateway.model import Model
 _CHARACTERS_OF_A_TOKEN = 4
 # What a model has written, in whichever field of an event: JSON strings, told apart without reading the event.
 _WRITTEN = re.compile(
-    rb'"(?:content|reasoning|reasoning_content|thinking|refusal|arguments|text)"\s*+:\s*+"((?:[^"\\]|\\.)*+)"',
+    rb'"(?:content|reasoning|reasoning_content|thinking|refusal|arguments|text)"\s*+:\s*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
     re.DOTALL,
 )
 _ESCAPED = 3

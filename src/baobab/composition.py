@@ -29,6 +29,7 @@ from baobab.storage.secrets import Vault
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
+from baobab.tools.ai.asking import ended
 from baobab.tools.approval import Approvals
 from baobab.tools.audit import Trail
 from baobab.tools.credentials import Credentials
@@ -107,6 +108,8 @@ async def house(
         models = await stack.enter_async_context(
             opened(environment or {}, servers_of(settings.ai_servers), outgoing, clock, ids, own_port=own_port)
         )
+        # What streams still used when the server stops is written down before the ledger closes.
+        stack.push_async_callback(ended)
         services = Services(
             options=options(settings),
             clock=clock,

@@ -162,7 +162,8 @@ async def _chat(
     stream: bool | None,
 ) -> Any:
     # What was read is done with: no transaction stays open while a model thinks.
-    await call.unit.commit()
+    if not call.nested:
+        await call.unit.commit()
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "chat")
     _refuse_what_has_no_price(further)
@@ -210,7 +211,8 @@ def _streaming(rooms: Gateway, bounded: Callable[[Model], dict[str, Any]]) -> An
 async def _embed(
     call: Call, own: AiSettings, given: Any, name: str | None, further: Mapping[str, Any]
 ) -> dict[str, Any]:
-    await call.unit.commit()
+    if not call.nested:
+        await call.unit.commit()
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "embedding")
     body = {"input": given, **further}

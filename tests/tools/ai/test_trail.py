@@ -31,7 +31,7 @@ async def counts(world: Installation, actor_id: str | None = None) -> dict[str, 
 
 async def test_calls_of_one_account_are_counted_for_each_of_its_organisations(world: Installation) -> None:
     first = await first_organisation(world)
-    member = await person(world, "member", role="developer")
+    member = await person(world, "member", role="member")
     claims = {"sub": member.id, "email": member.email, "org_id": first}
     there = {"authorization": f"Bearer {await world.house.services.signers.mint(PLATFORM, claims, 3600)}"}
     for by in (there, member.headers, there):
