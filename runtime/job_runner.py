@@ -9,7 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
@@ -28,8 +28,9 @@ _HEARTBEAT_SECONDS = 3.0
 _GRACE_SECONDS = 3.0
 _LONGEST_PAUSE_SECONDS = 300.0
 _OUTAGE_PAUSE_SECONDS = 2.0
-# A deadline further off than any lease comes from a clock that was wrong: nobody waits for that.
-_ABSURD = 3 * LEASE
+# A deadline so far off comes from a clock that was wrong: nobody waits for that. Not sooner: two machines whose clocks
+# differ by an hour would take each job from each other, back and forth.
+_ABSURD = timedelta(days=1)
 # What ends by itself, and is nobody's fault. Other refusals of a store would come again and again.
 _OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
 

@@ -12,6 +12,8 @@ from tests.cli.server_process import PATIENCE, ServerProcess
 from tests.crash.ledger import ABSENT, Ledger
 
 _KEYS_OF_A_WRITER = 40
+_MOST_RULES = 400
+"""An app takes a hundred more."""
 _PAUSE_SECONDS = 0.05
 """After a refusal or a broken connection, so that clients do not take what the servers need to recover."""
 _INTERNALS = ("Traceback", "psycopg", "sqlite", "apsw", "OperationalError", "Errno", "disk")
@@ -64,7 +66,7 @@ class Load:
             elif kind < 0.75:
                 # Its loss would be no fault; that it is counted wrongly would be one.
                 await self._ask(server, "PUT", f"{base}/e{key}", {"value": 1, "ephemeral": True})
-            elif kind < 0.97:
+            elif kind < 0.97 or len(self._ledger.wanted_rules) >= _MOST_RULES:
                 self._ledger.raising += 1
                 if await self._ask(server, "POST", f"{base}/counter/incr"):
                     self._ledger.raised += 1
