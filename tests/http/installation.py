@@ -138,6 +138,8 @@ def bearer(token: str) -> dict[str, str]:
 async def installation(folder: Path, clock: Any = None, **settings: str) -> AsyncIterator[Installation]:
     """`settings` are environment variables without their prefix, in lower case."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
+    # Nothing happens here but what is asked for: rounds of jobs would come when they come.
+    environment.setdefault("BAOBAB_JOBS", "0")
     parts = {"clock": clock} if clock else {}
     server = Server(load({**environment, **begin(folder), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
     async with server.open() as house:
