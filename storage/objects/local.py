@@ -46,7 +46,8 @@ class LocalStore:
             await asyncio.to_thread(self._commit, draft, path, stored, target)
             return stored
         finally:
-            await asyncio.to_thread(_give_up, draft, path)
+            # Shielded: a caller that is cancelled just here would leave the file open.
+            await asyncio.shield(asyncio.to_thread(_give_up, draft, path))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> LocalReader | None:
         return await asyncio.to_thread(self._open, key, self._path(key), start, end)

@@ -94,7 +94,8 @@ class S3Store:
             await self._send(key, draft, stored)
             return stored
         finally:
-            await asyncio.to_thread(draft.drop)
+            # Shielded: a caller that is cancelled just here would leave the file open.
+            await asyncio.shield(asyncio.to_thread(draft.drop))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> S3Reader | None:
         check_key(key)
