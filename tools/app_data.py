@@ -1,10 +1,13 @@
 """What is kept of an app in the stores of its region, for those who move an app or remove it."""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from baobab.storage.objects.store import ObjectStore
 from baobab.tools.services import Stores
+
+if TYPE_CHECKING:
+    from baobab.tools.registry import Registry
 
 _LARGEST_OBJECT = 2**40
 _KEYS_AT_ONCE = 500
@@ -26,6 +29,14 @@ class AppData(Protocol):
     async def erase(self, stores: Stores, app_id: str) -> None:
         """Remove all of it, frozen or not."""
         ...
+
+
+async def erase_app(registry: "Registry", stores: Stores, app_id: str) -> None:
+    """Remove everything that the stores of a region hold of an app. May be done twice."""
+    for toolset in registry.toolsets:
+        if toolset.data is not None:
+            await toolset.data.erase(stores, app_id)
+    await stores.objects.delete_all(f"{app_id}/")
 
 
 async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> None:

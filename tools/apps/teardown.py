@@ -6,22 +6,14 @@ workers that still hold the app in memory may let a write through for a moment, 
 
 from sqlalchemy import delete
 
+from baobab.tools.app_data import erase_app
 from baobab.tools.apps.toolset import apps
 from baobab.tools.failures import failures
 from baobab.tools.jobs import Again, Event, Job
-from baobab.tools.registry import Registry
-from baobab.tools.services import Stores
 
 # Longer than any worker may hold a deleted app in memory.
 _SETTLED_SECONDS = 60.0
 _ELSEWHERE_SECONDS = 300.0
-
-
-async def purge(registry: Registry, stores: Stores, app_id: str) -> None:
-    for toolset in registry.toolsets:
-        if toolset.data is not None:
-            await toolset.data.erase(stores, app_id)
-    await stores.objects.delete_all(f"{app_id}/")
 
 
 @apps.job(on="app.deleted", delay=_SETTLED_SECONDS)
@@ -34,6 +26,6 @@ async def apps_purge(job: Job, event: Event) -> None:
         raise Again(_ELSEWHERE_SECONDS, f"the region {event.data['region']} is not served here")
     for stores in regions.values():
         # In the others a move may have left a copy.
-        await purge(job.registry, stores, event.app_id)
+        await erase_app(job.registry, stores, event.app_id)
         async with stores.database.writing() as connection:
             await connection.execute(delete(failures).where(failures.c.app_id == event.app_id))

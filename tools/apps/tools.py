@@ -9,10 +9,11 @@ from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
 from baobab.tools.access import AnyAccount, AppOwner
+from baobab.tools.app_data import erase_app
+from baobab.tools.apps import teardown
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import app_now
 from baobab.tools.apps.subdomains import RESERVED, free
-from baobab.tools.apps.teardown import purge
 from baobab.tools.apps.toolset import apps
 from baobab.tools.call import Call
 from baobab.tools.errors import AppNotFound
@@ -24,7 +25,7 @@ from baobab.tools.platform_tables import apps as apps_table
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, Text, Uuid
 
-__all__ = ["apps"]
+__all__ = ["apps", "teardown"]
 
 AppName = Annotated[
     str,
@@ -291,7 +292,7 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     await call.services.notices.publish(call.unit, "app", app_id)
     await call.services.notices.publish(call.unit, "resources", f"organisation:{app.organisation_id}")
     await call.emit("app.deleted", name=app.name, region=app.region, organization_id=app.organisation_id)
-    await purge(call.registry, call.stores, app.id)
+    await erase_app(call.registry, call.stores, app.id)
     call.audit.resource_id = app_id
     call.audit.data["name"] = app.name
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from baobab.storage.database import Unit
-from baobab.tools.app_data import AppData, copy_objects
+from baobab.tools.app_data import AppData, copy_objects, erase_app
 from baobab.tools.errors import Unavailable
 from baobab.tools.jobs import Again, Job, JobLost
 from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
@@ -79,7 +79,7 @@ class Mover:
         )
         async with self._job.writing() as unit:
             await unit.execute(update(moves_table).where(*earlier).values(source_replica_state="torn_down"))
-        await self._erase(self._dest)
+        await erase_app(self._job.registry, self._dest, self._row.app_id)
         for data in self._data:
             await data.freeze(self._dest, self._row.app_id)
 
@@ -115,14 +115,9 @@ class Mover:
                 await data.erase(self._source, row.app_id)
             else:
                 await data.thaw(self._source, row.app_id)
-        await self._erase(self._dest)
+        await erase_app(self._job.registry, self._dest, self._row.app_id)
         async with self._job.writing(last=True) as unit:
             await self._set(unit, self._values(row.ending))
-
-    async def _erase(self, stores: Stores) -> None:
-        for data in self._data:
-            await data.erase(stores, self._row.app_id)
-        await stores.objects.delete_all(f"{self._row.app_id}/")
 
     async def _enter(self, step: str, **values: Any) -> None:
         async with self._job.writing(last=step == "completed") as unit:

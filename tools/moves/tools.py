@@ -8,6 +8,7 @@ from sqlalchemy import exists, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.tools.access import AnyAccount, AppOwner, require_role
+from baobab.tools.app_data import erase_app
 from baobab.tools.call import Call
 from baobab.tools.jobs import Again, Job
 from baobab.tools.membership import chosen_organisation
@@ -98,10 +99,7 @@ async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
     stores = job.registry.services.regions.get(region)
     if stores is None:
         raise Again(_ELSEWHERE_SECONDS, f"the region {region} is not served here")
-    for toolset in job.registry.toolsets:
-        if toolset.data is not None:
-            await toolset.data.erase(stores, app_id)
-    await stores.objects.delete_all(f"{app_id}/")
+    await erase_app(job.registry, stores, app_id)
     left = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
     going = moves_table.c.source_replica_state == TEARING_DOWN
     async with job.writing(last=True) as unit:
