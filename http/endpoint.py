@@ -8,10 +8,10 @@ from baobab.http.answer import Send, allowance_headers
 from baobab.http.request import LARGE, Request, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
-from baobab.tools.call import Door
+from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, Caller
 from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated, UnknownField
+from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated, UnknownField, UpgradeRequired
 from baobab.tools.registry import Registry
 from baobab.tools.stream import Stream
 from baobab.tools.tool import Tool
@@ -22,6 +22,8 @@ class Endpoint:
         "_constant",
         "_credentials",
         "_elsewhere",
+        "_from_headers",
+        "_key_header",
         "_media",
         "_query",
         "_refusal",
@@ -38,31 +40,28 @@ class Endpoint:
         self._registry = registry
         self._credentials = registry.services.credentials
         self._rest = tool.rest
+        self._key_header = tool.toolset.key_header and tool.toolset.key_header.encode()
         self._query: Mapping[str, query.Reader] | None = None
         self._elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
         self._refusal = _refusal(tool) if self._takes_body and tool.rest.max_body > LARGE else None
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
+        self._from_headers = [(name, header.encode()) for name, header in tool.rest.from_headers.items()]
         self._media = tool.rest.media_type.encode()
         self._text = not tool.rest.media_type.startswith("application/json")
 
     async def answer(self, request: Request, receive: Any, respond: Send, base_url: str) -> int:
         """Call the tool and send its result; the status that was sent."""
-        caller = self._credentials.known(request.authorization) if request.plain else None
-        if caller is None:
-            caller = await self._caller(request)
-        arguments = self._read_query(request.query) if request.query else {}
+        if self._rest.socket:
+            raise UpgradeRequired(headers={"upgrade": "websocket"})
+        caller, arguments = await self._read(request)
         if self._takes_body:
             refusal = self._refusal if isinstance(caller, Anonymous) else None
             body = await read_object(receive, request, self._rest.max_body, refusal)
             if not self._elsewhere.isdisjoint(body):
                 raise self._misplaced()
             arguments |= body
-        # The path wins: nothing in a body or a query may switch apps.
-        captured = request.captured if request.literal else map(decoded, request.captured)
-        arguments.update(zip(self._rest.path_parameters, captured, strict=True))
-        door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True)
-        result, call = await self._registry.run(self.tool, arguments, caller, door)
+        result, call = await self._run(request, arguments, caller, base_url)
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
         if call.allowance is not None:
@@ -79,6 +78,37 @@ class Endpoint:
             headers += ((b"content-type", self._media), (b"content-length", b"%d" % len(content)))
         await request.reply(status, headers, content)
         return status
+
+    async def opened(self, request: Request, base_url: str) -> Stream:
+        """The stream that a WebSocket asks for."""
+        caller, arguments = await self._read(request)
+        result, _ = await self._run(request, arguments, caller, base_url)
+        assert isinstance(result, Stream)
+        return result
+
+    async def _read(self, request: Request) -> tuple[Caller, dict[str, Any]]:
+        """Who asks, and what the query and the headers say."""
+        if self._key_header is not None and request.authorization is None:
+            key = request.header(self._key_header)
+            request.authorization = None if key is None else b"Bearer " + key
+        caller = self._credentials.known(request.authorization) if request.plain else None
+        if caller is None:
+            caller = await self._caller(request)
+        arguments = self._read_query(request.query) if request.query else {}
+        for name, header in self._from_headers:
+            if name not in arguments and (given := request.header(header)) is not None:
+                arguments[name] = given.decode("latin-1")
+        return caller, arguments
+
+    async def _run(
+        self, request: Request, arguments: dict[str, Any], caller: Caller, base_url: str
+    ) -> tuple[Any, Call]:
+        # The path wins: nothing in a body or a query may switch apps.
+        captured = request.captured if request.literal else map(decoded, request.captured)
+        arguments.update(zip(self._rest.path_parameters, captured, strict=True))
+        door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True)
+        door.trace = request.trace
+        return await self._registry.run(self.tool, arguments, caller, door)
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:

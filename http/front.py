@@ -11,6 +11,7 @@ from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.origins import Origins
 from baobab.http.request import ClientGone, Request, Scope
+from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, Trie, decoded
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.envelopes import STRUCTURED
@@ -68,11 +69,36 @@ class Front:
             _log_access(request, status, started)
 
     async def _other(self, scope: Scope, receive: Any, respond: Send) -> None:
-        if scope["type"] == "websocket" and self._hosts.find(Request(scope, reply_to(scope, respond)).host) is None:
+        if scope["type"] != "websocket":
+            await self._behind(scope, receive, respond)
+            return
+        request = Request(scope, reply_to(scope, respond))
+        try:
+            tool = await self._socket_tool(scope, request)
+        except BaobabError:
             await receive()
             await respond({"type": "websocket.close", "code": 1008})
-        else:
+            return
+        if tool is None:
             await self._behind(scope, receive, respond)
+        else:
+            await serve_socket(self._endpoints[tool.name], request, receive, respond, self._base_url)
+
+    async def _socket_tool(self, scope: Scope, request: Request) -> Tool | None:
+        """The tool of a WebSocket's path; None where what stands behind may have one. WrongHost, OriginRefused."""
+        host = self._hosts.find(request.host)
+        if host is None:
+            raise WrongHost
+        if host.subdomain is not None:
+            await self._enter_app(scope, request, host.subdomain)
+        found = self._trie.find(request.path)
+        tool = found[0].get("GET") if found else None
+        if found is None or tool is None or tool.rest is None or not tool.rest.socket:
+            return None
+        request.tool, request.captured = tool, found[1]
+        if request.origin is not None:
+            await self._origins.headers(request, request.captured_as(tool.app_parameter))
+        return tool
 
     async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
         """Send what the request asks for; the status that was sent."""

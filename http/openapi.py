@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 
 from baobab.tools.approval import CallFailed, TooLargeToPropose, TooManyPending
@@ -27,6 +28,7 @@ from baobab.tools.errors import (
     RateLimited,
     Unavailable,
     UnknownField,
+    UpgradeRequired,
     UserTokenExpired,
 )
 from baobab.tools.registry import Registry
@@ -41,7 +43,14 @@ _DESCRIPTION = (
     "A backend for AI agents and the apps around them. Every operation is one tool: its operationId is the name by "
     "which MCP clients and agents call the same thing."
 )
-_MEANINGS = {200: "Done.", 201: "Made.", 202: "Accepted.", 204: "Done; no body.", 503: "Not ready."}
+_MEANINGS = {
+    101: "The WebSocket is open.",
+    200: "Done.",
+    201: "Made.",
+    202: "Accepted.",
+    204: "Done; no body.",
+    503: "Not ready.",
+}
 # What reading a credential and its headers can refuse, whatever the operation then says of the caller.
 _CREDENTIALS = (
     InvalidApiKey,
@@ -111,6 +120,8 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
         kinds[AppNotFound] = None
     if tool.rest and tool.rest.method in ("POST", "PUT", "PATCH"):
         kinds |= dict.fromkeys((MalformedBody, BodyTooLarge))
+    if tool.rest and tool.rest.socket:
+        kinds[UpgradeRequired] = None
     if tool.limit is not None:
         kinds[RateLimited] = None
     kinds |= dict.fromkeys((Internal, Unavailable))
@@ -131,6 +142,9 @@ def _operation(tool: Tool, rest: Rest) -> Schema:
     }
     parameters = [_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
     parameters += [_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
+    parameters += [
+        {**_parameter(n, "header", properties[n], required=False), "name": h} for n, h in rest.from_headers.items()
+    ]
     if parameters:
         operation["parameters"] = parameters
     if rest.body_parameters:
@@ -176,8 +190,9 @@ def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
 def _responses(tool: Tool, rest: Rest) -> Schema:
     responses: Schema = {}
     for status in rest.statuses:
-        answer: Schema = {"description": _MEANINGS[status], "headers": {"X-Request-Id": _REQUEST_ID}}
-        if status != 204 and tool.output_schema is not None:
+        meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
+        answer: Schema = {"description": meaning, "headers": {"X-Request-Id": _REQUEST_ID}}
+        if status not in (101, 204) and tool.output_schema is not None:
             media = rest.media_type.partition(";")[0]
             answer["content"] = {media: {"schema": tool.output_schema}}
         responses[str(status)] = answer

@@ -78,6 +78,12 @@ class Request:
         return agent.decode("latin-1")
 
     @property
+    def trace(self) -> str:
+        """The W3C `traceparent`, as it came; empty where there is none."""
+        parent: bytes = self._given.get(b"traceparent", b"")
+        return parent.decode("latin-1")
+
+    @property
     def content_length(self) -> int:
         """As the client says; -1 when it does not."""
         return int(self._given.get(b"content-length", -1))

@@ -102,6 +102,7 @@ class McpDoor:
         if isinstance(caller, Anonymous):
             raise Unauthenticated("MCP needs a credential.")
         door = Door("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
+        door.trace = request.trace
         return Visitor(caller, self._views.of(request.query), door)
 
     def _challenge(self, request: Request) -> str:

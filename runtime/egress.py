@@ -225,6 +225,31 @@ class Egress:
                 response.close()
             asked = onward
 
+    def checked(self, url: str) -> Target:
+        """A URL taken apart, for one who sends by a session of its own; UrlRefused, AddressRefused.
+
+        Its host is resolved and vetted when it is connected to, by `connector`.
+        """
+        target = Target.of(url, self._https_only)
+        self._vet(target)
+        return target
+
+    def connector(self, *, limit_per_host: int = 0, keepalive: float = 15.0) -> "aiohttp.TCPConnector":
+        """A pool of connections to vetted addresses, for sessions that send to `checked` URLs and follow no redirects.
+
+        What it raises beside aiohttp's errors is AddressRefused.
+        """
+        import aiohttp  # noqa: PLC0415
+
+        return aiohttp.TCPConnector(
+            resolver=cast("AbstractResolver", self._resolver),
+            use_dns_cache=False,
+            ssl=self._tls or True,
+            limit=0,  # callers limit themselves; one tenant's slow hosts must not stop the others
+            limit_per_host=limit_per_host,
+            keepalive_timeout=keepalive,
+        )
+
     async def close(self) -> None:
         session, self._opened = self._opened, None
         if session is not None:
@@ -253,15 +278,8 @@ class Egress:
         if self._opened is None:
             import aiohttp  # noqa: PLC0415
 
-            connector = aiohttp.TCPConnector(
-                resolver=cast("AbstractResolver", self._resolver),
-                use_dns_cache=False,
-                ssl=self._tls or True,
-                limit=0,  # callers limit themselves; one tenant's slow hosts must not stop the others
-                limit_per_host=64,
-            )
             self._opened = aiohttp.ClientSession(
-                connector=connector,
+                connector=self.connector(limit_per_host=64),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,

@@ -10,10 +10,15 @@ from sqlalchemy import and_, select, update
 from baobab.runtime.job_rows import events, jobs
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, Unit
+from baobab.storage.transactions import Statements
 from baobab.tools.jobs import Event, JobKind, JobLost
 from baobab.tools.registry import Registry
 
 LEASE = timedelta(seconds=10)
+_HELD = "UPDATE jobs SET due_at = ? WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+_ENDED = (
+    "UPDATE jobs SET finished_at = ?, error = NULL WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+)
 
 
 class Attempt:
@@ -38,7 +43,20 @@ class Attempt:
         if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
             raise JobLost
         if last:
-            unit.after_commit(self._end)
+            unit.after_commit(self.end)
+
+    def keep(self, statements: Statements, *, last: bool = False) -> None:
+        job_id, epoch = self.claim
+        now = self._clock.now()
+        if last:
+            held = statements.rows(_ENDED, now, job_id, epoch)
+        else:
+            held = statements.rows(_HELD, now + LEASE, job_id, epoch)
+        if not held:
+            raise JobLost
+
+    def end(self) -> None:
+        self.ended = True
 
     @asynccontextmanager
     async def writing(self, *, last: bool = False) -> AsyncIterator[Unit]:
@@ -70,6 +88,3 @@ class Attempt:
         async with self.database.writing(turn=False) as connection:
             if (await connection.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
                 raise JobLost
-
-    def _end(self) -> None:
-        self.ended = True

@@ -18,10 +18,7 @@ from baobab.runtime.job_attempt import LEASE, Attempt
 from baobab.runtime.job_rows import insert_new, jobs
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
-from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.tools.errors import Unavailable
-from baobab.tools.jobs import Again, JobKind, JobLost
+from baobab.tools.jobs import OUTAGES, Again, JobKind, JobLost
 from baobab.tools.registry import Registry
 
 _HEARTBEAT_SECONDS = 3.0
@@ -31,8 +28,6 @@ _OUTAGE_PAUSE_SECONDS = 2.0
 # A deadline so far off comes from a clock that was wrong: nobody waits for that. Not sooner: two machines whose clocks
 # differ by an hour would take each job from each other, back and forth.
 _ABSURD = timedelta(days=1)
-# What ends by itself, and is nobody's fault. Other refusals of a store would come again and again.
-_OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
 
 _log = logging.getLogger(__name__)
 
@@ -269,7 +264,7 @@ class Runner:
             raise
         except Again as again:
             await attempt.put_back(again.seconds, blameless=True, error=str(again) or None)
-        except _OUTAGES as exc:
+        except OUTAGES as exc:
             _log.warning("job %s %s: a store does not answer (%s)", kind.name, attempt.id, exc)
             await attempt.put_back(_OUTAGE_PAUSE_SECONDS, blameless=True, error=str(exc))
         except Exception as exc:  # noqa: BLE001 - the row is who is told

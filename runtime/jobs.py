@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import and_, delete, insert, or_, select
 
 from baobab.runtime.job_rows import events, insert_new, jobs
@@ -12,6 +13,7 @@ from baobab.runtime.job_runner import Runner
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Unit
 from baobab.storage.notices import Notices
+from baobab.storage.transactions import Statements
 from baobab.tools.jobs import Job, JobKind
 from baobab.tools.registry import Registry
 
@@ -78,6 +80,20 @@ class DurableJobs:
         if runner is not None:
             unit.after_commit(runner.wake)
         return str(row["id"])
+
+    def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
+        if kind not in self._kinds:
+            raise LookupError(f"there is no job {kind}")
+        now = self._clock.now()
+        statements.rows(
+            "INSERT INTO jobs (id, kind, arguments, due_at, epoch, attempts, created_at) VALUES (?, ?, ?, ?, 0, 0, ?)"
+            " ON CONFLICT (id) DO NOTHING",
+            job_id,
+            kind,
+            to_json(arguments).decode(),
+            now,
+            now,
+        )
 
     async def emit(
         self, unit: Unit, type_: str, *, app_id: str | None = None, data: Mapping[str, Any] | None = None

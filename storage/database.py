@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar
 
-from sqlalchemy import CursorResult, Executable
+from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -55,6 +55,9 @@ class Database(ABC):
     @abstractmethod
     async def tell(self, unit: "Unit") -> None:
         """Wake other processes that await an announcement, when the unit is committed; what `Unit.announce` is for."""
+
+    def announce_in(self, connection: Connection) -> None:  # noqa: B027 - most need not
+        """The same in a transaction of `storage.transactions`, where it is the transaction that says it."""
 
     @abstractmethod
     async def announced(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar
 
 import psycopg
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -102,6 +102,9 @@ class PostgresDatabase(Database):
 
     async def tell(self, unit: Unit) -> None:
         await unit.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._me})
+
+    def announce_in(self, connection: Connection) -> None:
+        connection.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._me})
 
     async def announced(self, seconds: float) -> None:
         try:

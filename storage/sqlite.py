@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,8 +39,7 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._gate: int | None = None
-        self._log = path.with_name(path.name + "-wal")
-        self._seen_log: tuple[int, int] | None = None
+        self._heard: int | None = None
         super().__init__(
             create_async_engine(make_url("sqlite+aiosqlite://").set(database=str(path)), pool_size=4, max_overflow=4)
         )
@@ -65,23 +65,26 @@ class SqliteDatabase(Database):
             await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
 
     async def tell(self, unit: Unit) -> None:
-        """Nobody is woken: those who await an announcement look by themselves."""
+        unit.after_commit(self.ring)
 
     async def announced(self, seconds: float) -> None:
-        """Whatever is committed shows in the log's file; to look at its size and time costs microseconds."""
+        """The bell is a file's time of change; to look at it costs microseconds, and what was missed is seen later."""
         until = asyncio.get_running_loop().time() + seconds
         while (left := until - asyncio.get_running_loop().time()) > 0:
-            if self._log_state() != self._seen_log:
+            if self._bell() != self._heard:
                 break
             await asyncio.sleep(min(_LOOK_SECONDS, left))
-        self._seen_log = self._log_state()
+        self._heard = self._bell()
 
-    def _log_state(self) -> tuple[int, int] | None:
-        try:
-            found = self._log.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_size, found.st_mtime_ns
+    def ring(self) -> None:
+        """Have other processes look for what has just been committed."""
+        if self._gate is not None:
+            # Said and not left to the system, whose own time of change stands still for milliseconds.
+            now = time.time_ns()
+            os.utime(self._gate, ns=(now, now))
+
+    def _bell(self) -> int | None:
+        return None if self._gate is None else os.fstat(self._gate).st_mtime_ns
 
     async def _begun(self, connection: AsyncConnection) -> None:
         """Nothing: `BEGIN IMMEDIATE` has taken the file."""

@@ -1,68 +1,153 @@
 """Transactions made by one function that waits for nothing outside, for those who make hundreds of them a second.
 
-`Database.writing` hands each statement over to a thread and back where the database is a file, several times over;
-that is most of what a short transaction costs. Here the function itself is handed over, once.
+`Database.writing` hands each statement over to a thread and back where the database is a file, several times over, and
+makes each statement anew; that is most of what a short transaction costs. Here statements are text, and the function
+is run as a whole.
 """
 
 import asyncio
-import fcntl
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from functools import cache
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection
 
-from baobab.storage.database import Database, DatabaseUnavailable, Translated
-from baobab.storage.sqlite import SqliteDatabase, on_begin, on_connect
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.sqlite import SqliteDatabase
+from baobab.storage.sqlite_line import Busy, SqliteLine
 
 T = TypeVar("T")
+
+_LONGEST_ROW = 250
+"""Transactions made at once, between two that move the log into the file if it is long: some thousand pages."""
+
+
+class Statements(Protocol):
+    """The statements of one transaction, in Postgres's words but for `?`, a value, and `IN ?`, a list of texts.
+
+    `FOR NO KEY UPDATE OF locked` is for the rows of whatever table is called so, where the database locks rows. Days
+    and instants are given as such and come back as the database has them.
+    """
+
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]: ...
+
+    def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        """The same statement for each row of values."""
+        ...
 
 
 class Transactions(Protocol):
     """Not in turn where the database can do without: what the function decides on, it must lock."""
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
-        """Its result, committed; what it raised, with nothing left; DatabaseUnavailable."""
+    async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        """Its result, committed; what it raised, with nothing left; DatabaseUnavailable, IntegrityError (SQLAlchemy's).
+
+        durable: False to return before the disk has it. It outlives the process all the same; a failure of power may
+        take the last of such transactions, whole ones, and none that a durable one has followed.
+        announce: have other processes look for what was written, as `Unit.announce` does.
+        """
         ...
 
     async def close(self) -> None: ...
 
 
 def transactions_on(database: Database) -> Transactions:
-    return SqliteTransactions(database) if isinstance(database, SqliteDatabase) else PostgresTransactions(database)
+    if isinstance(database, SqliteDatabase):
+        return SqliteTransactions(database)
+    return PostgresTransactions(database)
+
+
+class TransactionsOf:
+    """Those on each of several databases, made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[Database, Transactions] = {}
+
+    def on(self, database: Database) -> Transactions:
+        if database not in self._made:
+            self._made[database] = transactions_on(database)
+        return self._made[database]
+
+    async def close(self) -> None:
+        for transactions in self._made.values():
+            await transactions.close()
 
 
 class PostgresTransactions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        def worked(connection: Connection) -> T:
+            if not durable:
+                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+            result = work(_PostgresStatements(connection))
+            if announce:
+                self._database.announce_in(connection)
+            return result
+
         async with self._database.writing(turn=False) as connection:
-            return await connection.run_sync(work)
+            return await connection.run_sync(worked)
 
     async def close(self) -> None:
         """Nothing of its own is open."""
 
 
+class _PostgresStatements:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        found = self._connection.exec_driver_sql(_for_postgres(text), values)
+        return [tuple(row) for row in found] if found.returns_rows else []
+
+    def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.exec_driver_sql(_for_postgres(text), [tuple(row) for row in rows])
+
+
+@cache
+def _for_postgres(text: str) -> str:
+    return text.replace("IN ?", "= ANY(?)").replace("?", "%s")
+
+
 class SqliteTransactions:
-    """One thread with a connection of its own. It takes its turn among writers as another process does."""
+    """Takes its turn among writers as another process does.
+
+    Where the turn is free and the disk is not waited for, a transaction is made at once, on the event loop: that takes
+    less time than to hand it over to a thread. A thread makes all others.
+    """
 
     def __init__(self, database: SqliteDatabase) -> None:
-        self._gate_path = database.path.with_suffix(".lock")
-        self._gate: int | None = None
+        self._database = database
+        self._path = database.path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="transactions")
         self._closed = False
-        url = make_url("sqlite+pysqlite://").set(database=str(database.path))
-        self._engine = create_engine(url, pool_size=1, max_overflow=0).execution_options(begin="BEGIN IMMEDIATE")
-        event.listen(self._engine, "connect", on_connect)
-        event.listen(self._engine, "begin", on_begin)
+        self._patient: SqliteLine | None = None
+        self._quick: SqliteLine | None = None
+        self._in_a_row = 0
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        result = await self._made(work, durable)
+        if announce:
+            self._database.ring()
+        return result
+
+    async def _made(self, work: Callable[[Statements], T], durable: bool) -> T:
         if self._closed:
             raise DatabaseUnavailable("the database is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+        quick = self._quick
+        if quick is not None and not durable and self._in_a_row < _LONGEST_ROW and quick.take(wait=False):
+            self._in_a_row += 1
+            try:
+                return quick.run(work, durable=False)
+            except Busy:
+                # The thread can wait.
+                pass
+            finally:
+                quick.give()
+        self._in_a_row = 0
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, durable)
 
     async def close(self) -> None:
         if not self._closed:
@@ -70,17 +155,19 @@ class SqliteTransactions:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
             self._thread.shutdown()
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
-        if self._gate is None:
-            self._gate = os.open(self._gate_path, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
+    def _run(self, work: Callable[[Statements], T], durable: bool) -> T:
+        if self._patient is None:
+            self._patient = SqliteLine(self._path)
+        self._patient.take(wait=True)
         try:
-            with Translated(), self._engine.begin() as connection:
-                return work(connection)
+            if self._quick is None:
+                # It never moves the log into the file: that waits for the disk.
+                self._quick = SqliteLine(self._path, busy_timeout=0, wal_autocheckpoint=0)
+            return self._patient.run(work, durable=durable)
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            self._patient.give()
 
     def _close(self) -> None:
-        self._engine.dispose()
-        if self._gate is not None:
-            os.close(self._gate)
+        for line in (self._quick, self._patient):
+            if line is not None:
+                line.close()

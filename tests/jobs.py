@@ -32,11 +32,12 @@ async def made(house: Housed, kind: str) -> None:
 async def settled(house: Housed, database: Database | None = None) -> None:
     """Return when every job that is due by the house's clock has been made."""
     services: Any = house.services
-    due = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.due_at <= services.clock.now())
     held = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.held_by.is_not(None))
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             services.jobs.wake()
+            # Anew each time: what one job asks for is due after the look before.
+            due = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.due_at <= services.clock.now())
             async with (database or services.database).reading() as connection:
                 if not await connection.scalar(due) and not await connection.scalar(held):
                     return

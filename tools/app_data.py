@@ -1,14 +1,19 @@
 """What is kept of an app in the stores of its region, for those who move an app or remove it."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from baobab.storage.database import Unit
 from baobab.storage.objects.store import ObjectStore
 from baobab.tools.services import Stores
 
 if TYPE_CHECKING:
     from baobab.tools.registry import Registry
 
+MOVE_ENDED = "app.move_ended"
+"""The event of an app that is not moved any more, wherever it is now: it tells `migration_id` and `outcome`."""
 _LARGEST_OBJECT = 2**40
 _KEYS_AT_ONCE = 500
 
@@ -31,12 +36,31 @@ class AppData(Protocol):
         ...
 
 
-async def erase_app(registry: "Registry", stores: Stores, app_id: str) -> None:
-    """Remove everything that the stores of a region hold of an app. May be done twice."""
+async def erase_app(registry: "Registry", stores: Stores, app_id: str, unit: Unit | None = None) -> None:
+    """Remove everything that the stores of a region hold of an app. May be done twice.
+
+    unit: one that is open, and holds the turn to write in its database: rows that are kept there are removed in it.
+    """
+    if unit is not None and unit.database is stores.database:
+        stores = replace(stores, database=cast(Any, _Within(unit)))
     for toolset in registry.toolsets:
         if toolset.data is not None:
             await toolset.data.erase(stores, app_id)
     await stores.objects.delete_all(f"{app_id}/")
+
+
+class _Within:
+    """A database whose transactions are all one unit, which is open and stays so."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self.dialect = unit.database.dialect
+
+    @asynccontextmanager
+    async def writing(self, *, turn: bool = True) -> AsyncIterator[Unit]:
+        """What is executed here has its turn already, whatever `turn` says."""
+        del turn
+        yield self._unit
 
 
 async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.clock import Clock, Ids
@@ -23,10 +23,11 @@ from baobab.storage.secrets import Vault
 from baobab.tools import proposers
 from baobab.tools.approval_rows import Seals, approvals
 from baobab.tools.audit import Trail
-from baobab.tools.callers import Caller
+from baobab.tools.callers import Account, Caller
 from baobab.tools.effects import Effect, Policy, needs_approval
 from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
 from baobab.tools.executor import Executor
+from baobab.tools.steps import ENDED
 from baobab.tools.wording import worded
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ class TooLargeToPropose(BaobabError):
     status = 413
     summary = "The call's arguments are too large to wait for approval."
     remediation = "Split the call; details.max_bytes is the limit."
+
+
+class ApprovalExpired(Conflict):
+    code = "APPROVAL_EXPIRED"
+    summary = "Nobody decided in time; nothing was done."
+    remediation = "Propose the call anew where it is still wanted."
 
 
 class CallFailed(BaobabError):
@@ -88,15 +95,18 @@ class Approvals:
         """The result of this very call, where it was approved and has run since; else ApprovalRequired.
 
         ApprovalRejected where a person refused it, CallFailed where it failed. Each of these is told once: the same
-        call made again after that is a new proposal.
+        call made again after that is a new proposal. A step of a run is told as often as it asks, and ApprovalExpired
+        where nobody decided.
         """
         asked = json.dumps(arguments, separators=(",", ":"))
         if len(asked) > MOST_BYTES:
             raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
-        digest = _digest(call.caller, arguments)
+        digest = _digest(call, arguments)
         belongs_to = await proposers.owner(call)
         async with self._database.writing() as connection:
             row = await self._standing(connection, call, digest)
+            if row is not None and call.door.step is not None and row.status in ("expired", *_FINISHED):
+                return self._step_outcome(call, row)
             if row is None:
                 values = await self._proposed(connection, call, belongs_to, asked, digest)
                 refusal: BaobabError = self._required(values["id"], "pending", values["summary"], values["expires_at"])
@@ -112,6 +122,14 @@ class Approvals:
                 refusal = self._required(row.id, row.status, row.summary, row.expires_at)
         raise refusal
 
+    def _step_outcome(self, call: "Call", row: Any) -> Any:
+        if row.status == "expired":
+            raise ApprovalExpired(details={"approval_id": row.id})
+        result, refused = self._outcome(call, row)
+        if refused is not None:
+            raise refused
+        return result
+
     async def status(self, approval_id: str, caller: Caller) -> str | None:
         """Where a proposal of this very caller stands; None where there is none, or its outcome has been told."""
         theirs = (
@@ -126,15 +144,23 @@ class Approvals:
         overdue = row.status == "pending" and row.expires_at <= self._clock.now()
         return "expired" if overdue else str(row.status)
 
-    async def decided(self, call: "Call", row: Any, status: str, reason: str | None) -> bool:
-        """Decide a pending approval in the caller's transaction; False where somebody else has, or it expired."""
-        values = {
+    async def decided(
+        self, call: "Call", row: Any, status: str, reason: str | None, arguments: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Decide a pending approval in the caller's transaction; False where somebody else has, or it expired.
+
+        arguments: with which the call is to be made, instead of those it was proposed with.
+        """
+        values: dict[str, Any] = {
             "status": status,
             "decided_at": call.now,
-            "decided_by": call.account.account_id,
+            "decided_by": call.caller.account_id if isinstance(call.caller, Account) else None,
             "decided_with": proposers.name(call.caller),
             "reason": reason,
         }
+        if arguments is not None:
+            edited = json.dumps(arguments, separators=(",", ":"))
+            values |= {"arguments": self._seals.seal(row.id, "arguments", edited), "edited": True}
         if status == "rejected":
             values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
@@ -142,6 +168,9 @@ class Approvals:
             return False
         if status == "approved":
             await self.executor.ask(call, row.id)
+        elif row.run_id is not None:
+            told = {"approval_id": row.id, "run_id": row.run_id}
+            await call.services.jobs.emit(call.unit, ENDED, app_id=row.app_id, data=told)
         return True
 
     async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
@@ -163,6 +192,25 @@ class Approvals:
                 **self._seals.without_arguments(approval_id),
             }
             await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
+
+    async def abandon(self, run_id: str) -> None:
+        """Withdraw what a run proposed and nobody has decided: the run has ended."""
+        theirs = (approvals.c.proposer == f"run:{run_id}", approvals.c.status == "pending")
+        async with self._database.reading() as connection:
+            waiting = (await connection.execute(select(approvals.c.id).where(*theirs))).scalars().all()
+        if not waiting:
+            return
+        async with self._database.writing() as connection:
+            for approval_id in waiting:
+                values = {
+                    "status": "rejected",
+                    "reason": "The run that proposed it has ended.",
+                    "finished_at": self._clock.now(),
+                    **self._seals.without_arguments(approval_id),
+                }
+                await connection.execute(
+                    update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values)
+                )
 
     async def tend(self) -> None:
         """Expire what nobody decided, erase and forget what is past."""
@@ -186,13 +234,15 @@ class Approvals:
 
     async def _standing(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
         """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
-        now = self._clock.now()
+        now, step = self._clock.now(), call.door.step
         same = (
-            approvals.c.proposer == proposers.name(call.caller),
+            approvals.c.proposer == proposers.name(call.caller, step),
             approvals.c.tool == call.tool.name,
             approvals.c.arguments_digest == digest,
             approvals.c.collected_at.is_(None),
         )
+        if step is not None:
+            return await self._step_row(connection, select(approvals).where(*same), now)
         # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
         waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
         standing = or_(
@@ -208,11 +258,18 @@ class Approvals:
                 await self._expire(connection, approvals.c.id == overdue, overdue)
         return row
 
+    async def _step_row(self, connection: AsyncConnection, same: Select[Any], now: datetime) -> Any:
+        row = (await connection.execute(same)).first()
+        if row is None or row.status != "pending" or row.expires_at > now:
+            return row
+        await self._expire(connection, approvals.c.id == row.id, row.id)
+        return (await connection.execute(same)).first()
+
     async def _proposed(
         self, connection: AsyncConnection, call: "Call", belongs_to: tuple[str, str], asked: str, digest: str
     ) -> dict[str, Any]:
-        (organisation, account), now = belongs_to, self._clock.now()
-        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller)
+        (organisation, account), now, step = belongs_to, self._clock.now(), call.door.step
+        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller, step)
         await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
         await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
         values = {
@@ -232,7 +289,9 @@ class Approvals:
             "summary": worded(call.tool, json.loads(asked), call.caller),
             "status": "pending",
             "created_at": now,
-            "expires_at": now + LIFETIME,
+            "expires_at": now + (LIFETIME if step is None else step.patience),
+            "run_id": step and step.run_id,
+            "tainted": step and step.tainted,
         }
         await connection.execute(insert(approvals), values)
         await self._trail.record_proposal(connection, call, approval_id)
@@ -250,6 +309,10 @@ class Approvals:
         if row.status == "failed":
             details = {**row.error["details"], "approval_id": row.id, "code": row.error["code"]}
             return None, CallFailed(row.error["message"], remediation=row.error["remediation"], details=details)
+        if row.result is None:
+            return None, CallFailed(
+                "The call was made; its outcome is no longer kept.", details={"approval_id": row.id}
+            )
         found = self._seals.open(row.id, "result", row.result)
         return None if found == "null" else call.tool.decode(found), None
 
@@ -265,12 +328,20 @@ class Approvals:
         )
 
 
-def required(caller: Caller, effect: Effect) -> bool:
-    """Whether a call of this caller with this effect waits for a person."""
-    return caller.limits is not None and needs_approval(effect, caller.limits.approval)
+def required(call: "Call") -> bool:
+    """Whether a call waits for a person."""
+    if call.door.step is not None and call.door.step.asks:
+        return True
+    limits = call.caller.limits
+    return limits is not None and needs_approval(call.tool.effect, limits.approval)
 
 
-def _digest(caller: Caller, arguments: Mapping[str, Any]) -> str:
-    """What makes two calls of one tool the same: a key that acts for one user must not collect another's."""
-    meant = json.dumps([proposers.kept(caller), arguments], sort_keys=True, separators=(",", ":"))
+def _digest(call: "Call", arguments: Mapping[str, Any]) -> str:
+    """What makes two calls of one tool the same: a key that acts for one user must not collect another's.
+
+    A run may want the same thing twice: its steps are told apart by their own ids.
+    """
+    step = call.door.step
+    asking = proposers.kept(call.caller) if step is None else [step.run_id, step.call_id]
+    meant = json.dumps([asking, arguments], sort_keys=True, separators=(",", ":"))
     return sha256(meant.encode()).hexdigest()

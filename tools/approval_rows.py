@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Index, String, Table, text
+from sqlalchemy import Boolean, Column, Index, String, Table, text
 from sqlalchemy import Text as LongText
 
 from baobab.storage.secrets import Vault
@@ -39,6 +39,11 @@ approvals = Table(
     Column("result", Sealed),
     Column("error", Json),
     Column("collected_at", Instant),
+    # The run of an agent that goes on when this has its outcome.
+    Column("run_id", String(36)),
+    Column("tainted", Boolean),
+    # Whether whoever approved it changed the arguments.
+    Column("edited", Boolean),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),
     # The same call proposed twice at once is one row.

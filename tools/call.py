@@ -15,6 +15,7 @@ from baobab.tools.effects import exceeds
 from baobab.tools.errors import AppNotFound, Forbidden, Unavailable
 from baobab.tools.limits import Allowance
 from baobab.tools.services import Services, Stores
+from baobab.tools.steps import Step
 
 if TYPE_CHECKING:
     from baobab.tools.executor import Approved
@@ -39,6 +40,10 @@ class Door:
     """Whether a result may be a Stream."""
     report: "Report | None" = None
     """Passes progress on to whoever waits for the call, where the door has a way."""
+    step: Step | None = None
+    """Which step of a run the call is, where a run of an agent makes it."""
+    trace: str = ""
+    """The span that the call belongs to, as its caller says: a W3C `traceparent`, unread; empty where there is none."""
 
 
 @dataclass(slots=True)

@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from sqlalchemy import Connection, select
-
-from baobab.tools.credit_rows import credit_accounts, inserting
+from baobab.storage.transactions import Statements
 from baobab.tools.credit_terms import TERMS, Balance, Terms
-from baobab.tools.platform_tables import organisations
+
+_OPEN = """
+    INSERT INTO credit_accounts (organisation_id, month, allowance_used, once_used, credits, reserved)
+    SELECT id, ?, 0, 0, 0, 0 FROM organisations WHERE id IN ? ORDER BY id
+    ON CONFLICT DO NOTHING"""
 
 
 @dataclass(slots=True)
@@ -49,17 +51,12 @@ class Account:
         self.credits -= cost - allowed
 
 
-def open_accounts(connection: Connection, organisation_ids: Iterable[str], month: date) -> None:
+def open_accounts(statements: Statements, organisation_ids: Iterable[str], month: date) -> None:
     """Make the accounts of organisations that have none yet.
 
     In a transaction of its own: one that holds locks may not wait for another that is just making the same account.
     """
-    wanted = select(organisations.c.id).where(organisations.c.id.in_(sorted(organisation_ids)))
-    found = connection.execute(wanted.order_by(organisations.c.id)).scalars().all()
-    nothing = {"month": month, "allowance_used": 0, "once_used": 0, "credits": 0, "reserved": 0}
-    if found:
-        adding = inserting(connection.dialect.name, credit_accounts).on_conflict_do_nothing()
-        connection.execute(adding, [{"organisation_id": found_id, **nothing} for found_id in found])
+    statements.rows(_OPEN, month, sorted(organisation_ids))
 
 
 def terms_of(plan: str, allowance: int | None, floor: int | None) -> Terms:

@@ -3,93 +3,46 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
-
+from baobab.storage.transactions import Statements
 from baobab.tools.credit_account import Account, terms_of
 from baobab.tools.credit_budgets import Budget
-from baobab.tools.credit_rows import (
-    credit_accounts,
-    credit_budgets,
-    credit_reservations,
-    credit_top_ups,
-    credit_usage,
-    inserting,
-)
 from baobab.tools.credit_usage import Usage
-from baobab.tools.platform_tables import organisations
 
-_LOCKED = (
-    select(
-        credit_accounts.c.organisation_id,
-        credit_accounts.c.month,
-        credit_accounts.c.allowance_used,
-        credit_accounts.c.once_used,
-        credit_accounts.c.credits,
-        credit_accounts.c.reserved,
-        credit_accounts.c.allowance,
-        credit_accounts.c.floor,
-        organisations.c.plan,
-    )
-    .join(organisations, organisations.c.id == credit_accounts.c.organisation_id)
-    .where(credit_accounts.c.organisation_id.in_(bindparam("organisations", expanding=True)))
-    # Everybody locks in one order, so nobody waits in a circle.
-    .order_by(credit_accounts.c.organisation_id)
-    .with_for_update(of=credit_accounts, key_share=True)
-)
-_HELD = select(
-    credit_reservations.c.id,
-    credit_reservations.c.organisation_id,
-    credit_reservations.c.app_id,
-    credit_reservations.c.key_id,
-    credit_reservations.c.amount,
-    credit_reservations.c.cost,
-    credit_reservations.c.expires_at,
-    credit_reservations.c.ended_at,
-).where(credit_reservations.c.id.in_(bindparam("ids", expanding=True)))
-_BUDGETS = select(credit_budgets).where(
-    credit_budgets.c.organisation_id.in_(bindparam("organisations", expanding=True)),
-    credit_budgets.c.subject_id.in_(bindparam("subjects", expanding=True)),
-)
-_TOPPED_UP = select(credit_top_ups.c.organisation_id, credit_top_ups.c.reference, credit_top_ups.c.amount).where(
-    credit_top_ups.c.organisation_id.in_(bindparam("organisations", expanding=True)),
-    credit_top_ups.c.reference.in_(bindparam("references", expanding=True)),
-)
-_SAVE_ACCOUNT = (
-    update(credit_accounts)
-    .where(credit_accounts.c.organisation_id == bindparam("of_organisation"))
-    .values(
-        {name: bindparam(f"new_{name}") for name in ("month", "allowance_used", "once_used", "credits", "reserved")}
-    )
-)
-_END = (
-    update(credit_reservations)
-    .where(credit_reservations.c.id == bindparam("of_id"))
-    .values(cost=bindparam("new_cost"), ended_at=bindparam("new_ended_at"))
-)
-_SAVE_BUDGET = (
-    update(credit_budgets)
-    .where(
-        credit_budgets.c.organisation_id == bindparam("of_organisation"),
-        credit_budgets.c.subject == bindparam("of_subject"),
-        credit_budgets.c.subject_id == bindparam("of_subject_id"),
-        credit_budgets.c.period == bindparam("of_period"),
-    )
-    .values({name: bindparam(f"new_{name}") for name in ("since", "spent", "reserved")})
-)
-_COUNTED = ("requests", "prompt_tokens", "completion_tokens", "cost")
-
-
-@cache
-def _adding_usage(dialect: str) -> Any:
-    # Made once: to make it costs more than to execute it.
-    adding = inserting(dialect, credit_usage)
-    return adding.on_conflict_do_update(
-        index_elements=list(credit_usage.primary_key),
-        set_={name: credit_usage.c[name] + adding.excluded[name] for name in _COUNTED},
-    )
+# Everybody locks in one order, so nobody waits in a circle.
+_LOCKED = """
+    SELECT locked.organisation_id, month, allowance_used, once_used, credits, reserved, allowance, floor, plan
+    FROM credit_accounts locked JOIN organisations ON organisations.id = locked.organisation_id
+    WHERE locked.organisation_id IN ? ORDER BY locked.organisation_id FOR NO KEY UPDATE OF locked"""
+_HELD = """
+    SELECT id, organisation_id, app_id, key_id, amount, cost, ended_at IS NULL, expires_at <= ?
+    FROM credit_reservations WHERE id IN ?"""
+_BUDGETS = """
+    SELECT organisation_id, subject, subject_id, period, most, since, spent, reserved
+    FROM credit_budgets WHERE organisation_id IN ? AND subject_id IN ?"""
+_TOPPED_UP = """
+    SELECT organisation_id, reference, amount FROM credit_top_ups WHERE organisation_id IN ? AND reference IN ?"""
+_ADD_RESERVATION = """
+    INSERT INTO credit_reservations (id, organisation_id, app_id, key_id, purpose, amount, created_at, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+_END_RESERVATION = "UPDATE credit_reservations SET cost = ?, ended_at = ? WHERE id = ?"
+_ADD_TOP_UP = "INSERT INTO credit_top_ups (organisation_id, reference, amount, created_at) VALUES (?, ?, ?, ?)"
+_ADD_USAGE = """
+    INSERT INTO credit_usage
+        (organisation_id, day, app_id, key_id, model, byok, requests, prompt_tokens, completion_tokens, cost)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (organisation_id, day, app_id, key_id, model, byok) DO UPDATE SET
+        requests = credit_usage.requests + excluded.requests,
+        prompt_tokens = credit_usage.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = credit_usage.completion_tokens + excluded.completion_tokens,
+        cost = credit_usage.cost + excluded.cost"""
+_SAVE_ACCOUNT = """
+    UPDATE credit_accounts SET month = ?, allowance_used = ?, once_used = ?, credits = ?, reserved = ?
+    WHERE organisation_id = ?"""
+_SAVE_BUDGET = """
+    UPDATE credit_budgets SET since = ?, spent = ?, reserved = ?
+    WHERE organisation_id = ? AND subject = ? AND subject_id = ? AND period = ?"""
 
 
 @dataclass(slots=True)
@@ -101,55 +54,58 @@ class Held:
     app_id: str | None
     key_id: str | None
     amount: int
-    cost: int | None
-    expires_at: datetime
-    ended_at: datetime | None
+    cost: int | None = None
+    is_open: bool = True
+    is_overdue: bool = False
+    """Past its time, open or not."""
 
 
 class Ledger:
     """Holds the locks of its accounts; what is changed in it is written by `save`."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
         self.now: datetime
         self.today: date
         self.accounts: dict[str, Account] = {}
         self.held: dict[str, Held] = {}
         self.topped_up: dict[tuple[str, str], int] = {}
         self._budgets: dict[tuple[str, str], list[Budget]] = {}
-        self._reserved: list[dict[str, Any]] = []
+        self._reserved: list[tuple[Any, ...]] = []
         self._ended: dict[str, Held] = {}
-        self._new_top_ups: list[dict[str, Any]] = []
+        self._new_top_ups: list[tuple[Any, ...]] = []
         self._usage: dict[tuple[Any, ...], list[int]] = {}
 
     def lock(self, organisation_ids: Iterable[str], now: Callable[[], datetime]) -> None:
         """Lock the accounts that are there; `now` is asked for the time when that is done, not before it waits."""
-        rows = self._connection.execute(_LOCKED, {"organisations": sorted(set(organisation_ids))})
-        found = rows.all()
+        found = self._statements.rows(_LOCKED, sorted(set(organisation_ids)))
         self.now = now()
         self.today = self.now.date()
         for organisation_id, month, used, once_used, money, reserved, allowance, floor, plan in found:
             terms = terms_of(plan, allowance, floor)
-            account = Account(organisation_id, terms, month, used, once_used, money, reserved)
+            account = Account(organisation_id, terms, _day(month), used, once_used, money, reserved)
             account.roll(self.today)
             self.accounts[organisation_id] = account
 
     def read(self, reservations: list[str], references: list[str], subjects: set[str]) -> None:
         """Read what the operations will look at: after the locks, so nobody changes it before they have."""
+        rows = self._statements.rows
         if reservations:
-            for row in self._connection.execute(_HELD, {"ids": reservations}):
-                self.held[row.id] = Held(*row)
-                subjects.update(part for part in (row.app_id, row.key_id) if part)
+            for row in rows(_HELD, self.now, reservations):
+                held = Held(*row)
+                self.held[held.id] = held
+                subjects.update(part for part in (held.app_id, held.key_id) if part)
         accounts = list(self.accounts)
         if references:
-            rows = self._connection.execute(_TOPPED_UP, {"organisations": accounts, "references": references})
-            self.topped_up = {(organisation_id, reference): amount for organisation_id, reference, amount in rows}
+            topped_up = rows(_TOPPED_UP, accounts, references)
+            self.topped_up = {(organisation_id, reference): amount for organisation_id, reference, amount in topped_up}
         if subjects:
-            asked = {"organisations": accounts, "subjects": sorted(subjects)}
-            for row in self._connection.execute(_BUDGETS, asked):
-                budget = Budget(*row)
+            for organisation_id, subject, subject_id, period, most, since, *sums in rows(
+                _BUDGETS, accounts, sorted(subjects)
+            ):
+                budget = Budget(organisation_id, subject, subject_id, period, most, _day(since), *sums)
                 budget.roll(self.today)
-                self._budgets.setdefault((budget.organisation_id, budget.subject_id), []).append(budget)
+                self._budgets.setdefault((organisation_id, subject_id), []).append(budget)
 
     def budgets(self, organisation_id: str, app_id: str | None, key_id: str | None) -> list[Budget]:
         if not self._budgets:
@@ -161,29 +117,20 @@ class Ledger:
                 found += [budget for budget in every if budget.subject == subject]
         return found
 
-    def hold(self, held: Held, purpose: str) -> None:
+    def hold(self, held: Held, purpose: str, until: datetime) -> None:
         """Add a reservation: to the account's reserved money and to that of the budgets it counts against."""
         self.accounts[held.organisation_id].reserved += held.amount
         for budget in self.budgets(held.organisation_id, held.app_id, held.key_id):
             budget.reserved += held.amount
         self._reserved.append(
-            {
-                "id": held.id,
-                "organisation_id": held.organisation_id,
-                "app_id": held.app_id,
-                "key_id": held.key_id,
-                "purpose": purpose,
-                "amount": held.amount,
-                "created_at": self.now,
-                "expires_at": held.expires_at,
-            }
+            (held.id, held.organisation_id, held.app_id, held.key_id, purpose, held.amount, self.now, until)
         )
 
     def end(self, held: Held, cost: int | None) -> None:
         """Give back what is reserved, unless that was done before, and charge what it cost, if it did."""
         account = self.accounts[held.organisation_id]
         budgets = self.budgets(held.organisation_id, held.app_id, held.key_id)
-        if held.ended_at is None:
+        if held.is_open:
             account.reserved -= held.amount
             for budget in budgets:
                 budget.reserved -= held.amount
@@ -191,14 +138,13 @@ class Ledger:
             account.debit(cost)
             for budget in budgets:
                 budget.spent += cost
-        held.cost, held.ended_at = cost, self.now
+        held.cost, held.is_open = cost, False
         self._ended[held.id] = held
 
     def top_up(self, organisation_id: str, amount: int, reference: str) -> None:
         self.accounts[organisation_id].credits += amount
         self.topped_up[organisation_id, reference] = amount
-        row = {"organisation_id": organisation_id, "reference": reference, "amount": amount, "created_at": self.now}
-        self._new_top_ups.append(row)
+        self._new_top_ups.append((organisation_id, reference, amount, self.now))
 
     def count(self, held: Held, usage: Usage, cost: int) -> None:
         place = (held.organisation_id, self.today, held.app_id or "", held.key_id or "", usage.model, usage.byok)
@@ -209,46 +155,31 @@ class Ledger:
         counts[3] += cost
 
     def save(self) -> None:
-        execute = self._connection.execute
+        each = self._statements.each
         if self._reserved:
-            execute(insert(credit_reservations), self._reserved)
+            each(_ADD_RESERVATION, self._reserved)
         if self._ended:
-            ended = self._ended.values()
-            rows = [{"of_id": held.id, "new_cost": held.cost, "new_ended_at": held.ended_at} for held in ended]
-            execute(_END, rows)
+            each(_END_RESERVATION, [(held.cost, self.now, held.id) for held in self._ended.values()])
         if self._new_top_ups:
-            execute(insert(credit_top_ups), self._new_top_ups)
+            each(_ADD_TOP_UP, self._new_top_ups)
         if self._usage:
-            self._save_usage()
+            each(_ADD_USAGE, [(*place, *counts) for place, counts in self._usage.items()])
         if self._reserved or self._ended or self._new_top_ups:
-            execute(_SAVE_ACCOUNT, [_account_row(account) for account in self.accounts.values()])
-            if budgets := [_budget_row(budget) for each in self._budgets.values() for budget in each]:
-                execute(_SAVE_BUDGET, budgets)
-
-    def _save_usage(self) -> None:
-        names = [*credit_usage.primary_key.columns.keys(), *_COUNTED]
-        rows = [dict(zip(names, (*place, *counts), strict=True)) for place, counts in self._usage.items()]
-        self._connection.execute(_adding_usage(self._connection.dialect.name), rows)
+            each(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
+            if budgets := [_budget_row(budget) for some in self._budgets.values() for budget in some]:
+                each(_SAVE_BUDGET, budgets)
 
 
-def _account_row(account: Account) -> dict[str, Any]:
-    return {
-        "of_organisation": account.organisation_id,
-        "new_month": account.month,
-        "new_allowance_used": account.used,
-        "new_once_used": account.once_used,
-        "new_credits": account.credits,
-        "new_reserved": account.reserved,
-    }
+def _account_row(account: Account) -> tuple[Any, ...]:
+    money = (account.used, account.once_used, account.credits, account.reserved)
+    return (account.month, *money, account.organisation_id)
 
 
-def _budget_row(budget: Budget) -> dict[str, Any]:
-    return {
-        "of_organisation": budget.organisation_id,
-        "of_subject": budget.subject,
-        "of_subject_id": budget.subject_id,
-        "of_period": budget.period,
-        "new_since": budget.since,
-        "new_spent": budget.spent,
-        "new_reserved": budget.reserved,
-    }
+def _budget_row(budget: Budget) -> tuple[Any, ...]:
+    name = (budget.organisation_id, budget.subject, budget.subject_id, budget.period)
+    return (budget.since, budget.spent, budget.reserved, *name)
+
+
+def _day(kept: date | str) -> date:
+    """A day as the database has it: SQLite keeps text."""
+    return date.fromisoformat(kept) if isinstance(kept, str) else kept

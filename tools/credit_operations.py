@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from baobab.tools.credit_errors import (
     BudgetExhausted,
@@ -31,6 +31,8 @@ class Operation(ABC):
 
     __slots__ = ()
     organisation_id: str
+    durable: ClassVar[bool] = False
+    """Whether the disk must have it before anybody is told (docs/decisions/0019-credits-durability.md)."""
 
     @abstractmethod
     def apply(self, ledger: Ledger) -> Any:
@@ -63,9 +65,8 @@ class Reserve(Operation):
             for budget in ledger.budgets(self.organisation_id, self.app_id, self.key_id):
                 if not budget.fits(self.amount):
                     raise BudgetExhausted(budget, self.amount)
-        until = ledger.now + self.ttl
-        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, self.amount, None, until, None)
-        ledger.hold(held, self.purpose)
+        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, self.amount)
+        ledger.hold(held, self.purpose, ledger.now + self.ttl)
         return Reservation(self.id, self.organisation_id, self.amount)
 
     def undo(self, result: Reservation) -> Operation:
@@ -99,9 +100,9 @@ class Release(Operation):
     def apply(self, ledger: Ledger) -> bool:
         """Whether it was open until now."""
         held = ledger.held.get(self.reservation_id)
-        if held is None or held.ended_at is not None or held.organisation_id != self.organisation_id:
+        if held is None or not held.is_open or held.organisation_id != self.organisation_id:
             return False
-        if self.expired and held.expires_at > ledger.now:
+        if self.expired and not held.is_overdue:
             return False
         ledger.end(held, None)
         return True
@@ -109,6 +110,7 @@ class Release(Operation):
 
 @dataclass(frozen=True, slots=True)
 class TopUp(Operation):
+    durable = True
     organisation_id: str
     amount: int
     reference: str

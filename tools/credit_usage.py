@@ -59,8 +59,12 @@ async def used(
     app_id: str | None = None,
     key_id: str | None = None,
     by: Sequence[UsagePart] = ("model",),
+    most: int | None = None,
 ) -> list[Used]:
-    """Sums over the days from `first` to `last`, both included, one for each combination of the parts in `by`."""
+    """Sums over the days from `first` to `last`, both included, one for each combination of the parts in `by`.
+
+    most: how many sums at most; None is all.
+    """
     columns = credit_usage.c
     parts = [columns[part] for part in ("day", "app_id", "key_id", "model") if part in by] + [columns.byok]
     counted = ("requests", "prompt_tokens", "completion_tokens", "cost")
@@ -70,6 +74,7 @@ async def used(
         .where(columns.organisation_id == organisation_id, columns.day.between(first, last))
         .group_by(*parts)
         .order_by(*parts)
+        .limit(most)
     )
     if app_id is not None:
         query = query.where(columns.app_id == app_id)

@@ -9,11 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection
-
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.transactions import transactions_on
+from baobab.storage.transactions import Statements, transactions_on
 from baobab.tools.credit_account import open_accounts
 from baobab.tools.credit_errors import UnknownReservation
 from baobab.tools.credit_ledger import Ledger
@@ -22,8 +20,8 @@ from baobab.tools.errors import BaobabError
 
 T = TypeVar("T")
 
-# Bounds the time one transaction holds its accounts against other processes.
-_LARGEST_GROUP = 500
+# Bounds the time that one transaction takes of the event loop, or holds its accounts against other processes.
+_LARGEST_GROUP = 128
 
 
 class _Waiting(NamedTuple):
@@ -45,32 +43,39 @@ class CreditWriter:
 
     async def do(self, operation: Operation) -> Any:
         """The operation's result, committed; what it refused with, or DatabaseUnavailable."""
-        return await self._queued(operation)
+        future = self._queued(operation)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Both in the same turn of the loop: it is done, and nobody will hear of it.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._undo(operation, future.result())
+            raise
 
     async def do_all(self, operations: Iterable[Operation]) -> list[Any]:
         """The same of several, which share a transaction as far as they fit."""
         return await asyncio.gather(*[self._queued(operation) for operation in operations])
 
-    async def locked(self, wanted: set[str], work: Callable[[Connection, Ledger], T]) -> T:
+    async def locked(self, wanted: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True) -> T:
         """Call `work` in a transaction that holds the locks of these accounts, those that can be made made."""
         missing: set[str] = set()
 
-        def first(connection: Connection) -> T | None:
-            ledger = self._ledger(connection, wanted)
+        def first(statements: Statements) -> T | None:
+            ledger = self._ledger(statements, wanted)
             missing.update(wanted - ledger.accounts.keys())
-            return None if missing else work(connection, ledger)
+            return None if missing else work(statements, ledger)
 
-        def making(connection: Connection) -> None:
-            open_accounts(connection, missing, self._clock.now().date().replace(day=1))
+        def making(statements: Statements) -> None:
+            open_accounts(statements, missing, self._clock.now().date().replace(day=1))
 
-        def again(connection: Connection) -> T:
-            return work(connection, self._ledger(connection, wanted))
+        def again(statements: Statements) -> T:
+            return work(statements, self._ledger(statements, wanted))
 
-        result = await self._transactions.run(first)
+        result = await self._transactions.run(first, durable=durable)
         if not missing:
             return result  # type: ignore[return-value]  # it was called
         await self._transactions.run(making)
-        return await self._transactions.run(again)
+        return await self._transactions.run(again, durable=durable)
 
     async def close(self) -> None:
         """Returns when everything asked before has its outcome."""
@@ -78,8 +83,8 @@ class CreditWriter:
             await asyncio.wait([self._task])
         await self._transactions.close()
 
-    def _ledger(self, connection: Connection, wanted: set[str]) -> Ledger:
-        ledger = Ledger(connection)
+    def _ledger(self, statements: Statements, wanted: set[str]) -> Ledger:
+        ledger = Ledger(statements)
         ledger.lock(wanted, self._clock.now)
         return ledger
 
@@ -104,13 +109,14 @@ class CreditWriter:
             self._resolve(group, outcomes)
 
     async def _committed(self, operations: list[Operation]) -> list[_Outcome]:
-        def work(_: Connection, ledger: Ledger) -> list[_Outcome]:
+        def work(_: Statements, ledger: Ledger) -> list[_Outcome]:
             _read(ledger, operations)
             outcomes = [_applied(operation, ledger) for operation in operations]
             ledger.save()
             return outcomes
 
-        return await self.locked({operation.organisation_id for operation in operations}, work)
+        wanted = {operation.organisation_id for operation in operations}
+        return await self.locked(wanted, work, durable=any(operation.durable for operation in operations))
 
     def _resolve(self, group: list[_Waiting], outcomes: list[_Outcome]) -> None:
         for (future, operation), (result, error) in zip(group, outcomes, strict=True):
@@ -119,9 +125,15 @@ class CreditWriter:
                     future.set_result(result)
                 else:
                     future.set_exception(error)
-            elif error is None and (undoing := operation.undo(result)) is not None:
-                # The caller has gone. Nobody waits for this either; if it fails, the sweeper does it later.
-                self._queued(undoing).add_done_callback(_heard)
+            elif error is None:
+                # The caller has gone.
+                self._undo(operation, result)
+
+    def _undo(self, operation: Operation, result: Any) -> None:
+        undoing = operation.undo(result)
+        if undoing is not None:
+            # Nobody waits for this either; if it fails, the sweeper does it later.
+            self._queued(undoing).add_done_callback(_heard)
 
 
 def _read(ledger: Ledger, operations: list[Operation]) -> None:

@@ -6,24 +6,20 @@ for those who use it.
 """
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from datetime import date, timedelta
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import delete, select
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database
+from baobab.storage.transactions import Statements
 from baobab.tools.credit_account import Account, terms_of
 from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject, first_day
 from baobab.tools.credit_errors import NoCreditAccount
 from baobab.tools.credit_ledger import Ledger
 from baobab.tools.credit_operations import Release, Reservation, Reserve, Settle, TopUp
-from baobab.tools.credit_rows import (
-    credit_accounts,
-    credit_budgets,
-    credit_reservations,
-    credit_usage,
-    inserting,
-)
+from baobab.tools.credit_rows import credit_accounts, credit_budgets, credit_reservations
 from baobab.tools.credit_terms import MOST, Balance
 from baobab.tools.credit_usage import Usage, UsagePart, Used, used
 from baobab.tools.credit_writer import CreditWriter
@@ -34,6 +30,19 @@ REMEMBERED = timedelta(days=3)
 LATE = timedelta(days=35)
 """How long after its release a reservation can still be settled."""
 _ROUND = 500
+
+_SET_TERMS = "UPDATE credit_accounts SET allowance = ?, floor = ? WHERE organisation_id = ?"
+_SET_BUDGET = """
+    INSERT INTO credit_budgets (organisation_id, subject, subject_id, period, most, since, spent, reserved)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (organisation_id, subject, subject_id, period) DO UPDATE SET
+        most = excluded.most, since = excluded.since, spent = excluded.spent, reserved = excluded.reserved"""
+_SPENT = """
+    SELECT coalesce(sum(cost), 0) FROM credit_usage
+    WHERE organisation_id = ? AND day >= ? AND CASE ? WHEN 'app' THEN app_id ELSE key_id END = ? AND NOT byok"""
+_RESERVED = """
+    SELECT coalesce(sum(amount), 0) FROM credit_reservations
+    WHERE organisation_id = ? AND ended_at IS NULL AND CASE ? WHEN 'app' THEN app_id ELSE key_id END = ?"""
 
 
 class Credits:
@@ -113,8 +122,8 @@ class Credits:
         await self._forget()
         return released
 
-    async def balance(self, organisation_id: str) -> Balance:
-        """NoCreditAccount (404)."""
+    async def account(self, organisation_id: str) -> Account:
+        """An organisation's terms and what it has used of them, as they stand in this month. NoCreditAccount (404)."""
         query = (
             select(organisations.c.plan, credit_accounts)
             .join(credit_accounts, credit_accounts.c.organisation_id == organisations.c.id, isouter=True)
@@ -124,15 +133,18 @@ class Credits:
             row = (await connection.execute(query)).one_or_none()
         if row is None:
             raise NoCreditAccount
+        terms, today = terms_of(row.plan, row.allowance, row.floor), self._clock.now().date()
         if row.organisation_id is None:
-            terms = terms_of(row.plan, None, None)
-            return Balance(terms.allowance, 0, 0, terms.floor)
-        terms = terms_of(row.plan, row.allowance, row.floor)
+            return Account(organisation_id, terms, first_day("month", today), 0, 0, 0, 0)
         account = Account(
             organisation_id, terms, row.month, row.allowance_used, row.once_used, row.credits, row.reserved
         )
-        account.roll(self._clock.now().date())
-        return account.balance
+        account.roll(today)
+        return account
+
+    async def balance(self, organisation_id: str) -> Balance:
+        """NoCreditAccount (404)."""
+        return (await self.account(organisation_id)).balance
 
     async def top_up(self, organisation_id: str, amount: int, reference: str) -> Balance:
         """Add money, once for each reference. TopUpConflict (409), NoCreditAccount (404).
@@ -154,10 +166,9 @@ class Credits:
         _require_amount(allowance or 0)
         _require_amount(-(floor or 0))
 
-        def setting(connection: Connection, ledger: Ledger) -> None:
+        def setting(statements: Statements, ledger: Ledger) -> None:
             _require_account(ledger, organisation_id)
-            own = update(credit_accounts).where(credit_accounts.c.organisation_id == organisation_id)
-            connection.execute(own.values(allowance=allowance, floor=floor))
+            statements.rows(_SET_TERMS, allowance, floor, organisation_id)
 
         await self._writer.locked({organisation_id}, setting)
 
@@ -171,17 +182,15 @@ class Credits:
         _require_amount(most)
         _require_text(subject_id, 36)
 
-        def setting(connection: Connection, ledger: Ledger) -> Budget:
+        def setting(statements: Statements, ledger: Ledger) -> Budget:
             _require_account(ledger, organisation_id)
             since = first_day(period, ledger.today)
-            spent = _spent(connection, organisation_id, subject, subject_id, since)
-            reserved = _reserved(connection, organisation_id, subject, subject_id)
-            named = {"organisation_id": organisation_id, "subject": subject, "subject_id": subject_id, "period": period}
-            counted = {"most": most, "since": since, "spent": spent, "reserved": reserved}
-            adding = inserting(connection.dialect.name, credit_budgets).values(**named, **counted)
-            keys = list(credit_budgets.primary_key)
-            connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=counted))
-            return Budget(organisation_id, subject, subject_id, period, most, since, spent, reserved)
+            ((spent,),) = statements.rows(_SPENT, organisation_id, since, subject, subject_id)
+            ((reserved,),) = statements.rows(_RESERVED, organisation_id, subject, subject_id)
+            # Postgres adds up 64-bit integers into a decimal.
+            budget = Budget(organisation_id, subject, subject_id, period, most, since, int(spent), int(reserved))
+            statements.rows(_SET_BUDGET, *astuple(budget))
+            return budget
 
         return await self._writer.locked({organisation_id}, setting)
 
@@ -225,10 +234,11 @@ class Credits:
         app_id: str | None = None,
         key_id: str | None = None,
         by: Sequence[UsagePart] = ("model",),
+        most: int | None = None,
     ) -> list[Used]:
-        """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`."""
+        """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`. most: rows."""
         async with self._database.reading() as connection:
-            return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by)
+            return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most)
 
     async def _forget(self) -> None:
         now, columns = self._clock.now(), credit_reservations.c
@@ -242,24 +252,6 @@ class Credits:
                 )
             if gone.rowcount < _ROUND:
                 return
-
-
-def _spent(connection: Connection, organisation_id: str, subject: BudgetSubject, subject_id: str, since: date) -> int:
-    columns = credit_usage.c
-    mine = (columns.app_id if subject == "app" else columns.key_id) == subject_id
-    query = select(func.coalesce(func.sum(columns.cost), 0)).where(
-        columns.organisation_id == organisation_id, columns.day >= since, mine, columns.byok.is_(False)
-    )
-    return int(connection.execute(query).scalar_one())
-
-
-def _reserved(connection: Connection, organisation_id: str, subject: BudgetSubject, subject_id: str) -> int:
-    columns = credit_reservations.c
-    mine = (columns.app_id if subject == "app" else columns.key_id) == subject_id
-    query = select(func.coalesce(func.sum(columns.amount), 0)).where(
-        columns.organisation_id == organisation_id, columns.ended_at.is_(None), mine
-    )
-    return int(connection.execute(query).scalar_one())
 
 
 def _require_account(ledger: Ledger, organisation_id: str) -> None:

@@ -198,6 +198,13 @@ class AlreadyExists(Conflict):
     remediation = "Choose another name."
 
 
+class UpgradeRequired(BaobabError):
+    code = "UPGRADE_REQUIRED"
+    status = 426
+    summary = "This path speaks WebSocket only."
+    remediation = "Open it as a WebSocket (ws:// or wss://)."
+
+
 class WrongHost(BaobabError):
     code = "HOST_REFUSED"
     status = 421

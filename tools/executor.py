@@ -21,6 +21,7 @@ from baobab.tools.call import Door
 from baobab.tools.errors import BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.jobs import Again, Job
 from baobab.tools.services import Stores
+from baobab.tools.steps import ENDED
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
@@ -47,6 +48,7 @@ class Approved:
 
     id: str
     job: Job
+    run_id: str | None = None
     _stores: dict[str, Stores] = field(default_factory=dict)
 
     def guarded(self, region: str, stores: Stores) -> Stores:
@@ -79,9 +81,9 @@ class Executor:
         except (Unavailable, Internal) as error:
             if self._clock.now() <= row.decided_at + _PATIENCE:
                 raise Again(_PAUSE_SECONDS, error.message) from error
-            await self._fail(job, approval_id, error)
+            await self._fail(job, row, error)
         except BaobabError as error:
-            await self._fail(job, approval_id, error)
+            await self._fail(job, row, error)
 
     async def finish(self, call: "Call", result: Any) -> None:
         """Mark an execution done, in the transaction of its effects; JobLost where it is not this attempt's now."""
@@ -96,6 +98,10 @@ class Executor:
         }
         await approved.job.hold(call.unit, last=True)
         await call.execute(update(approvals).where(approvals.c.id == approved.id).values(**values))
+        if approved.run_id is not None:
+            told = {"approval_id": approved.id, "run_id": approved.run_id}
+            app_id = call.app.id if call.app else None
+            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=told)
 
     async def _attempt(self, job: Job, row: Any) -> None:
         self._require_hope(job, row)
@@ -106,7 +112,7 @@ class Executor:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         door = Door(row.door, row.request_id, base_url=self._base_url)
-        await job.registry.run(tool, arguments, caller, door, approved=Approved(row.id, job))
+        await job.registry.run(tool, arguments, caller, door, approved=Approved(row.id, job, row.run_id))
 
     def _require_hope(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:
@@ -115,8 +121,8 @@ class Executor:
             begun = None if job.attempt > 1 else "No server was there in the day after the decision; nothing was done."
             raise Unfinished(begun)
 
-    async def _fail(self, job: Job, approval_id: str, error: BaobabError) -> None:
-        told = {
+    async def _fail(self, job: Job, row: Any, error: BaobabError) -> None:
+        refusal = {
             "code": error.code,
             "message": error.message,
             "remediation": error.remedy,
@@ -126,8 +132,11 @@ class Executor:
         values = {
             "status": "failed",
             "finished_at": self._clock.now(),
-            "error": told,
-            **self._seals.without_arguments(approval_id),
+            "error": refusal,
+            **self._seals.without_arguments(row.id),
         }
         async with job.writing(last=True) as unit:
-            await unit.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
+            await unit.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+            if row.run_id is not None:
+                told = {"approval_id": row.id, "run_id": row.run_id}
+                await job.registry.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=told)

@@ -11,12 +11,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from baobab.storage.database import Database, Unit
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
+from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
+from baobab.storage.transactions import Statements
+from baobab.tools.errors import Unavailable
 
 if TYPE_CHECKING:
     from baobab.tools.registry import Registry
 
 MOST_ATTEMPTS = 8
+OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
+"""What ends by itself, and is nobody's fault. Other refusals of a store would come again and again."""
 
 
 class JobLost(Exception):
@@ -56,6 +62,14 @@ class Job(Protocol):
         """In a unit of the caller's own: what `writing` begins with."""
         ...
 
+    def keep(self, statements: Statements, *, last: bool = False) -> None:
+        """The same as `hold` in a transaction of `storage.transactions`; after one that was the last, say `ended`."""
+        ...
+
+    def end(self) -> None:
+        """The transaction that ended the job is committed."""
+        ...
+
     def writing(self, *, last: bool = False) -> AbstractAsyncContextManager[Unit]:
         """A transaction that this attempt may still make; JobLost where it may not.
 
@@ -93,6 +107,14 @@ class Jobs(Protocol):
 
         job_id: at most one job of this id is ever made while it is remembered, which is a day after its end.
         """
+        ...
+
+    def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
+        """The same in a transaction of `storage.transactions`; `wake` when it is committed, which it announces."""
+        ...
+
+    def wake(self) -> None:
+        """Look for something to do now."""
         ...
 
     async def emit(

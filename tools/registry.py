@@ -110,7 +110,7 @@ class Registry:
         nested = unit is not None
         if unit is not None and tool.effect != "read" and not unit.writes:
             raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
-        work = unit or services.database.unit(write=tool.effect != "read")
+        work = unit or services.database.unit(write=tool.effect != "read" or approved is not None)
         call = Call(self, services, tool, caller, door, work)
         call.approved = approved
         call.nested = nested
@@ -149,7 +149,7 @@ class Registry:
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admitted(call, arguments, nested)
-            if not nested and call.approved is None and approval.required(call.caller, call.tool.effect):
+            if not nested and call.approved is None and approval.required(call):
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
                 await call.unit.commit()
                 return await call.services.approvals.propose(call, arguments)

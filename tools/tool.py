@@ -5,7 +5,7 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_type_hints
 
@@ -27,6 +27,10 @@ Handler = Callable[..., Awaitable[Any]]
 NAME = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 _ROUTE = re.compile(r"^(GET|POST|PUT|PATCH|DELETE) (/\S*)$")
 _PARAMETER = re.compile(r"\{(\w+)(:path)?\}")
+
+
+_SWITCHED = 101
+"""The status of an opened WebSocket."""
 
 
 class RegistrationError(Exception):
@@ -51,6 +55,10 @@ class Rest:
     media_type: str
     max_body: int
     headers: Mapping[str, str]
+    from_headers: Mapping[str, str] = field(default_factory=dict)
+    """Parameters that a header of the request gives where the query does not, with its name in lower case."""
+    socket: bool = False
+    """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ class Tool:
     long_running: bool
     preview: Handler | None
     mcp: bool
+    taints: bool
 
     @cached_property
     def version(self) -> str:
@@ -149,6 +158,7 @@ class Toolset:
     family are then kept for the app's developer (tools/failures.py).
     data: what the family keeps of an app in the stores of its region.
     mcp: False where models are not offered the family: what takes a person's password, or speaks to browsers.
+    key_header: in which header the official clients of a wire send the key; `Authorization` wins where both are.
     """
 
     name: str
@@ -159,6 +169,7 @@ class Toolset:
     keeps_failures: str | None = None
     data: AppData | None = None
     mcp: bool = True
+    key_header: str | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     jobs: dict[str, JobKind] = field(default_factory=dict)
 
@@ -205,12 +216,15 @@ class Toolset:
         media_type: str = "application/json",
         max_body: int = 2**20,
         headers: Mapping[str, str] | None = None,
+        from_headers: Mapping[str, str] | None = None,
+        socket: bool = False,
         examples: Mapping[str, Any] | None = None,
         start: bool = False,
         grants: bool = False,
         long_running: bool | None = None,
         preview: Handler | None = None,
         mcp: bool | None = None,
+        taints: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Register the decorated function as a tool of this family.
 
@@ -219,11 +233,14 @@ class Toolset:
         query: parameters taken from the query string although the method has a body.
         limit: `default` is the bucket of the app, or of the caller where no app is named; None is no limit.
         max_body: bytes; what is larger is refused before it is read.
+        headers: of every answer. from_headers: by parameter, the header of a request that may give it instead.
+        socket: its result is a Stream, whose pieces are the frames of a WebSocket.
         start: among the few tools that a model is shown first; the others it finds by search.
         grants: hands out a credential or a right, so that keys with limits of their own may not call it.
         long_running: may wait for something outside; left out, that is so for what leaves the platform.
         preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
         mcp: whether models are offered the tool; left out, as the family says.
+        taints: its results may hold text of strangers; a run that has read such text asks before it acts.
         """
 
         def register(handler: Handler) -> Handler:
@@ -244,6 +261,10 @@ class Toolset:
             rest = route and _rest(
                 name, self.base, route, arguments, query, status, statuses, media_type, max_body, headers or {}
             )
+            if rest:
+                rest = replace(rest, from_headers=from_headers or {}, socket=socket)
+            if rest and socket:
+                rest = replace(rest, status=_SWITCHED, statuses=(_SWITCHED,))
             self.tools[name] = Tool(
                 name=name,
                 toolset=self,
@@ -266,6 +287,7 @@ class Toolset:
                 long_running=effect == "external" if long_running is None else long_running,
                 preview=preview,
                 mcp=self.mcp if mcp is None else mcp,
+                taints=taints,
             )
             return handler
 

@@ -8,7 +8,7 @@ LiteLLM itself is not imported: that costs seconds, and the map is a JSON file i
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -18,11 +18,14 @@ from typing import Any
 
 from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.naming import named
-from baobab.runtime.gateway.pricing import Tier, price_of, tiers_of
+from baobab.runtime.gateway.pricing import Rates, Tier, price_of, rates_of, tiers_of
 from baobab.storage.clock import Clock
 
 # Numbers with a fraction are texts in it, exactly as the file has them.
 PriceMap = Mapping[str, Mapping[str, Any]]
+
+OF_OWN_KEYS: frozenset[Modality] = frozenset(["chat", "embedding"])
+"""What customers can call with keys of their own: pictures and films are the installation's."""
 
 _FILE = "model_prices_and_context_window_backup.json"
 _MODALITIES: dict[str, Modality] = {
@@ -62,30 +65,33 @@ class _Listing:
     rank: tuple[int, int]
     retires: date | None
     tiers: tuple[Tier, ...]
+    rates: Rates | None = None
 
     def is_sold(self, today: date) -> bool:
         return self.retires is None or today <= self.retires
 
 
 class _Index:
-    """What is sold on one day."""
+    """What is sold on one day, by whomever. aliases: other names of ids, those of vendors before those of servers."""
 
-    def __init__(self, today: date, priced: Iterable[_Listing], offered: Iterable[_Listing]) -> None:
+    def __init__(self, today: date, priced: Iterable[_Listing], offered: Sequence[_Listing]) -> None:
         self.today = today
         self.served: dict[str, list[_Listing]] = {}
         sold = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
         # What a server calls its models must not make a vendor's name ambiguous, nor take it.
-        self.aliases = {**_aliases(offered := tuple(offered)), **_aliases(sold)}
+        self.aliases = (_aliases(sold), _aliases(offered))
         for listing in (*sold, *offered):
             self.served.setdefault(listing.model.id, []).append(listing)
-        self.models = tuple(self.served[id_][0].model for id_ in sorted(self.served))
+        self.vendors = frozenset(id_.partition("/")[0] for id_ in self.served)
+        self.usual: tuple[Model, ...] | None = None
 
 
 class Catalogue:
     """Look-ups by id. The first of them reads the map, which costs some 50 ms of processor; nothing does before.
 
-    `providers` are the names of those that can be called: only their models are listed. None lists everybody's.
-    `source` gives the price map. A model is gone on the day after its deprecation date, by the clock's UTC.
+    `providers` are the names of those that can be called: only their models are listed. None lists everybody's. A
+    look-up may name `further` ones, whose models of text a customer can call with keys of its own. `source` gives the
+    price map. A model is gone on the day after its deprecation date, by the clock's UTC.
     """
 
     def __init__(
@@ -102,19 +108,28 @@ class Catalogue:
         self._offers[provider] = [_Listing(model, model.id, (0, 0), None, ()) for model in models]
         self._made = None
 
-    def models(self, modality: Modality | None = None) -> tuple[Model, ...]:
+    def models(self, modality: Modality | None = None, further: Collection[str] = ()) -> tuple[Model, ...]:
         """All that is sold, each once, by id."""
-        models = self._index().models
+        index = self._index()
+        if further:
+            models = self._listed(index, further)
+        else:
+            models = index.usual = index.usual or self._listed(index, ())
         return models if modality is None else tuple(model for model in models if model.modality == modality)
 
-    def find(self, name: str) -> Model | None:
+    def find(self, name: str, further: Collection[str] = ()) -> Model | None:
         """The model of that id; else the only one that LiteLLM, or its vendor, calls so: `gpt-4o-mini`."""
-        listings = self._listings_of(name)
+        listings = self._listings_of(name, further)
         return listings[0].model if listings else None
 
-    def deployments(self, name: str) -> tuple[Model, ...]:
+    def deployments(self, name: str, further: Collection[str] = ()) -> tuple[Model, ...]:
         """Everyone who serves the model that `find` gives, that one first; each has its own price."""
-        return tuple(listing.model for listing in self._listings_of(name))
+        return tuple(listing.model for listing in self._listings_of(name, further))
+
+    @property
+    def vendors(self) -> frozenset[str]:
+        """What ids begin with, of all that anybody sells."""
+        return self._index().vendors
 
     def price(self, model: Model, prompt_tokens: int) -> Price:
         """The price of one call: vendors charge more, for all of its tokens, when the prompt is long."""
@@ -123,9 +138,38 @@ class Catalogue:
                 return next((tier.price for tier in reversed(listing.tiers) if prompt_tokens > tier.above), model.price)
         return model.price
 
-    def _listings_of(self, name: str) -> list[_Listing]:
+    def _listed(self, index: _Index, further: Collection[str]) -> tuple[Model, ...]:
+        found = (self._callable(index.served[id_], further) for id_ in sorted(index.served))
+        return tuple(listings[0].model for listings in found if listings)
+
+    def rates(self, model: Model) -> Rates | None:
+        """What an image or video model of the price map costs beyond its price; None for all others."""
+        listings = self._index().served.get(model.id, ())
+        return next((listing.rates for listing in listings if listing.model == model), None)
+
+    def _listings_of(self, name: str, further: Collection[str]) -> list[_Listing]:
         index = self._index()
-        return index.served.get(name) or index.served.get(index.aliases.get(_folded(name), ""), [])
+        if found := self._callable(index.served.get(name, ()), further):
+            return found
+        folded = _folded(name)
+        for aliases in index.aliases:
+            # A name that several have is clear all the same where only one of them can be called.
+            meant = (self._callable(index.served[id_], further) for id_ in aliases.get(folded, ()))
+            if len(clear := [listings for listings in meant if listings]) == 1:
+                return clear[0]
+        return []
+
+    def _callable(self, listings: Iterable[_Listing], further: Collection[str]) -> list[_Listing]:
+        """Those whose provider can be called. Whoever makes an offer can."""
+        if self._providers is None:
+            return list(listings)
+        return [
+            listing
+            for listing in listings
+            if (provider := listing.model.provider) in self._providers
+            or provider in self._offers
+            or (provider in further and listing.model.modality in OF_OWN_KEYS)
+        ]
 
     def _index(self) -> _Index:
         today = self._clock.now().date()
@@ -139,7 +183,7 @@ class Catalogue:
         listings: dict[tuple[str, str], _Listing] = {}
         for key, entry in self._source().items():
             listing = _listing(key, entry)
-            if listing is None or (self._providers is not None and listing.model.provider not in self._providers):
+            if listing is None:
                 continue
             # The map has some models twice, with and without the provider in front.
             listings.setdefault((listing.model.id, listing.model.litellm), listing)
@@ -165,7 +209,8 @@ def _listing(key: str, entry: Mapping[str, Any]) -> _Listing | None:
         provider=name.provider,
         features=_features(entry, modality),
     )
-    return _Listing(model, key, name.rank, _date(entry.get("deprecation_date")), tiers_of(entry, price))
+    rates = rates_of(entry) if modality in ("image", "video") else None
+    return _Listing(model, key, name.rank, _date(entry.get("deprecation_date")), tiers_of(entry, price), rates)
 
 
 def _features(entry: Mapping[str, Any], modality: Modality) -> frozenset[str]:
@@ -187,14 +232,14 @@ def _date(text: str | None) -> date | None:
     return None if text is None else date.fromisoformat(text)
 
 
-def _aliases(listings: Iterable[_Listing]) -> dict[str, str]:
-    """Names that lead to one id only: ids as they are folded, and LiteLLM's, with and without the part in front."""
+def _aliases(listings: Iterable[_Listing]) -> dict[str, set[str]]:
+    """The ids that a name may mean: ids as they are folded, and LiteLLM's, with and without the part in front."""
     meant: dict[str, set[str]] = {}
     for listing in listings:
         model = listing.model
         for name in (model.id, model.id.partition("/")[2], listing.key, listing.key.rpartition("/")[2]):
             meant.setdefault(_folded(name), set()).add(model.id)
-    return {name: next(iter(ids)) for name, ids in meant.items() if len(ids) == 1}
+    return meant
 
 
 def _folded(name: str) -> str:

@@ -9,6 +9,7 @@ import struct
 from array import array
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from baobab.runtime.gateway import translate
 from baobab.runtime.gateway.builtin import echo, embeddings
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
 from baobab.runtime.gateway.builtin.work import LINE
-from baobab.runtime.gateway.catalogue import Catalogue
+from baobab.runtime.gateway.catalogue import OF_OWN_KEYS, Catalogue
 from baobab.runtime.gateway.errors import (
     ContextTooLong,
     ModelNotFound,
@@ -30,12 +31,18 @@ from baobab.runtime.gateway.errors import (
     UpstreamMalformed,
 )
 from baobab.runtime.gateway.events import DONE, framed
-from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.media import built_in as built_in_media
+from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.providers import Provider
+from baobab.runtime.gateway.pictures import shown
+from baobab.runtime.gateway.providers import TAKEN, Provider
+from baobab.runtime.gateway.reach import NOTHING, Reach, unlisted
 from baobab.runtime.gateway.relay import Relay
 from baobab.runtime.gateway.routes import Routes
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.gateway.wires import chunks
+from baobab.runtime.gateway.wires.wire import Made, Wire
 from baobab.storage.clock import Clock, Ids
 
 T = TypeVar("T")
@@ -108,13 +115,14 @@ def built_in() -> list[Model]:
         provider=BUILT_IN,
         features=frozenset(),
     )
-    return [chat, embedding]
+    return [chat, embedding, *built_in_media.models()]
 
 
 class Gateway:
     """One for each process. `catalogue` lists what can be called; `providers` are those who can be called for it.
 
-    relay: with other limits than the usual ones.
+    vendors: those whom customers may call with keys of their own, without a key.
+    relay: with other limits than the usual ones. files: who fetches the pictures that requests point at.
     """
 
     def __init__(
@@ -124,68 +132,162 @@ class Gateway:
         clock: Clock,
         ids: Ids,
         *,
+        vendors: Sequence[Provider] = (),
         relay: Relay | None = None,
+        files: Files | None = None,
     ) -> None:
         self.catalogue = catalogue
+        self._vendors = {vendor.name: vendor for vendor in vendors}
         self._providers = {provider.name: provider for provider in providers}
         self._clock = clock
         self._ids = ids
         self._routes = Routes()
         self._relay = relay or Relay()
+        self._files = files
 
     async def close(self) -> None:
         await self._relay.close()
+        if self._files is not None:
+            await self._files.close()
 
     def add(self, provider: Provider, models: Sequence[Model]) -> None:
         """A provider that was found later, with what it offers."""
         self._providers[provider.name] = provider
         self.catalogue.offer(provider.name, models)
 
-    def find(self, name: str) -> Model:
-        """The model of that name; ModelNotFound where it cannot be called here."""
-        model = self.catalogue.find(name)
+    def find(self, name: str, reach: Reach = NOTHING) -> Model:
+        """The model of that name; ModelNotFound where it cannot be called here, by whoever has that reach."""
+        model = self.look(name, reach)
         if model is None:
             raise ModelNotFound(f"There is no model `{name[:200]}` here.")
         return model
+
+    def look(self, name: str, reach: Reach = NOTHING) -> Model | None:
+        """The same, None for what cannot be called. What a customer has a key for is called with it."""
+        if not reach:
+            return self.catalogue.find(name)
+        vendor = name.partition("/")[0]
+        # First: what a customer has declared does not lead elsewhere when the installation learns of such a name.
+        if (server := reach.servers.get(vendor)) is not None:
+            return server.find(name)
+        found = self.catalogue.deployments(name, reach.keys)
+        own = (
+            model
+            for provider in reach.keys
+            for model in found
+            if model.provider == provider and model.modality in OF_OWN_KEYS
+        )
+        if model := next(own, found[0] if found else None):
+            return model
+        # Its list is asked for with the installation's key only; what it has is called all the same.
+        lists = vendor in reach.keys and vendor in self._vendors and self._vendors[vendor].lists
+        return unlisted(vendor, name, vendor) if lists else None
+
+    def models(self, reach: Reach = NOTHING, modality: Modality | None = None) -> tuple[Model, ...]:
+        """All that can be called by whoever has that reach, by id."""
+        models = self.catalogue.models(modality, reach.keys)
+        if not reach.servers:
+            return models
+        listed = (model for server in reach.servers.values() for model in server.models.values())
+        own = [model for model in listed if modality in (None, model.modality)]
+        others = [model for model in models if model.id.partition("/")[0] not in reach.servers]
+        return tuple(sorted((*own, *others), key=lambda model: model.id))
+
+    def own(self, model: Model, reach: Reach) -> Provider | None:
+        """A customer's own way to a model that `find` gave it; None where it is called as everybody calls it."""
+        server = reach.servers.get(model.id.partition("/")[0])
+        if server is not None and server.provider_name == model.provider:
+            return server.provider()
+        secret = reach.keys.get(model.provider) if model.modality in OF_OWN_KEYS else None
+        known = self._vendors.get(model.provider) or self._providers.get(model.provider)
+        return replace(known, api_key=secret()) if known and secret else None
 
     @property
     def providers(self) -> tuple[str, ...]:
         """The names of those who can be called."""
         return tuple(self._providers)
 
-    def callable(self, name: str) -> bool:
-        """Whether there is such a model, and somebody who serves it."""
-        return any(model.provider in self._providers for model in self.catalogue.deployments(name))
+    @property
+    def key_providers(self) -> tuple[str, ...]:
+        """The names of those whom a customer's own key can be for."""
+        return tuple(sorted({*self._vendors, *self._providers}))
 
-    async def chat(self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = "") -> dict[str, Any]:
-        """A chat completion in one piece. key: a provider's, instead of this installation's own."""
+    def takes(self, name: str) -> bool:
+        """Whether a server of this name would be taken for somebody else."""
+        return name in TAKEN or name in self._providers or name in self.catalogue.vendors
+
+    def callable(self, name: str, reach: Reach = NOTHING) -> bool:
+        """Whether there is such a model, and somebody who serves it."""
+        found = self.catalogue.deployments(name, reach.keys)
+        return any(model.provider in self._providers or model.provider in reach.keys for model in found)
+
+    async def chat(
+        self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+    ) -> dict[str, Any]:
+        """A chat completion in one piece. own: the customer's own way to the model, as `own` tells it."""
         if model.provider == BUILT_IN:
             return await self._echoed(body, outcome)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
-            if upstream.relayed:
-                return await self._relay.whole(upstream, "/chat/completions", body, outcome)
-            return await translate.whole(upstream, body, outcome)
+            return await self._completed(upstream, body, outcome)
 
-        return await self._through(model, key, outcome, call)
+        return await self._through(model, own, outcome, call)
 
     async def stream(
-        self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = ""
+        self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
     ) -> AsyncGenerator[bytes, None]:
         """The events of a chat completion, which has begun when this returns, or is slow to begin."""
         if model.provider == BUILT_IN:
             return await self._echoing(body, outcome)
 
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
-            if upstream.relayed:
-                pieces = await self._relay.stream(upstream, "/chat/completions", body, outcome)
-            else:
-                pieces = await translate.stream(upstream, body, outcome)
-            return await _begun(pieces, outcome)
+            return await self._completing(upstream, body, outcome)
 
-        return await self._through(model, key, outcome, call)
+        return await self._through(model, own, outcome, call)
 
-    async def embed(self, model: Model, body: Mapping[str, Any], outcome: Outcome, key: str = "") -> dict[str, Any]:
+    async def speak(
+        self, wire: Wire, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+    ) -> dict[str, Any]:
+        """The answer to a request on another wire, in one piece."""
+        made = self._made()
+        if model.provider == BUILT_IN:
+            return wire.answered(await self._echoed(wire.asked(body, model), outcome), body, made)
+
+        async def call(upstream: Upstream) -> dict[str, Any]:
+            if upstream.provider == wire.provider:
+                asked = wire.relayed(body, model)
+                return await self._relay.whole(upstream, wire.path, asked, outcome, wire.check)
+            completion = await self._completed(upstream, wire.asked(body, model), outcome)
+            try:
+                return wire.answered(completion, body, made)
+            except UpstreamMalformed:
+                # Nobody is given it, and nobody pays for it.
+                outcome.begun = False
+                raise
+
+        return await self._through(model, own, outcome, call)
+
+    async def speaking(
+        self, wire: Wire, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The events of the same, as those of `stream`."""
+        made = self._made()
+        if model.provider == BUILT_IN:
+            pieces = await self._echoing(_metered(wire.asked(body, model)), outcome)
+            return wire.telling(chunks.read(pieces), body, made)
+
+        async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
+            if upstream.provider == wire.provider:
+                heard = await self._relay.spoken(upstream, wire, wire.relayed(body, model), outcome)
+                return await _begun(heard, outcome)
+            told = await self._completing(upstream, _metered(wire.asked(body, model)), outcome)
+            return wire.telling(chunks.read(told), body, made)
+
+        return await self._through(model, own, outcome, call)
+
+    async def embed(
+        self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+    ) -> dict[str, Any]:
         """An embedding list."""
         if model.provider == BUILT_IN:
             return await self._embedded(model, body, outcome)
@@ -195,22 +297,38 @@ class Gateway:
                 return await self._relay.whole(upstream, "/embeddings", body, outcome)
             return await translate.embedding(upstream, body, outcome)
 
-        return await self._through(model, key, outcome, call)
+        return await self._through(model, own, outcome, call)
 
-    async def _through(self, model: Model, key: str, outcome: Outcome, call: Callable[[Upstream], Awaitable[T]]) -> T:
+    async def _completed(self, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        if upstream.relayed:
+            return await self._relay.whole(upstream, "/chat/completions", body, outcome)
+        return await translate.whole(upstream, await shown(upstream, body, self._files), outcome)
+
+    async def _completing(
+        self, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome
+    ) -> AsyncGenerator[bytes, None]:
+        if upstream.relayed:
+            pieces = await self._relay.stream(upstream, "/chat/completions", body, outcome)
+        else:
+            pieces = await translate.stream(upstream, await shown(upstream, body, self._files), outcome)
+        return await _begun(pieces, outcome)
+
+    async def _through(
+        self, model: Model, own: Provider | None, outcome: Outcome, call: Callable[[Upstream], Awaitable[T]]
+    ) -> T:
         """The first answer that one of the model's upstreams begins."""
-        upstreams = self._upstreams(model, key)
+        upstreams = self._upstreams(model, own)
         tried: set[str] = set()
         last: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
-            if key:
+            if own is not None:
                 # The router learns of this installation's own keys only, and there is nothing to choose here.
                 upstream = next((one for one in upstreams if one.id not in tried), None)
             else:
                 upstream = await self._routes.pick(model.id, upstreams, tried)
             if upstream is None:
                 break
-            outcome.served = upstream.served
+            outcome.served, outcome.address = upstream.served, upstream.api_base
             try:
                 return await call(upstream)
             except UpstreamFailed as exc:
@@ -223,17 +341,14 @@ class Gateway:
                     await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
         raise last or ModelNotFound(f"Nobody serves `{model.id}` here.")
 
-    def _upstreams(self, model: Model, key: str) -> list[Upstream]:
-        found = []
-        for served in self.catalogue.deployments(model.id) or (model,):
-            provider = self._providers.get(served.provider)
-            if provider is None or (key and served.provider != model.provider):
-                continue
-            secret = key or provider.api_key
-            marked = f"{model.id} {served.provider}:{served.upstream} {sha256(secret.encode()).hexdigest()[:12]}"
-            relayed = provider.wire == "openai" and "responses_only" not in served.features
-            found.append(Upstream(marked, served.provider, served.upstream, provider.api_base, secret, served, relayed))
-        return found
+    def _upstreams(self, model: Model, own: Provider | None) -> list[Upstream]:
+        if own is not None:
+            return [_upstream(model, model, own)]
+        return [
+            _upstream(model, served, provider)
+            for served in self.catalogue.deployments(model.id) or (model,)
+            if (provider := self._providers.get(served.provider)) is not None
+        ]
 
     async def _echoed(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         with _spoken():
@@ -293,8 +408,30 @@ class Gateway:
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": model.id, "usage": usage}
 
+    def _made(self) -> Made:
+        return Made(self._ids.hex(24), int(self._clock.time()))
+
     def _chat_id(self) -> str:
         return "chatcmpl-" + self._ids.hex(24)
+
+
+def _upstream(model: Model, served: Model, provider: Provider) -> Upstream:
+    secret = provider.api_key
+    return Upstream(
+        id=f"{model.id} {served.provider}:{served.upstream} {sha256(secret.encode()).hexdigest()[:12]}",
+        provider=served.provider,
+        model=served.upstream,
+        api_base=provider.api_base,
+        api_key=secret,
+        served=served,
+        relayed=provider.wire == "openai" and "responses_only" not in served.features,
+        guarded=provider.guarded,
+    )
+
+
+def _metered(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request for a stream that tells at its end what was used."""
+    return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
 
 async def _begun(pieces: AsyncGenerator[bytes, None], outcome: Outcome) -> AsyncGenerator[bytes, None]:

@@ -12,6 +12,8 @@ _SET_UP = {
     "LITELLM_LOG": "ERROR",
     # Honest models repeat themselves, too: a list of numbers, a table.
     "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",
+    # It fetches no pictures: pictures.py does, by our rules.
+    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
 }
 _lock = threading.Lock()
 _loaded: ModuleType | None = None

@@ -1,7 +1,7 @@
 """What a model is and what it costs. Money is integer nano-dollars everywhere: 1 USD is 10**9 of them."""
 
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
 
 Modality = Literal["chat", "embedding", "image", "video"]
 
@@ -20,20 +20,16 @@ class Price:
     completion: int  # nano-dollars per 1_000_000 completion tokens
     cached: int | None = None  # per 1_000_000 cached prompt tokens, where the vendor sells them cheaper
     unit: int | None = None  # nano-dollars per image or per second of video
+    cache_write: int | None = None  # per 1_000_000 prompt tokens written to the vendor's cache, where that costs more
+    cache_write_hour: int | None = None  # the same for those that are to be kept for an hour
 
     def marked_up(self, percent: int) -> Self:
         """The price with a markup, each part rounded to a whole nano-dollar, half up. `percent` is held to 0..200."""
         factor = 100 + min(max(percent, 0), MAX_MARKUP)
-        return type(self)(
-            prompt=_scaled(self.prompt, factor),
-            completion=_scaled(self.completion, factor),
-            cached=None if self.cached is None else _scaled(self.cached, factor),
-            unit=None if self.unit is None else _scaled(self.unit, factor),
-        )
-
-
-def _scaled(nanos: int, factor: int) -> int:
-    return (nanos * factor + 50) // 100
+        parts: dict[str, Any] = {
+            part: None if nanos is None else (nanos * factor + 50) // 100 for part, nanos in asdict(self).items()
+        }
+        return type(self)(**parts)
 
 
 @dataclass(frozen=True, slots=True)

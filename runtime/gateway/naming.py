@@ -47,7 +47,8 @@ def _own(vendor: str, provider: str, keeps: str = "", sells: frozenset[Modality]
 _OWN = {
     "openai": _own("openai", "openai", r"(?!ft:|container$)[^/:]+", _ALL),
     "anthropic": _own("anthropic", "anthropic"),
-    "gemini": _own("google", "gemini", sells=_ALL),
+    # By a name without "gemini" LiteLLM asks the wrong address for an image.
+    "gemini": _own("google", "gemini", r"(?!nano-banana)[^/:@]+", _ALL),
     "mistral": _own("mistralai", "mistral", r"(?!zai-|glm-)[^/:]+"),
     "deepseek": _own("deepseek", "deepseek"),
     "xai": _own("x-ai", "xai"),
@@ -62,9 +63,10 @@ _OWN = {
     "voyage": _own("voyage", "voyage"),
     "meta": _own("meta", "meta"),
     "black_forest_labs": _own("black-forest-labs", "black_forest_labs", sells=_PICTURES),
-    "stability": _own("stabilityai", "stability", sells=_PICTURES),
+    # LiteLLM does not tell it which of the models of one address is meant: the dearest answers, whichever was named.
+    "stability": _own("stabilityai", "stability", r"stable-image-(core|ultra)|sd3\.5-large", _PICTURES),
     "recraft": _own("recraft", "recraft", sells=_PICTURES),
-    "runwayml": _own("runwayml", "runwayml", r"(gen|aleph|act)[^/:]+", _PICTURES),
+    "runwayml": _own("runwayml", "runwayml", r"gen[^/:]+", _PICTURES),
 }
 
 # Hosts of open models, the one to prefer first: where several can be called, it serves and its price counts.

@@ -9,11 +9,14 @@ from contextlib import asynccontextmanager
 from baobab.runtime.egress import Egress, EgressError
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.gateway import BUILT_IN, Gateway, built_in
+from baobab.runtime.gateway.media.files import Files
 from baobab.runtime.gateway.probe import ModelsUnlisted, models_of, probe
-from baobab.runtime.gateway.providers import Provider, Server, providers_of
+from baobab.runtime.gateway.providers import Provider, Server, providers_of, vendors_of
+from baobab.runtime.gateway.relay import Relay
 from baobab.storage.clock import Clock, Ids
 
 _AGAIN_SECONDS = 600.0
+_ANYWHERE = ("0.0.0.0/0", "::/0")
 
 _log = logging.getLogger(__name__)
 
@@ -30,23 +33,35 @@ async def opened(
 ) -> AsyncIterator[Gateway]:
     """The gateway, which learns in the background what servers offer that list their models themselves.
 
+    outgoing: by whose rules the servers of customers are called, and pictures fetched.
     own_port: where this server listens, and others of this machine are looked for elsewhere; None looks for none.
     """
     providers = providers_of(environment, servers)
     catalogue = Catalogue(clock, {provider.name for provider in providers})
     catalogue.offer(BUILT_IN, built_in())
-    gateway = Gateway(catalogue, providers, clock, ids)
-    learning = asyncio.create_task(_learn(gateway, providers, outgoing, own_port), name="model servers")
+    gateway = Gateway(
+        catalogue,
+        providers,
+        clock,
+        ids,
+        vendors=vendors_of(environment),
+        relay=Relay(outgoing),
+        files=Files(outgoing),
+    )
+    # What an operator has declared is trusted, wherever it is.
+    trusted = Egress(_ANYWHERE)
+    learning = asyncio.create_task(_learn(gateway, providers, trusted, own_port), name="model servers")
     try:
         yield gateway
     finally:
         learning.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await learning
+        await trusted.close()
         await gateway.close()
 
 
-async def _learn(gateway: Gateway, providers: list[Provider], outgoing: Egress, own_port: int | None) -> None:
+async def _learn(gateway: Gateway, providers: list[Provider], client: Egress, own_port: int | None) -> None:
     listing = [provider for provider in providers if provider.lists]
     if own_port is not None:
         declared = [provider.name for provider in providers]
@@ -55,7 +70,7 @@ async def _learn(gateway: Gateway, providers: list[Provider], outgoing: Egress, 
     while listing:
         for provider in listing:
             try:
-                gateway.catalogue.offer(provider.name, await models_of(provider, outgoing.request))
+                gateway.catalogue.offer(provider.name, await models_of(provider, client.request))
             except (ModelsUnlisted, EgressError) as exc:
                 _log.warning("models: %s does not list its models (%s)", provider.name, type(exc).__name__)
             except Exception:  # noqa: BLE001 - a list that nobody expected must not end the others

@@ -9,9 +9,12 @@ from baobab.runtime.gateway.model import Model
 _CHARACTERS_OF_A_TOKEN = 4
 # What a model has written, in whichever field of an event: JSON strings, told apart without reading the event.
 _WRITTEN = re.compile(
-    rb'"(?:content|reasoning|reasoning_content|thinking|refusal|arguments|text)"\s*+:\s*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
+    rb'"(?:content|reasoning|reasoning_content|thinking|refusal|arguments|text|delta|partial_json)"\s*+:\s*+'
+    rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
     re.DOTALL,
 )
+# Of the events that have names, only those of deltas have something new in them: others repeat it when it is whole.
+_NAMED = (b"event: response.", b"event: message_", b"event: content_block_", b"event: ping")
 _ESCAPED = 3
 """What `\\u00fc` is longer in JSON than the same character is in UTF-8, about."""
 _ABSURD = 10**8
@@ -20,17 +23,26 @@ _ABSURD = 10**8
 
 @dataclass(slots=True)
 class Outcome:
-    """prompt, completion, cached: tokens as the model's provider counts them.
+    """prompt, completion: tokens as the model's provider counts them.
+
+    reasoning: those of the completion that nobody is shown.
+    cached, cache_write, cache_write_hour: those of the prompt that were read from the provider's cache, or written to
+    it, to be kept for minutes or for an hour.
 
     Where it does not count, or the stream was left before it did, they are estimated from what was sent and received.
     """
 
     prompt: int = 0
     completion: int = 0
+    reasoning: int = 0
     cached: int = 0
+    cache_write: int = 0
+    cache_write_hour: int = 0
     counted: bool = False
     served: Model | None = None
     """The model as whoever answered sells it: others may sell it at another price."""
+    address: str = ""
+    """Where it was asked; empty where LiteLLM knows it alone."""
     begun: bool = False
     """Whether the provider has begun to answer: only then there is something to pay."""
     events: int = 0
@@ -41,20 +53,41 @@ class Outcome:
         """What the provider says, in the wire's `usage`; anything else is no count."""
         if not isinstance(usage, dict):
             return
-        prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens", 0))
+        prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+        completion = _count(usage.get("completion_tokens", usage.get("output_tokens", 0)))
         if prompt is None or completion is None:
             return
-        details = usage.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+        details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
+        if "prompt_tokens" in usage or details:
+            read = _some(details, "cached_tokens")
+            written = _some(details, "cache_write_tokens", "cache_creation_tokens")
+            kept = _some(_object(details, "cache_creation_token_details"), "ephemeral_1h_input_tokens")
+        else:
+            # Anthropic counts beside the prompt what its cache had of it, or has now.
+            read = _some(usage, "cache_read_input_tokens")
+            written = _some(usage, "cache_creation_input_tokens")
+            kept = _some(_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+            prompt += read + written
         self.prompt, self.completion, self.counted = prompt, completion, True
-        self.cached = min(cached or 0, prompt)
+        thought = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
+        self.reasoning = min(_some(thought, "reasoning_tokens"), completion)
+        self.cached = min(read, prompt)
+        written = min(written, prompt - self.cached)
+        self.cache_write_hour = min(kept, written)
+        self.cache_write = written - self.cache_write_hour
 
     def saw(self, event: bytes) -> None:
         """An event of a stream has come. Comments and the end are none."""
         if not event.startswith(b"data: {") and b"\ndata: {" not in event and not event.startswith(b"data:{"):
             return
+        if event.startswith(_NAMED) and b"delta" not in event.partition(b"\n")[0]:
+            return
         self.events += 1
-        for text in _WRITTEN.findall(event):
+        self.wrote(event)
+
+    def wrote(self, told: bytes) -> None:
+        """What the model has written is in this JSON."""
+        for text in _WRITTEN.findall(told):
             self.written += len(text) - _ESCAPED * text.count(b"\\u")
 
     def estimate(self, sent: int) -> None:
@@ -65,6 +98,15 @@ class Outcome:
         if not self.counted:
             self.prompt = -(-sent // _CHARACTERS_OF_A_TOKEN)
             self.completion = max(self.events, -(-self.written // _CHARACTERS_OF_A_TOKEN))
+
+
+def _object(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _some(holder: dict[str, Any], *names: str) -> int:
+    return next((count for name in names if (count := _count(holder.get(name)))), 0)
 
 
 def _count(value: Any) -> int | None:

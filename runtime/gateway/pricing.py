@@ -12,7 +12,10 @@ _PER_UNIT = 9  # dollars to nano-dollars
 _PER_MILLION = 15  # dollars a token to nano-dollars a million tokens
 _MOST = 1_000_000  # dollars; nothing has such a price
 _LEAST = Decimal("1e-18")  # dollars; nothing is as cheap, and not free
-_ABOVE = re.compile(r"(input_cost|output_cost|cache_read_input)_(per_token|token_cost)_above_(\d+)k_tokens")
+_ABOVE = re.compile(
+    r"(input_cost|output_cost|cache_read_input|cache_creation_input)_(per_token|token_cost)_above_(\d+)k_tokens"
+)
+_SIZED = re.compile(r"output_cost_per_(?:second|image)_([0-9.]+[pkPK])")
 # They search on their own account and charge each search, which no price by tokens holds.
 _SEARCHES = re.compile(r"search-preview|search-api|deep-research")
 
@@ -23,6 +26,21 @@ class Tier:
 
     above: int
     price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What images and videos cost beyond their `Price`.
+
+    by_size: nano-dollars a unit where the map tells sizes apart, by the size in small letters: `1080p`, `4k`. given,
+    written, made: nano-dollars per 1_000_000 tokens of images in the prompt, of text in the answer and of images in
+    it; `made` is None where images are not counted in tokens.
+    """
+
+    by_size: Mapping[str, int]
+    given: int
+    written: int
+    made: int | None
 
 
 def price_of(key: str, entry: Mapping[str, Any], modality: Modality) -> Price | None:
@@ -37,6 +55,19 @@ def price_of(key: str, entry: Mapping[str, Any], modality: Modality) -> Price | 
         case "video":
             second = nanos(entry.get("output_cost_per_second") or entry.get("output_cost_per_video_per_second"))
             return Price(prompt=0, completion=0, unit=second) if second else None
+
+
+def rates_of(entry: Mapping[str, Any]) -> Rates:
+    """Of an image or video model. What the map does not tell costs as much as what it resembles."""
+    made = per_million(entry.get("output_cost_per_image_token"))
+    given = per_million(entry.get("input_cost_per_image_token")) or per_million(entry.get("input_cost_per_token"))
+    sizes = ((found[1].lower(), nanos(cost)) for field, cost in entry.items() if (found := _SIZED.fullmatch(field)))
+    return Rates(
+        by_size={size: cost for size, cost in sizes if cost},
+        given=given or 0,
+        written=per_million(entry.get(_COMPLETION)) or made or 0,
+        made=made or None,
+    )
 
 
 def tiers_of(entry: Mapping[str, Any], base: Price) -> tuple[Tier, ...]:
@@ -84,6 +115,8 @@ def _has_other_costs(entry: Mapping[str, Any]) -> bool:
 
 
 _COMPLETION = "output_cost_per_token"
+_READ = "cache_read_input_token_cost"
+_WRITE, _WRITE_HOUR = "cache_creation_input_token_cost", "cache_creation_input_token_cost_above_1hr"
 
 
 def _embedding(entry: Mapping[str, Any]) -> Price | None:
@@ -96,7 +129,7 @@ def _image(entry: Mapping[str, Any]) -> Price | None:
     if image := nanos(entry.get("output_cost_per_image")):
         return Price(prompt, 0, unit=image)
     if completion := per_million(entry.get("output_cost_per_image_token")):
-        return Price(prompt, completion, _cached(entry, "cache_read_input_token_cost")) if prompt else None
+        return Price(prompt, completion, _cached(entry, _READ)) if prompt else None
     return None
 
 
@@ -105,7 +138,14 @@ def _tokens(entry: Mapping[str, Any]) -> Price | None:
     completion = per_million(entry.get(_COMPLETION))
     if prompt is None or completion is None:
         return None
-    return Price(prompt, completion, _cached(entry, "cache_read_input_token_cost"))
+    return Price(
+        prompt,
+        completion,
+        _cached(entry, _READ),
+        # A write without a price is one that costs what the prompt does, and not one that costs nothing.
+        cache_write=per_million(entry.get(_WRITE)) or None,
+        cache_write_hour=per_million(entry.get(_WRITE_HOUR)) or None,
+    )
 
 
 def _cached(entry: Mapping[str, Any], field: str) -> int | None:
@@ -120,7 +160,9 @@ def _above(entry: Mapping[str, Any], start: int, base: Price) -> Price:
     return Price(
         prompt=part("input_cost_per_token", base.prompt) or 0,
         completion=part(_COMPLETION, base.completion) or 0,
-        cached=part("cache_read_input_token_cost", base.cached),
+        cached=part(_READ, base.cached),
+        cache_write=part(_WRITE, base.cache_write) or None,
+        cache_write_hour=part(_WRITE_HOUR, base.cache_write_hour) or None,
     )
 
 

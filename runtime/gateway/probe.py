@@ -27,7 +27,7 @@ PATIENCE = 0.25
 
 MAX_BYTES = 4 * 2**20  # the longest known list, of a reseller of everything, has half a megabyte
 MAX_MODELS = 2000
-_MAX_NAME = 200
+MAX_NAME = 200
 
 # Sends a request and reads its answer: `Egress.request`.
 Request = Callable[..., Awaitable[EgressResponse]]
@@ -125,12 +125,12 @@ def _models(provider: Provider, body: bytes) -> list[Model] | None:
 
 def _model(provider: Provider, entry: Mapping[str, Any]) -> Model | None:
     name = entry.get("id")
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable() or " " in name:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
         return None
     price = _price(provider, name, entry.get("pricing"))
     if price is None:
         return None
-    modality: Modality = "embedding" if "embed" in name.lower() else "chat"
+    modality = modality_of(name)
     return Model(
         id=f"{provider.name}/{name}",
         name=f"{provider.name}: {name}",
@@ -144,9 +144,17 @@ def _model(provider: Provider, entry: Mapping[str, Any]) -> Model | None:
     )
 
 
+def modality_of(name: str) -> Modality:
+    """What a model is for, of which nothing but its name is known."""
+    return "embedding" if "embed" in name.lower() else "chat"
+
+
 def _price(provider: Provider, name: str, listed: object) -> Price | None:
     """What the list says, as dollars a token; without prices the operator's own servers cost nothing, others are not
-    sold. Nor is what has a fee for each request, which no price by tokens holds, or a price below zero: unknown yet."""
+    sold. Nor is what has a fee for each request, which no price by tokens holds, or a price below zero: unknown yet.
+    What a customer's own server lists is not ours to sell."""
+    if provider.guarded:
+        return Price(0, 0)
     if not isinstance(listed, dict):
         return Price(0, 0) if provider.own and listed is None else None
     prompt, completion = per_million(listed.get("prompt")), per_million(listed.get("completion"))

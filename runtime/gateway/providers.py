@@ -14,7 +14,7 @@ from baobab.runtime.gateway.naming import VENDORS
 Wire = Literal["openai", "translated"]
 
 LOCAL_NAMES = ("ollama", "llamacpp", "vllm", "lmstudio")
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class Provider:
 
     `wire` is "openai" where bytes in OpenAI's wire format may be relayed, else LiteLLM translates. The models of one
     that `lists` are asked of it, at GET {api_base}/models; all others' are in the price map. `own` marks a server of
-    the operator's: what it lists without a price costs nothing.
+    the operator's: what it lists without a price costs nothing. `guarded` marks one whose address a customer named: it
+    is reached by the guarded client's rules only.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Provider:
     wire: Wire
     lists: bool = False
     own: bool = False
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,17 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class _Vendor:
-    """`base` is empty for those whom LiteLLM translates for: it knows their addresses, and makes paths of its own."""
+    """`base` is empty for those whom LiteLLM translates for: it knows their addresses, and makes paths of its own.
+
+    `speaks` is False where there are pictures only: customers' own keys are for text.
+    """
 
     name: str
     keys: tuple[str, ...]
     bases: tuple[str, ...]
     base: str = ""
     lists: bool = False
+    speaks: bool = True
 
 
 _VENDORS = (
@@ -114,14 +120,14 @@ _VENDORS = (
     _Vendor("meta", ("META_API_KEY",), ("META_BASE_URL", "META_API_BASE"), "https://api.meta.ai/v1"),
     _Vendor("cohere", ("COHERE_API_KEY", "CO_API_KEY"), ("COHERE_API_BASE",)),
     _Vendor("voyage", ("VOYAGE_API_KEY",), ("VOYAGE_API_BASE",)),
-    _Vendor("black_forest_labs", ("BFL_API_KEY",), ("BFL_API_BASE",)),
-    _Vendor("stability", ("STABILITY_API_KEY",), ("STABILITY_API_BASE",)),
-    _Vendor("recraft", ("RECRAFT_API_KEY", "RECRAFT_API_TOKEN"), ("RECRAFT_API_BASE",)),
-    _Vendor("runwayml", ("RUNWAYML_API_SECRET", "RUNWAYML_API_KEY"), ("RUNWAYML_API_BASE",)),
-    _Vendor("fal_ai", ("FAL_KEY", "FAL_AI_API_KEY"), ("FAL_AI_API_BASE",)),
+    _Vendor("black_forest_labs", ("BFL_API_KEY",), ("BFL_API_BASE",), speaks=False),
+    _Vendor("stability", ("STABILITY_API_KEY",), ("STABILITY_API_BASE",), speaks=False),
+    _Vendor("recraft", ("RECRAFT_API_KEY", "RECRAFT_API_TOKEN"), ("RECRAFT_API_BASE",), speaks=False),
+    _Vendor("runwayml", ("RUNWAYML_API_SECRET", "RUNWAYML_API_KEY"), ("RUNWAYML_API_BASE",), speaks=False),
+    _Vendor("fal_ai", ("FAL_KEY", "FAL_AI_API_KEY"), ("FAL_AI_API_BASE",), speaks=False),
 )
 # A server by one of these names would take over ids that are another's.
-_TAKEN = VENDORS | {vendor.name for vendor in _VENDORS} | {"baobab", "openrouter"}
+TAKEN = VENDORS | {vendor.name for vendor in _VENDORS} | {"baobab", "openrouter"}
 
 
 def providers_of(environment: Mapping[str, str], servers: Sequence[Server] = ()) -> list[Provider]:
@@ -129,18 +135,13 @@ def providers_of(environment: Mapping[str, str], servers: Sequence[Server] = ())
 
     The key of a server is in the variable of its name: CORP_LLM_API_KEY for `corp-llm`. It may have none.
     """
-    known = [
-        Provider(
-            name=vendor.name,
-            api_base=_first(environment, vendor.bases).rstrip("/") or vendor.base,
-            api_key=key,
-            wire="openai" if vendor.base else "translated",
-            lists=vendor.lists,
-        )
-        for vendor in _VENDORS
-        if (key := _first(environment, vendor.keys))
-    ]
+    known = [_called(vendor, environment, key) for vendor in _VENDORS if (key := _first(environment, vendor.keys))]
     return [*known, *(_declared(server, environment) for server in servers)]
+
+
+def vendors_of(environment: Mapping[str, str]) -> list[Provider]:
+    """All whose models of text a customer's own key can call, without a key: it goes where ours would."""
+    return [_called(vendor, environment, "") for vendor in _VENDORS if vendor.speaks]
 
 
 def servers_of(text: str) -> tuple[Server, ...]:
@@ -160,6 +161,16 @@ def own_server(name: str, api_base: str, api_key: str = "") -> Provider:
     return Provider(name, api_base, api_key, "openai", lists=True, own=True)
 
 
+def _called(vendor: _Vendor, environment: Mapping[str, str], key: str) -> Provider:
+    return Provider(
+        name=vendor.name,
+        api_base=_first(environment, vendor.bases).rstrip("/") or vendor.base,
+        api_key=key,
+        wire="openai" if vendor.base else "translated",
+        lists=vendor.lists,
+    )
+
+
 def _declared(server: Server, environment: Mapping[str, str]) -> Provider:
     variable = server.name.upper().replace("-", "_") + "_API_KEY"
     return own_server(server.name, server.api_base, environment.get(variable, "").strip())
@@ -167,10 +178,10 @@ def _declared(server: Server, environment: Mapping[str, str]) -> Provider:
 
 def _server(text: str) -> Server:
     name, equals, url = (part.strip() for part in text.partition("="))
-    if not equals or _NAME.fullmatch(name) is None:
+    if not equals or re.fullmatch(SERVER_NAME, name) is None:
         # Not the text itself: a URL in the wrong place may hold a password.
         raise ValueError("a server is name=URL, and its name begins with a letter and has letters, digits and dashes")
-    if name in _TAKEN:
+    if name in TAKEN:
         raise ValueError(f"{name} is the name of a vendor; give the server another")
     try:
         parts = urlsplit(url)

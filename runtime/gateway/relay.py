@@ -5,11 +5,13 @@ Fields that nobody here knows survive in both directions. What is read of an ans
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json, to_json
 
+from baobab.runtime.egress import Egress, EgressError
 from baobab.runtime.gateway.errors import (
     ContextTooLong,
     ModelNotFound,
@@ -23,14 +25,17 @@ from baobab.runtime.gateway.errors import (
 from baobab.runtime.gateway.events import DONE, data, events
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.gateway.wires.wire import Wire
 from baobab.tools.errors import BaobabError
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 _CONNECT_SECONDS = 10.0
 _LAST_SECONDS = 1.0
 _LARGEST_REFUSAL = 64 * 1024
+_AT_ONCE = 2**20
 # OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
 _USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
 _END = b"[DONE]"
@@ -39,25 +44,44 @@ _END = b"[DONE]"
 class Relay:
     """One for each process; used on one event loop.
 
+    guard: by whose rules customers' own servers are connected to; without one, none is.
     silence_seconds: how long a provider may say nothing. answer_seconds: how long all of an answer may take.
-    largest: bytes of an answer in one piece.
+    largest, longest: bytes of an answer in one piece, and in a stream.
     """
 
     def __init__(
-        self, *, silence_seconds: float = 120.0, answer_seconds: float = 600.0, largest: int = 64 * 2**20
+        self,
+        guard: Egress | None = None,
+        *,
+        silence_seconds: float = 120.0,
+        answer_seconds: float = 600.0,
+        largest: int = 64 * 2**20,
+        longest: int = 512 * 2**20,
     ) -> None:
+        self._guard = guard
         self._silence_seconds = silence_seconds
         self._answer_seconds = answer_seconds
         self._largest = largest
-        self._opened: aiohttp.ClientSession | None = None
+        self._longest = longest
+        self._opened: dict[bool, aiohttp.ClientSession] = {}
 
     async def close(self) -> None:
-        session, self._opened = self._opened, None
-        if session is not None:
+        opened, self._opened = self._opened, {}
+        for session in opened.values():
             await session.close()
 
-    async def whole(self, upstream: Upstream, path: str, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        """The answer, in one piece. What it used is counted into `outcome`."""
+    async def whole(
+        self,
+        upstream: Upstream,
+        path: str,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        check: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """The answer, in one piece. What it used is counted into `outcome`.
+
+        check: raises for one that is none; without it an answer has choices or vectors.
+        """
         async with _translated(), await self._sent(upstream, path, body) as response:
             raw = await _read(response, self._largest)
         try:
@@ -66,9 +90,12 @@ class Relay:
             raise UpstreamMalformed from exc
         if not isinstance(answer, dict):
             raise UpstreamMalformed
+        (check or _check)(answer)
         # Not before: half an answer is no answer, and nobody pays for it.
         outcome.begun = True
         outcome.count(answer.get("usage"))
+        if not outcome.counted:
+            outcome.wrote(raw)
         return answer
 
     async def stream(
@@ -83,17 +110,25 @@ class Relay:
         options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
         async with _translated():
             response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options})
-        return _passed_on(response, outcome, wanted=wanted)
+        return _passed_on(response, outcome, self._longest, wanted=wanted)
+
+    async def spoken(
+        self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], outcome: Outcome
+    ) -> AsyncGenerator[bytes, None]:
+        """The same of another wire, whose events have names. It has begun with its first event."""
+        async with _translated():
+            response = await self._sent(upstream, wire.path, {**body, "stream": True})
+        return _overheard(response, wire, outcome, self._longest)
 
     async def _sent(self, upstream: Upstream, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
         """The answer's head; what the provider refuses, in our words."""
-        headers = {"content-type": "application/json", "accept-encoding": "identity"}
-        if upstream.api_key:
-            headers["authorization"] = f"Bearer {upstream.api_key}"
+        headers = {"content-type": "application/json", "accept-encoding": "identity", **upstream.headers}
         content = to_json({**body, "model": upstream.model})
-        response = await self._session().post(
-            upstream.api_base + path, data=content, headers=headers, allow_redirects=False
-        )
+        session, url = self._session(upstream.guarded), upstream.url(path)
+        address = self._vetted(url) if upstream.guarded else url
+        # A large one in portions: written at once, it would keep everybody else waiting.
+        sent = content if len(content) <= _AT_ONCE else BytesIO(content)
+        response = await session.post(address, data=sent, headers=headers, allow_redirects=False)
         if response.status == 200:
             return response
         try:
@@ -104,27 +139,38 @@ class Relay:
             response.close()
         raise refusal(response.status, raw, response.headers.get("retry-after"))
 
-    def _session(self) -> "aiohttp.ClientSession":
-        if self._opened is None:
+    def _vetted(self, url: str) -> "URL":
+        from yarl import URL
+
+        assert self._guard is not None
+        return URL(self._guard.checked(url).url, encoded=True)
+
+    def _session(self, guarded: bool) -> "aiohttp.ClientSession":
+        """Customers' servers have connections of their own: none leads to an address that was not vetted."""
+        if guarded not in self._opened:
             import aiohttp
 
             patience = aiohttp.ClientTimeout(
                 total=self._answer_seconds, sock_connect=_CONNECT_SECONDS, sock_read=self._silence_seconds
             )
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
-            self._opened = aiohttp.ClientSession(
+            if guarded:
+                assert self._guard is not None
+                connector = self._guard.connector(keepalive=30)
+            else:
+                connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
+            self._opened[guarded] = aiohttp.ClientSession(
                 timeout=patience, connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
             )
-        return self._opened
+        return self._opened[guarded]
 
 
 async def _passed_on(
-    response: "aiohttp.ClientResponse", outcome: Outcome, *, wanted: bool
+    response: "aiohttp.ClientResponse", outcome: Outcome, longest: int, *, wanted: bool
 ) -> AsyncGenerator[bytes, None]:
     ended = False
     try:
         async with _translated():
-            async for event in events(response.content.iter_any()):
+            async for event in events(_bounded(response, longest)):
                 payload = data(event)
                 if payload == _END:
                     ended = True
@@ -132,7 +178,7 @@ async def _passed_on(
                 if payload is not None and not (payload.startswith(b"{") and payload.endswith(b"}")):
                     raise UpstreamMalformed
                 if b'"error"' in event:
-                    _raise_told(payload)
+                    _raise_told(_object(payload))
                 if payload is not None:
                     outcome.begun = True
                 if b'"usage"' in event and _USED.search(event) and _is_usage_alone(payload, outcome) and not wanted:
@@ -146,12 +192,52 @@ async def _passed_on(
         response.close()
 
 
-def _raise_told(payload: bytes | None) -> None:
-    """A provider that fails in the middle says so in an event, in words that are not ours to pass on."""
-    told = _object(payload)
-    if told.get("error") is not None and not told.get("choices"):
-        code = told["error"].get("code") if isinstance(told["error"], dict) else None
-        raise refusal(code if isinstance(code, int) and 400 <= code <= 599 else 502, payload or b"", None)
+async def _overheard(
+    response: "aiohttp.ClientResponse", wire: Wire, outcome: Outcome, longest: int
+) -> AsyncGenerator[bytes, None]:
+    heard, ended = wire.hearer(outcome), False
+    try:
+        async with _translated():
+            async for event in events(_bounded(response, longest)):
+                payload = data(event)
+                if payload is not None and not (payload.startswith(b"{") and payload.endswith(b"}")):
+                    raise UpstreamMalformed
+                if payload is not None and wire.notable.search(payload):
+                    ended = heard(_object(payload))
+                if payload is not None:
+                    outcome.begun = True
+                yield event
+                if ended:
+                    break
+        if not ended:
+            raise UpstreamMalformed
+        await _finish(response)
+    finally:
+        response.close()
+
+
+def _check(answer: Mapping[str, Any]) -> None:
+    """Some answer 200 and say in it what has gone wrong, or say something else than they were asked."""
+    _raise_told(answer)
+    choices, vectors = answer.get("choices"), answer.get("data")
+    if not isinstance(vectors if choices is None else choices, list):
+        raise UpstreamMalformed
+    if not all(isinstance(choice, dict) and isinstance(choice.get("message"), dict) for choice in choices or ()):
+        raise UpstreamMalformed
+
+
+def _raise_told(told: Mapping[str, Any]) -> None:
+    """A provider that fails in the middle says so in the answer, in words that are not ours to pass on.
+
+    Resellers say so in a choice, too, or beside one.
+    """
+    choices = told.get("choices")
+    inner = (choice.get("error") for choice in choices if isinstance(choice, dict)) if isinstance(choices, list) else ()
+    error = next((error for error in (told.get("error"), *inner) if error), None)
+    if error is not None:
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code <= 599 else 502
+        raise refusal(status, to_json({"error": error}), None)
 
 
 def _is_usage_alone(payload: bytes | None, outcome: Outcome) -> bool:
@@ -167,6 +253,15 @@ def _object(payload: bytes | None) -> dict[str, Any]:
     except ValueError as exc:
         raise UpstreamMalformed from exc
     return told if isinstance(told, dict) else {}
+
+
+async def _bounded(response: "aiohttp.ClientResponse", longest: int) -> AsyncGenerator[bytes, None]:
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > longest:
+            raise UpstreamMalformed
+        yield chunk
 
 
 async def _finish(response: "aiohttp.ClientResponse") -> None:
@@ -189,16 +284,18 @@ async def _read(response: "aiohttp.ClientResponse", limit: int) -> bytes:
 
 
 def refusal(status: int, raw: bytes, retry_after: str | None) -> BaobabError:
-    """A provider's refusal in our words. Of its own, only the code and the parameter's name are looked at."""
+    """A provider's refusal in our words. Its own are looked at for what is at fault, and not passed on."""
     try:
         told = from_json(raw)
     except ValueError:
         told = None
     error = told.get("error") if isinstance(told, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
+    words = error.get("message") if isinstance(error, dict) else None
     parameter = error.get("param") if isinstance(error, dict) else None
     if status in (400, 413, 422):
-        if code == "context_length_exceeded":
+        # Anthropic has words for it and no code.
+        if code == "context_length_exceeded" or (isinstance(words, str) and words.startswith("prompt is too long")):
             return ContextTooLong()
         named = isinstance(parameter, str) and parameter.isascii() and len(parameter) <= 100
         return RequestRefused(details={"param": parameter} if named else None)
@@ -224,5 +321,6 @@ class _translated:  # noqa: N801 - used as a function is
             raise UpstreamTimeout from error
         if isinstance(error, aiohttp.ClientPayloadError):
             raise UpstreamMalformed("The model's provider broke off.") from error
-        if isinstance(error, (aiohttp.ClientError, OSError)):
+        # Where a customer's server may not be called, its organisation's admins find out; not whoever chats.
+        if isinstance(error, (aiohttp.ClientError, OSError, EgressError)):
             raise UpstreamFailed from error

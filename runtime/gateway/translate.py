@@ -97,7 +97,7 @@ async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: boo
             yield framed(to_json(found))
         yield DONE
     except Exception as exc:  # as below: of many kinds
-        raise _worded(library, exc) from exc
+        raise worded(library, exc) from exc
     finally:
         await chunks.aclose()
 
@@ -121,14 +121,16 @@ async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str,
             **options,
         )
     except Exception as exc:  # the library raises what its providers do, of many kinds
-        raise _worded(library, exc) from exc
+        raise worded(library, exc) from exc
 
 
-def _worded(library: Any, exc: Exception) -> BaobabError:
+def worded(library: Any, exc: Exception) -> BaobabError:
+    """What the library raises, in our words."""
     if isinstance(exc, library.exceptions.ContextWindowExceededError):
         return refusal(400, b'{"error": {"code": "context_length_exceeded"}}', None)
     status = getattr(exc, "status_code", None)
     if isinstance(status, int):
         headers = getattr(exc, "litellm_response_headers", None) or {}
         return refusal(status, b"", headers.get("retry-after"))
-    return UpstreamMalformed() if isinstance(exc, (TypeError, KeyError, ValueError)) else UpstreamFailed()
+    malformed = isinstance(exc, (TypeError, LookupError, ValueError, AttributeError))
+    return UpstreamMalformed() if malformed else UpstreamFailed()

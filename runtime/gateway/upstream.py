@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from baobab.runtime.gateway.model import Model
 
+_ANTHROPIC, _ANTHROPIC_VERSION = "https://api.anthropic.com", "2023-06-01"
+
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
@@ -17,3 +19,19 @@ class Upstream:
     served: Model | None = None
     relayed: bool = True
     """Whether it speaks the OpenAI wire, so that bytes can be passed on; otherwise LiteLLM translates."""
+    guarded: bool = False
+    """Whether a customer named its address, which is vetted whenever it is connected to."""
+
+    def url(self, path: str) -> str:
+        """Where it is asked, such as at `/chat/completions`."""
+        if self.provider == "anthropic":
+            # Its address is given without the version, and may be left out.
+            return (self.api_base or _ANTHROPIC).removesuffix("/v1") + "/v1" + path
+        return self.api_base + path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How it is told who asks."""
+        if self.provider == "anthropic":
+            return {"x-api-key": self.api_key, "anthropic-version": _ANTHROPIC_VERSION}
+        return {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}

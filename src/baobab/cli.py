@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from baobab import __version__
+from baobab.parameters import Dollars, Word
 from baobab.settings import Settings, SettingsError, load
 
 T = TypeVar("T")
@@ -208,9 +209,97 @@ def keys_rotate_secret(data: Path | None) -> None:
         if not settings.secret_key:
             rotate(settings.secret_file)
         async with _house(settings) as home:
-            return await reseal(home.services.database, home.services.vault)
+            databases = {stores.database for stores in home.services.regions.values()}
+            return sum([await reseal(database, home.services.vault) for database in databases])
 
     click.echo(f"Sealed {_run(work())} secrets anew.")
+
+
+@main.group("credits")
+def credits_() -> None:
+    """What organisations may spend on models: look, top up, set terms.
+
+    There is no payment provider in Baobab: how an organisation pays is between it and you, and these commands write
+    down what you agreed. They work on the data folder itself and may be used while the server runs; what they change
+    is in force at once. ORG is the id of an organisation, or the e-mail address of the account whose personal one it
+    is. Amounts are US dollars with up to 9 decimals.
+    """
+
+
+@credits_.command("show")
+@click.argument("org", type=Word())
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+def credits_show(org: str, data: Path | None) -> None:
+    """Print what the organisation ORG has: allowance, top-ups, floor, reservations and budgets."""
+    from baobab.crediting import show
+
+    _say_credits(data, lambda services: show(services, org))
+
+
+@credits_.command("top-up")
+@click.argument("org", type=Word())
+@click.argument("usd", type=Dollars())
+@click.option("--reference", type=Word(), required=True, help="Names the payment; the same one twice is one top-up.")
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+def credits_top_up(org: str, usd: int, reference: str, data: Path | None) -> None:
+    """Give the organisation ORG credits of USD dollars, which do not expire; print what it has then."""
+    from baobab.crediting import top_up
+
+    if not usd:
+        raise Failure("A top-up of nothing: give more than 0 dollars.")
+    _say_credits(data, lambda services: top_up(services, org, usd, reference))
+
+
+@credits_.command("terms")
+@click.argument("org", type=Word())
+@click.option("--allowance", type=Dollars(), help="Dollars given each month, instead of what its plan gives.")
+@click.option("--floor", type=Dollars(below=True), help="How far below zero it may go, such as -10.")
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path | None) -> None:
+    """Set terms of its own for the organisation ORG; print what it has then.
+
+    Both are set at once: an option that is left out is what its plan says again.
+    """
+    from baobab.crediting import set_terms
+
+    _say_credits(data, lambda services: set_terms(services, org, allowance, floor))
+
+
+def _say_credits(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
+    settings = _settings(data=data)
+
+    async def told() -> list[str]:
+        async with _house(settings) as home:
+            return await work(home.services)
+
+    for line in _run(told()):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("run", type=Word())
+@click.option("--app", type=Word(), help="The app that the run must be of.")
+@click.option("--agent", is_flag=True, help="With the graph that the agent has now, instead of the run's own.")
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None:
+    """Go through the ended run RUN once more with what its tools and models answered then, and compare.
+
+    Nothing is called, asked or written. Prints the events of the run: `-` before one that is not there this time, `+`
+    before a new one. Exit status 1 where there is any such.
+    """
+    from baobab.replaying import replay as replayed
+
+    settings = _settings(data=data)
+
+    async def work() -> tuple[list[str], bool]:
+        async with _house(settings) as home:
+            return await replayed(home.services, run, app, present=agent)
+
+    lines, same = _run(work())
+    for line in lines:
+        click.echo(line)
+    if not same:
+        raise SystemExit(1)
 
 
 @main.command()

@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 from baobab import tools
 from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.opening import opened
-from baobab.runtime.gateway.providers import servers_of
+from baobab.runtime.gateway.providers import providers_of, servers_of
 from baobab.runtime.jobs import DurableJobs
+from baobab.runtime.tracing import Tracing, traced
 from baobab.settings import Settings
 from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
@@ -26,6 +28,7 @@ from baobab.storage.notices import Notices
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import Vault
+from baobab.storage.transactions import TransactionsOf
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
@@ -102,12 +105,17 @@ async def house(
         stack.push_async_callback(outgoing.close)
         trail = Trail(database, clock, ids)
         jobs = DurableJobs(registry.jobs.values(), clock, ids)
+        transactions = TransactionsOf()
+        stack.push_async_callback(transactions.close)
         credits_ = Credits(database, clock, ids)
         stack.push_async_callback(credits_.close)
         own_port = settings.port if environment is not None and settings.ai_probe else None
         models = await stack.enter_async_context(
             opened(environment or {}, servers_of(settings.ai_servers), outgoing, clock, ids, own_port=own_port)
         )
+        tracing = await stack.enter_async_context(traced(settings.otel_url, content=settings.trace_content))
+        pictures = Media(models.catalogue, providers_of(environment or {}), outgoing)
+        stack.push_async_callback(pictures.close)
         # What streams still used when the server stops is written down before the ledger closes.
         stack.push_async_callback(ended)
         services = Services(
@@ -128,7 +136,12 @@ async def house(
             jobs=jobs,
             credits=credits_,
             outgoing=outgoing,
-            parts={Gateway: models},
+            parts={
+                Gateway: models,
+                Media: pictures,
+                TransactionsOf: transactions,
+                **({} if tracing is None else {Tracing: tracing}),
+            },
         )
         registry.bind(services)
         for each in notices.values():

@@ -29,5 +29,5 @@ def configure(level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # These tell at info what is of no use to an operator, and sometimes what must not be logged.
-    for name in ("uvicorn.error", "uvicorn.asgi", "alembic", "mcp", "httpx", "aiosqlite", "sqlalchemy"):
+    for name in ("uvicorn.error", "uvicorn.asgi", "alembic", "mcp", "httpx", "httpx2", "aiosqlite", "sqlalchemy"):
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -14,9 +14,9 @@ from baobab.composition import house
 from baobab.http.front import Front
 from baobab.http.metrics import CallMetrics
 from baobab.logs import configure
+from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
-from baobab.tracing import trace
 
 Scope = dict[str, Any]
 
@@ -51,8 +51,8 @@ class Server:
             self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
             metrics = CallMetrics()
             home.registry.observers.append(metrics)
-            if settings.otel_url:
-                home.registry.observers.append(stack.enter_context(trace(settings.otel_url)))
+            if Tracing in home.services.parts:
+                home.registry.observers.append(home.services.part(Tracing).observe)
             annex = Annex(home.registry, settings, metrics, self._extensions, sessions=self._sessions)
             await stack.enter_async_context(annex.open())
             self.front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)

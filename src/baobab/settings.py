@@ -90,7 +90,12 @@ class Settings(BaseSettings):
     metrics_token: str = Field(
         "", repr=False, description="Bearer token for /metrics; without one only loopback may read it."
     )
-    otel_url: str = Field("", description="OTLP/HTTP collector; when set, every call is a span.")
+    otel_url: str = Field(
+        "", description="OTLP/HTTP collector; when set, every call is a span, and every call to a model."
+    )
+    trace_content: bool = Field(
+        default=False, description="Whether spans of calls to models hold what was asked and answered."
+    )
 
     @field_validator("allowed_hosts", "trusted_proxies", "egress_allow", mode="before")
     @classmethod

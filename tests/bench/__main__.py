@@ -5,9 +5,9 @@ import os
 import signal
 import sys
 
-from tests.bench import columns, gateway, jobs, kv_engine, mcp_door, rest, stores, workers
+from tests.bench import agents, columns, gateway, jobs, kv_engine, mcp_door, rest, stores, workers
 
-_SIDE_BY_SIDE = {"stores": stores, "workers": workers, "jobs": jobs}
+_SIDE_BY_SIDE = {"stores": stores, "workers": workers, "jobs": jobs, "agents": agents}
 """What runs in all columns, on database servers that are started once for all of it."""
 
 

@@ -7,6 +7,7 @@ import pytest
 # These start the servers that they break by themselves: another column would only run them a second time.
 _BRING_THEIR_SERVERS = {
     "test_restart_postgres.py",
+    "test_restart_postgres_agents.py",
     "test_restart_postgres_jobs.py",
     "test_restart_valkey.py",
     "test_full_disk.py",

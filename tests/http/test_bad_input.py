@@ -209,6 +209,12 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[Sending]:
             yield Sending(f"{name} = {text[:30]}", path, ("{" + ",".join(members) + "}").encode("latin-1"))
 
 
+SAID_AS_ERROR = {"KvError", "MoveError", "AgentsError"}
+"""Families whose `error` is the code."""
+FLAT = {"FlatError", "MediaError"}
+"""Families whose `error` is the message."""
+
+
 def takes_body(tool: Tool) -> bool:
     return tool.rest is not None and tool.rest.method in {"POST", "PUT", "PATCH"}
 
@@ -217,14 +223,15 @@ def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
     """What is wrong with a refusal; None for a good one."""
     if not 400 <= answer.status < 500:
         return f"status {answer.status}"
-    if answer.status not in {400, 413} and not in_path:
+    # 426: a WebSocket is looked at when it is one.
+    if answer.status not in {400, 413, 426} and not in_path:
         return f"was not looked at: {answer.status}"
     if answer.headers.get("content-type") != "application/json":
         return "is no JSON"
     family, body = tool.toolset.envelope.name, answer.json
     error = body["error"] if isinstance(body["error"], dict) else body
-    code = error.get("error" if family in {"KvError", "MoveError"} else "code")
-    fields = (code, error.get("message" if family != "FlatError" else "error"), error.get("remediation"))
+    code = error.get("error" if family in SAID_AS_ERROR else "code")
+    fields = (code, error.get("message" if family not in FLAT else "error"), error.get("remediation"))
     if not all(isinstance(text, str) and text for text in fields):
         return f"lacks a code, a message or a remedy: {body}"
     if len(answer.content) > 3000:

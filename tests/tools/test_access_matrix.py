@@ -16,6 +16,7 @@ from baobab.tools.errors import BaobabError
 from baobab.tools.moves.rows import moves_table
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS, Baobab
+from tests.jobs import settled
 from tests.people import Person, key, person
 
 PASSWORD = "correct Horse 7!"
@@ -45,6 +46,9 @@ TOKENS = "401 403 403 403 403 403 403 ok  ok  ok  403 ok  403"
 MEMBERS_OF_IT = "401 403 403 403 403 403 403 ok  ok  ok  ok  404 403"
 ADMINS_OF_IT = "401 403 403 403 403 403 403 403 ok  ok  ok  404 403"
 OWNERS_OF_IT = "401 403 403 403 403 403 403 403 403 ok  ok  404 403"
+# Named by `org_id`, an organisation is refused to strangers whether it is there or not.
+ORGANISATIONS = "401 403 403 403 403 403 403 ok  ok  ok  ok  403 403"
+ADMINS_OF_ORGANISATIONS = "401 403 403 403 403 403 403 403 ok  ok  ok  403 403"
 RUNNERS = "401 403 403 403 403 ok  403 ok  ok  ok  ok  403 403"
 ADMINS = "401 403 403 403 403 ok  403 403 ok  ok  ok  403 403"
 # The key-value store names its own refusals (document 3): an anonymous operator is forbidden, a foreign token unknown.
@@ -55,6 +59,21 @@ GATEWAY = "401 ok  403 403 403 403 403 ok  ok  ok  ok  ok  ok"
 # An app's models are for its users, too, at the expense of its organisation.
 AI = "401 403 403 ok  403 ok  403 ok  ok  ok  ok  403 403"
 OWN_AND_ADMINS = "401 403 403 403 403 403 403 404 ok  ok  ok  404 404"
+
+ASKING: dict[str, Any] = {
+    "spec_version": 1,
+    "entry": "ask",
+    "nodes": {
+        "ask": {
+            "type": "tool",
+            "tool_ref": {"source": "builtin", "name": "interrupt"},
+            "args_template": {"reason": "Go on?"},
+        },
+        "done": {"type": "end"},
+    },
+    "edges": [{"from": "ask", "to": "done"}],
+    "tools": {"builtin": ["interrupt"]},
+}
 
 POLICY = {
     "system_health": PUBLIC,
@@ -89,6 +108,12 @@ POLICY = {
     "approvals_get": "401 404 404 403 403 404 404 404 ok  ok  ok  404 404",
     "approvals_approve": OWN_AND_ADMINS,
     "approvals_reject": OWN_AND_ADMINS,
+    "billing_get": ORGANISATIONS,
+    "billing_plans": PUBLIC,
+    "billing_usage": ORGANISATIONS,
+    "billing_budgets": ORGANISATIONS,
+    "billing_set_budget": ADMINS_OF_ORGANISATIONS,
+    "billing_delete_budget": ADMINS_OF_ORGANISATIONS,
     "oauth_request": PUBLIC,
     "oauth_decide": TOKENS,
     # Only the OAuth endpoints call these, after they have checked what the protocol asks for.
@@ -141,14 +166,66 @@ POLICY = {
     "kv_batch": "ok  403 403 ok  401 ok  403 ok  ok  ok  ok  403 403",
     "gateway_chat": GATEWAY,
     "gateway_embeddings": GATEWAY,
+    "gateway_messages": GATEWAY,
     "gateway_models": GATEWAY,
+    # Everybody here is the owner of an organisation of their own, where the credential leads.
+    "model_servers_list": ACCOUNTS,
+    "model_servers_create": ACCOUNTS,
+    "model_servers_get": ACCOUNTS,
+    "model_servers_update": ACCOUNTS,
+    "model_servers_probe": ACCOUNTS,
+    "model_servers_delete": ACCOUNTS,
+    "provider_keys_list": ACCOUNTS,
+    "provider_keys_set": ACCOUNTS,
+    "provider_keys_delete": ACCOUNTS,
     "gateway_public_models": PUBLIC,
+    "gateway_response": GATEWAY,
+    "gateway_response_delete": GATEWAY,
+    "gateway_responses": GATEWAY,
     "ai_chat": AI,
     "ai_embeddings": AI,
     "ai_models": AI,
     "ai_config": RUNNERS,
     "ai_config_update": ADMINS,
     "ai_usage": RUNNERS,
+    "images_generate": AI,
+    "images_job": AI,
+    "images_content": AI,
+    "videos_generate": AI,
+    "videos_job": AI,
+    "videos_content": AI,
+    "agents_list": RUNNERS,
+    "agents_get": RUNNERS,
+    "agents_create": ADMINS,
+    "agents_update": ADMINS,
+    "agents_delete": ADMINS,
+    "agents_validate": RUNNERS,
+    "agents_run": AI,
+    "agents_runs_list": AI,
+    "agents_runs_get": AI,
+    "agents_runs_cancel": AI,
+    "agents_runs_resume": AI,
+    "agents_runs_fork": AI,
+    "agents_runs_events": AI,
+    "agents_runs_events_list": AI,
+    # Anonymous callers of these show the app's anon key; here they come with nothing.
+    "agents_public_run": AI,
+    "agents_public_get": AI,
+    "agents_public_cancel": AI,
+    "agents_public_resume": AI,
+    "agents_public_events_list": AI,
+    "agents_public_stream_token": AI,
+    # The token in the query opens them, whoever shows it.
+    "agents_public_events": PUBLIC,
+    "agents_public_socket": PUBLIC,
+    # It does nothing: a run that calls it waits for a person.
+    "interrupt": PUBLIC,
+    "mcp_servers_list": RUNNERS,
+    "mcp_servers_create": ADMINS,
+    "mcp_servers_probe": ADMINS,
+    "mcp_servers_delete": ADMINS,
+    # Only a run of an agent calls it.
+    "mcp_servers_call": INTERNAL,
     "audit_logs_list": ADMINS,
     "suggestions_create": ACCOUNTS,
 }
@@ -233,6 +310,56 @@ class World:
     async def for_api_keys_update(self, caller: Caller) -> dict[str, Any]:
         return {**await self.for_api_keys_revoke(caller), "name": "renamed"}
 
+    async def for_billing_get(self, caller: Caller) -> dict[str, Any]:
+        return {"org_id": self.org}
+
+    async def for_billing_usage(self, caller: Caller) -> dict[str, Any]:
+        return {"org_id": self.org}
+
+    async def for_billing_budgets(self, caller: Caller) -> dict[str, Any]:
+        return {"org_id": self.org}
+
+    async def for_billing_set_budget(self, caller: Caller) -> dict[str, Any]:
+        return {**await self.for_billing_delete_budget(caller), "most_usd": "1.50"}
+
+    async def for_billing_delete_budget(self, caller: Caller) -> dict[str, Any]:
+        await self.baobab.house.services.credits.set_budget(self.org, "app", self.app, "day", 1)
+        return {"subject": "app", "subject_id": self.app, "period": "day", "org_id": self.org}
+
+    async def for_gateway_response(self, caller: Caller) -> dict[str, Any]:
+        asked = {"model": "baobab/echo", "input": "Hello!"}
+        answer = await caller.client.post("/v1/responses", json=asked, headers=caller.headers)
+        return {"response_id": answer.json().get("id", "resp_0")}
+
+    async def for_gateway_response_delete(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_gateway_response(caller)
+
+    async def for_model_servers_create(self, caller: Caller) -> dict[str, Any]:
+        # Where nobody listens: that is told at once.
+        return {"name": "lab", "url": "http://127.0.0.1:1/v1"}
+
+    async def for_model_servers_get(self, caller: Caller) -> dict[str, Any]:
+        server = await self.for_model_servers_create(caller)
+        await caller.client.post("/v1/ai/servers", json=server, headers=caller.headers)
+        return {"name": "lab"}
+
+    async def for_model_servers_update(self, caller: Caller) -> dict[str, Any]:
+        return {**await self.for_model_servers_get(caller), "key": None}
+
+    async def for_model_servers_probe(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_model_servers_get(caller)
+
+    async def for_model_servers_delete(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_model_servers_get(caller)
+
+    async def for_provider_keys_set(self, caller: Caller) -> dict[str, Any]:
+        return {"provider": "openai", "key": "sk-proj-0000"}
+
+    async def for_provider_keys_delete(self, caller: Caller) -> dict[str, Any]:
+        given = await self.for_provider_keys_set(caller)
+        await caller.client.put("/v1/ai/provider-keys/openai", json={"key": given["key"]}, headers=caller.headers)
+        return {"provider": "openai"}
+
     async def for_approvals_get(self, caller: Caller) -> dict[str, Any]:
         asking = {"name": "agent", "organization_id": self.org, "approval": "write"}
         made = await self.use("POST", "/api-keys", self.owner.headers, **asking)
@@ -245,6 +372,141 @@ class World:
 
     async def for_approvals_reject(self, caller: Caller) -> dict[str, Any]:
         return await self.for_approvals_get(caller)
+
+    async def for_images_job(self, caller: Caller) -> dict[str, Any]:
+        return await self.generation("images", "baobab/picture", caller)
+
+    async def for_images_content(self, caller: Caller) -> dict[str, Any]:
+        return await self.generation("images", "baobab/picture", caller)
+
+    async def for_videos_job(self, caller: Caller) -> dict[str, Any]:
+        return await self.generation("videos", "baobab/film", caller)
+
+    async def for_videos_content(self, caller: Caller) -> dict[str, Any]:
+        return await self.generation("videos", "baobab/film", caller)
+
+    async def for_agents_create(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": self.new("agent"), "graph_spec": ASKING}
+
+    async def for_agents_update(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent(), "status": "disabled"}
+
+    async def for_agents_get(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent()}
+
+    async def for_agents_delete(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent()}
+
+    async def for_agents_validate(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": "any", "graph_spec": ASKING}
+
+    async def for_agents_run(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent(), "input": {}}
+
+    async def for_agents_runs_list(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent()}
+
+    async def for_agents_runs_get(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller)
+
+    async def for_agents_runs_cancel(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller)
+
+    async def for_agents_runs_events_list(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller)
+
+    async def for_agents_runs_events(self, caller: Caller) -> dict[str, Any]:
+        run = await self.run(caller)
+        await self.use("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
+        return run
+
+    async def for_agents_runs_resume(self, caller: Caller) -> dict[str, Any]:
+        run = await self.run(caller)
+        return {**run, "approved": True, "approval_token": await self.token(run)}
+
+    async def for_agents_runs_fork(self, caller: Caller) -> dict[str, Any]:
+        run = await self.run(caller)
+        # It waits: by then it has begun.
+        await self.token(run)
+        return run
+
+    async def for_agents_public_run(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent(), "input": {}}
+
+    async def for_agents_public_get(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller, named=False)
+
+    async def for_agents_public_cancel(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller, named=False)
+
+    async def for_agents_public_events_list(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller, named=False)
+
+    async def for_agents_public_stream_token(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller, named=False)
+
+    async def for_mcp_servers_create(self, caller: Caller) -> dict[str, Any]:
+        # No machine, and no name to ask anybody for.
+        return {"app_id": self.app, "name": self.new("tools"), "url": "http://192.0.2.1.invalid/mcp"}
+
+    async def for_mcp_servers_probe(self, caller: Caller) -> dict[str, Any]:
+        path, server = f"/v1/{self.app}/mcp-servers", await self.for_mcp_servers_create(caller)
+        made = await self.use("POST", path, self.owner.headers, name=server["name"], url=server["url"])
+        return {"app_id": self.app, "id": made["mcp_server"]["id"]}
+
+    async def for_mcp_servers_delete(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_mcp_servers_probe(caller)
+
+    async def for_mcp_servers_call(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "server_id": "nowhere", "tool": "search", "arguments": {}}
+
+    async def for_agents_public_resume(self, caller: Caller) -> dict[str, Any]:
+        run = await self.run(caller)
+        token = await self.token(run)
+        return {"app_id": self.app, "id": run["id"], "approved": True, "approval_token": token}
+
+    async def for_agents_public_events(self, caller: Caller) -> dict[str, Any]:
+        app = await self.baobab.house.services.directory.app(self.app)
+        anon, name = {"apikey": app.anon_key}, await self.agent()
+        path = f"/v1/{self.app}/public"
+        begun = await self.use("POST", f"{path}/agents/{name}/runs", anon, input={})
+        await self.use("POST", f"{path}/runs/{begun['run_id']}/cancel", anon)
+        return {"app_id": self.app, "id": begun["run_id"], "token": begun["stream_token"]}
+
+    async def for_agents_public_socket(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_agents_public_events(caller)
+
+    async def for_interrupt(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "reason": "Go on?"}
+
+    async def agent(self) -> str:
+        """An agent that anybody may run, and that asks before it ends."""
+        name = self.new("agent")
+        made = {"name": name, "graph_spec": ASKING, "visibility": "public", "safety_acknowledged": True}
+        await self.use("POST", f"/v1/{self.app}/agents", self.owner.headers, **made)
+        return name
+
+    async def run(self, caller: Caller, *, named: bool = True) -> dict[str, Any]:
+        """A run of the caller's own, where it may have one, that waits for a decision or soon will."""
+        name = await self.agent()
+        path = f"/v1/{self.app}/agents/{name}/runs"
+        begun = await caller.client.post(path, json={"input": {}}, headers=caller.headers)
+        if not begun.is_success:
+            begun = await self.baobab.client.post(path, json={"input": {}}, headers=self.owner.headers)
+        run = {"app_id": self.app, "id": begun.json()["run_id"]}
+        return {**run, "name": name} if named else run
+
+    async def token(self, run: dict[str, Any]) -> str:
+        await settled(self.baobab.house)
+        path = f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/events.json"
+        token: str = (await self.use("GET", path, self.owner.headers))["events"][-1]["payload"]["approval_token"]
+        return token
+
+    async def generation(self, kind: str, model: str, caller: Caller) -> dict[str, Any]:
+        """A job of the caller's own, where it may have one: files are for who submitted them."""
+        path, asked = f"/v1/{self.app}/{kind}/completions", {"model": model, "prompt": "A tree"}
+        begun = await caller.client.post(path, json=asked, headers=caller.headers)
+        return {"app_id": self.app, "job_id": begun.json().get("job_id", "none")}
 
     async def for_apps_delete(self, caller: Caller) -> dict[str, Any]:
         made = await self.use("POST", "/init", self.owner.headers, name=self.new("app"), organization_id=self.org)
@@ -304,9 +566,15 @@ class World:
             content=to_json({name: arguments[name] for name in rest.body_parameters if name in arguments}),
             headers=caller.headers,
         )
-        if answer.is_success or answer.status_code == 409:
+        # 426: no WebSocket, whoever asks. 502: somebody's server, which is none, does not answer those who may ask.
+        if answer.is_success or answer.status_code in (409, 426, 502):
             return "ok"
         return str(answer.status_code)
+
+
+@pytest.fixture
+def settings(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """An app's settings for models, and what it has used."""
 
-from datetime import date, timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from sqlalchemy.dialects import postgresql, sqlite
 from typing_extensions import TypedDict
 
@@ -14,26 +13,16 @@ from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.settings import app_ai
 from baobab.tools.ai.toolset import ai
 from baobab.tools.call import Call
+from baobab.tools.days import Day, first_and_last
 from baobab.tools.errors import BadRequest
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
 
-_DEFAULT_DAYS = 30
 _NANOS = 10**9
-_OLDEST = date(2000, 1, 1)
 
-
-def _known(day: date) -> date:
-    # Nobody reckons with the first days of the calendar: there are none before them.
-    if day < _OLDEST:
-        raise ValueError(f"must be {_OLDEST} or later")
-    return day
-
-
-Day = Annotated[date, Field(strict=False), AfterValidator(_known)]
 Models = Annotated[list[ModelName], Field(max_length=500)]
 MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
-ProviderKey = Annotated[str, Text(500, min_length=8)]
+ProviderKey = Annotated[str, Text(500, min_length=8, pattern="^[!-~]+$")]
 
 
 class AiConfig(TypedDict):
@@ -118,7 +107,7 @@ async def ai_config_update(
         provider = named or settings.provider_of(byokKey)
         if provider is None:
             raise UnknownProvider
-        known = call.services.part(Gateway).providers
+        known = call.services.part(Gateway).key_providers
         if provider not in known:
             raise UnknownProvider(
                 f"Models of `{provider}` cannot be called here, with whatever key.",
@@ -143,10 +132,7 @@ async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endD
     startDate: the first day (UTC); 30 days ago when left out.
     endDate: the last day; today when left out.
     """
-    last = endDate or call.now.date()
-    first = startDate or last - timedelta(days=_DEFAULT_DAYS)
-    if first > last:
-        raise BadRequest("`startDate` is after `endDate`.")
+    first, last = first_and_last(startDate, endDate, call.now.date())
     app = call.require_app()
     by_model: dict[str, ModelUsage] = {}
     for used in await call.services.credits.usage(app.organisation_id, first, last, app_id=app_id):

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
@@ -21,10 +22,13 @@ from baobab.runtime.gateway.events import framed
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.providers import Provider
+from baobab.runtime.gateway.reach import UNLISTED
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.ai import settings
-from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed
+from baobab.tools.ai.ahead import Ahead
+from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed, conceal
 from baobab.tools.ai.settings import AiSettings
+from baobab.tools.ai.spans import ModelSpan, started
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, AppKey, EndUser, ScopedKey
 from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
@@ -77,6 +81,8 @@ class Asked:
     byok: bool
     sent: int
     outcome: Outcome = field(default_factory=Outcome)
+    span: ModelSpan | None = None
+    """What a trace says of it; None where nothing is traced."""
     _reservation: Reservation | None = None
 
     async def begin(self, limit: int | None, answers: int) -> None:
@@ -87,8 +93,9 @@ class Asked:
         if limit is None:
             limit = min(self.model.max_output or _USUAL_OUTPUT, _USUAL_OUTPUT)
         most_output = limit * answers
-        services, price = self.call.services, self._price(self.sent // _CHARACTERS_OF_A_TOKEN)
-        expected = Outcome(prompt=-(-self.sent // _CHARACTERS_OF_A_TOKEN), completion=most_output)
+        prompt = self._readable(-(-self.sent // _CHARACTERS_OF_A_TOKEN))
+        services, price = self.call.services, self._price(prompt)
+        expected = Outcome(prompt=prompt, completion=most_output)
         self._reservation = await services.credits.reserve(
             self.payer.organisation_id,
             0 if self.byok else min(cost(price, expected), MOST),
@@ -104,16 +111,26 @@ class Asked:
         return cost(self._price(self.outcome.prompt), self.outcome)
 
     async def end(self) -> None:
-        """Charge what was used; nothing where the provider has not begun to answer."""
-        reservation, self._reservation = self._reservation, None
+        """Charge what was used; nothing where the provider has not begun to answer. Cancelled, it can be done anew."""
+        reservation, outcome = self._reservation, self.outcome
         if reservation is None:
             return
+        if outcome.begun:
+            outcome.estimate(self.sent)
+            if not outcome.counted:
+                outcome.prompt = self._readable(outcome.prompt)
+        span, self.span = self.span, None
+        if span is not None:
+            span.end(outcome, 0 if self.byok or not outcome.begun else self.cost)
+        await self._settle(reservation)
+        self._reservation = None
+
+    async def _settle(self, reservation: Reservation) -> None:
         services, outcome = self.call.services, self.outcome
         if not outcome.begun:
             await services.credits.release(reservation)
             return
-        outcome.estimate(self.sent)
-        usage = Usage(self.model.id[:_LONGEST_MODEL], outcome.prompt, outcome.completion, byok=self.byok)
+        usage = Usage(_counted_as(self.model), outcome.prompt, outcome.completion, byok=self.byok)
         for attempt in range(_LATE_TRIES):
             try:
                 await services.credits.settle(reservation, self.cost, usage)
@@ -124,26 +141,48 @@ class Asked:
                 return
         _log.error("the use of %s could not be written down", self.model.id)
 
+    def _readable(self, tokens: int) -> int:
+        """As many as a conversation can have at the most: a picture has far more letters than tokens."""
+        most = self.model.context_window if self.model.modality == "chat" else None
+        return min(tokens, most or tokens)
+
     def _price(self, prompt_tokens: int) -> Price:
         gateway = self.call.services.part(Gateway)
         sold = self.outcome.served or self.model
-        return gateway.catalogue.price(sold, prompt_tokens).marked_up(self.call.services.options.ai_markup)
+        return _marked_up(gateway.catalogue.price(sold, prompt_tokens), self.call.services.options.ai_markup)
+
+
+@lru_cache(maxsize=1024)
+def _marked_up(price: Price, percent: int) -> Price:
+    return price.marked_up(percent)
+
+
+def _counted_as(model: Model) -> str:
+    """Its name in the books. Of models that no list names there may be any number: they share a line."""
+    name = model.id.partition("/")[0] + "/*" if UNLISTED in model.features else model.id
+    return name[:_LONGEST_MODEL]
 
 
 def cost(price: Price, outcome: Outcome) -> int:
     """Nano-dollars, each call rounded up to a whole one."""
-    cached = outcome.cached if price.cached is not None else 0
-    total = (outcome.prompt - cached) * price.prompt + outcome.completion * price.completion
-    return -(-(total + cached * (price.cached or 0)) // _MILLION)
+    total = outcome.prompt * price.prompt + outcome.completion * price.completion
+    for tokens, own in (
+        (outcome.cached, price.cached),
+        (outcome.cache_write, price.cache_write),
+        (outcome.cache_write_hour, price.cache_write_hour or price.cache_write),
+    ):
+        if own is not None:
+            total += tokens * (own - price.prompt)
+    return -(-total // _MILLION)
 
 
 def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) -> list[Model]:
     """The model that is meant, and those to fall back on."""
     gateway = call.services.part(Gateway)
-    wanted = name or (own.default_model if modality == "chat" else None) or _usual(gateway, modality)
+    wanted = name or (own.default_model if modality == "chat" else None) or _usual(gateway, own, modality)
     if wanted is None:
         raise NoModel
-    model = gateway.find(wanted)
+    model = gateway.find(wanted, own.reach)
     if not allows(gateway, own, model):
         raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
     if model.modality == "video" and modality == "chat":
@@ -154,7 +193,7 @@ def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) ->
     further = []
     for other in own.fallback_models if modality == "chat" else ():
         with contextlib.suppress(ModelNotFound):
-            further.append(gateway.find(other))
+            further.append(gateway.find(other, own.reach))
     usable = (other for other in further if other.modality == modality and allows(gateway, own, other))
     return [model, *(other for other in usable if other.id != model.id)]
 
@@ -163,14 +202,14 @@ def allows(gateway: Gateway, own: AiSettings, model: Model) -> bool:
     """Whether the app's settings allow the model, by whichever of its names they call it."""
     if not own.allowed_models:
         return True
-    found = (gateway.catalogue.find(name) for name in own.allowed_models)
+    found = (gateway.look(name, own.reach) for name in own.allowed_models)
     return model.id in {other.id for other in found if other is not None}
 
 
-def _usual(gateway: Gateway, modality: Modality) -> str | None:
+def _usual(gateway: Gateway, own: AiSettings, modality: Modality) -> str | None:
     """The platform's default: a small model of a provider that is there, else the built-in one."""
     for name in ("openai/gpt-4o-mini", "anthropic/claude-haiku-4.5", "google/gemini-2.5-flash"):
-        if modality == "chat" and gateway.callable(name):
+        if modality == "chat" and gateway.callable(name, own.reach):
             return name
     built_in = [model.id for model in gateway.catalogue.models(modality) if model.provider == "baobab"]
     return built_in[0] if built_in else None
@@ -181,50 +220,53 @@ async def answered(
     models: list[Model],
     own: AiSettings,
     body: Mapping[str, Any],
-    ask: Callable[[Model, Outcome, str], Awaitable[T]],
+    ask: Callable[[Model, Outcome, Provider | None], Awaitable[T]],
     *,
     limit: int | None = 0,
     answers: int = 1,
+    cache: str = "",
 ) -> tuple[T, Asked]:
     """What the first of the models that can begins to answer. Whoever gets it ends what is counted.
 
-    limit, answers: as in Asked.begin.
+    ask: given the customer's own way to the model where there is one: what is called so is not charged.
+    limit, answers: as in Asked.begin. cache: what the trace says of kept answers.
     """
-    sent = len(to_json(body))
+    gateway, sent = call.services.part(Gateway), len(to_json(body))
     last: UpstreamFailed | None = None
     for model in models:
-        key = ""
-        if own.sealed_key is not None and own.byok_provider == model.provider and call.app is not None:
-            key = call.services.vault.open(own.sealed_key, settings.context(call.app.id)).decode()
-        asked = Asked(call, model, payer(call), bool(key), sent)
+        way = gateway.own(model, own.reach)
+        asked = Asked(call, model, payer(call), way is not None, sent)
         try:
             await asked.begin(limit, answers)
         except (CreditsExhausted, BudgetExhausted) as exc:
             if isinstance(call.caller, EndUser):
-                _conceal(exc)
+                conceal(exc)
             raise
+        asked.span = started(call, model, body, limit, cache=cache)
         try:
-            return await ask(model, asked.outcome, key), asked
+            answer = await ask(model, asked.outcome, way)
         except UpstreamFailed as exc:
+            if asked.span is not None:
+                asked.span.failed(exc)
             await asked.end()
-            last = _yours() if key and isinstance(exc, UpstreamDenied) else exc
-        except BaseException:
+            last = _yours() if way is not None and isinstance(exc, UpstreamDenied) else exc
+        except BaseException as exc:
+            if asked.span is not None:
+                asked.span.failed(exc)
             await settled(asked)
             raise
+        else:
+            if asked.span is not None:
+                asked.span.answered(answer)
+            return answer, asked
     raise last or Unavailable
-
-
-def _conceal(error: CreditsExhausted | BudgetExhausted) -> None:
-    """What an organisation has is not for the users of its apps to know."""
-    error.details = {}
-    error.message = error.summary
-    error.remedy = "Whoever runs this app must see to it."
 
 
 def _yours() -> UpstreamDenied:
     return UpstreamDenied(
         "Your own key is not accepted by the model's provider.",
-        remediation="Set a valid `byokKey` in the app's settings for models, or take it back with null.",
+        remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
+        " or this server (/v1/ai/provider-keys, /v1/ai/servers).",
     )
 
 
@@ -240,7 +282,12 @@ async def ended() -> None:
 
 async def settled(asked: Asked) -> None:
     """What was used is counted, even if whoever asked is gone by now."""
-    await asyncio.shield(_kept(asked.end()))
+    try:
+        await asked.end()
+    except asyncio.CancelledError:
+        # A task of its own would cost every other call more than this costs one: to settle twice is to settle once.
+        _kept(asked.end())
+        raise
 
 
 def _kept(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -250,13 +297,23 @@ def _kept(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-async def counted(pieces: AsyncGenerator[bytes, None], asked: Asked) -> AsyncGenerator[bytes, None]:
-    """The pieces of an answer; whoever stops reading them, and when, what was used is counted."""
+def told(error: BaobabError, _before: int) -> bytes:
+    """An error as the last event of a chat completion."""
+    return framed(to_json(AI_ENVELOPE.render(error, "")))
+
+
+async def counted(
+    pieces: AsyncGenerator[bytes, None], asked: Asked, told: Callable[[BaobabError, int], bytes] = told
+) -> AsyncGenerator[bytes, None]:
+    """The pieces of an answer; whoever stops reading them, and when, what was used is counted.
+
+    told: an error as a last event, behind so many others.
+    """
     # Read by a task of its own: whoever leaves would otherwise cut off the provider before it says what was used.
-    there: asyncio.Queue[bytes | None] = asyncio.Queue(_AHEAD)
-    reading = asyncio.create_task(_read(pieces, asked, there))
+    there = Ahead(_AHEAD)
+    reading = asyncio.create_task(_read(pieces, asked, there, told))
     try:
-        while (piece := await there.get()) is not None:
+        while (piece := await there.take()) is not None:
             yield piece
         await reading
     finally:
@@ -264,33 +321,44 @@ async def counted(pieces: AsyncGenerator[bytes, None], asked: Asked) -> AsyncGen
         _kept(_finished(reading, there, pieces, asked))
 
 
-async def _read(pieces: AsyncGenerator[bytes, None], asked: Asked, there: asyncio.Queue[bytes | None]) -> None:
+async def _read(
+    pieces: AsyncGenerator[bytes, None],
+    asked: Asked,
+    there: Ahead,
+    told: Callable[[BaobabError, int], bytes],
+) -> None:
+    seen = 0
     try:
         async for piece in pieces:
             asked.outcome.saw(piece)
-            await there.put(piece)
+            if asked.span is not None:
+                asked.span.saw(piece)
+            seen += 1
+            there.put(piece)
+            if there.full:
+                await there.room()
     except BaobabError as error:
+        if asked.span is not None:
+            asked.span.failed(error)
         # The status has been sent: all that can be said is a last event.
-        await there.put(framed(to_json(AI_ENVELOPE.render(error, ""))))
-    except asyncio.CancelledError:
-        raise
-    except BaseException:
-        await there.put(None)
-        raise
-    await there.put(None)
+        there.put(told(error, seen))
+    finally:
+        there.end()
 
 
 async def _finished(
     reading: asyncio.Task[None],
-    there: asyncio.Queue[bytes | None],
+    there: Ahead,
     pieces: AsyncGenerator[bytes, None],
     asked: Asked,
 ) -> None:
+    if asked.span is not None and not reading.done():
+        asked.span.left()
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 while asked.outcome.begun and not asked.outcome.counted and not reading.done():
-                    if await there.get() is None:
+                    if await there.take() is None:
                         break
         reading.cancel()
         await asyncio.wait((reading,))

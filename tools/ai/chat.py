@@ -9,11 +9,16 @@ from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.providers import Provider
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
 from baobab.tools.ai.asking import Asked, answered, chosen, counted, settled
+from baobab.tools.ai.cache import Place, Wanted, place
+from baobab.tools.ai.pieces import in_events
 from baobab.tools.ai.settings import AiSettings
+from baobab.tools.ai.telling import tell
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
+from baobab.tools.ai.unpriced import refuse_what_has_no_price
 from baobab.tools.call import Call
 from baobab.tools.stream import Stream
 from baobab.tools.types import AppId, JsonObject, Text
@@ -31,15 +36,6 @@ Texts = Annotated[
     | Annotated[list[Tokens], Field(max_length=2048)],
     Field(description="A text or several; arrays of tokens where the model takes them."),
 ]
-# Surcharges that the catalogue's prices do not hold: service of another speed, searches that the provider makes.
-_UNPRICED = frozenset(
-    ("service_tier", "web_search_options", "search_parameters", "enable_search", "connectors", "plugins")
-)
-# What has another model answer than the one that is charged, or undoes the limits that were reckoned with.
-_ELSEWHERE = frozenset(("models", "route", "provider", "preset", "generationConfig", "generation_config"))
-_USUAL = {"service_tier": ("auto", "default", "flex"), "enable_search": (False,)}
-# All others are run by the provider, and charged by rules of their own.
-_OWN_TOOLS = ("function", "custom")
 _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
 
 
@@ -58,6 +54,7 @@ async def gateway_chat(
     model: ModelName | None = None,
     stream: bool | None = None,
     max_tokens: MaxTokens | None = None,
+    cache: Wanted | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer a conversation.
@@ -68,8 +65,18 @@ async def gateway_chat(
     model: left out, the platform's default.
     stream: answer in server-sent events, where the door can.
     max_tokens: the most that the answer may have.
+    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
     """
-    answer: dict[str, Any] = await _chat(call, AiSettings(), messages, model, max_tokens, further, stream=stream)
+    answer: dict[str, Any] = await _chat(
+        call,
+        await settings.of_organisation(call),
+        messages,
+        model,
+        max_tokens,
+        further,
+        stream=stream,
+        cache=cache,
+    )
     return answer
 
 
@@ -90,6 +97,7 @@ async def ai_chat(
     model: ModelName | None = None,
     stream: bool | None = None,
     max_tokens: MaxTokens | None = None,
+    cache: Wanted | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer a conversation, under the app's settings and at its organisation's expense.
@@ -100,9 +108,10 @@ async def ai_chat(
     model: left out, the app's default model.
     stream: answer in server-sent events, where the door can.
     max_tokens: the most that the answer may have; the app's maxTokensPerRequest where that is less.
+    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
     """
     own = await settings.of_app(call, app_id)
-    answer: dict[str, Any] = await _chat(call, own, messages, model, max_tokens, further, stream=stream)
+    answer: dict[str, Any] = await _chat(call, own, messages, model, max_tokens, further, stream=stream, cache=cache)
     return answer
 
 
@@ -119,13 +128,15 @@ async def gateway_embeddings(
     call: Call,
     input: Texts,  # noqa: A002 - the name on the wire
     model: ModelName | None = None,
+    cache: Wanted | None = None,
     **further: Any,
 ) -> JsonObject:
     """Turn texts into vectors whose closeness is that of their meanings.
 
     model: left out, the built-in embeddings.
+    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
     """
-    return await _embed(call, AiSettings(), input, model, further)
+    return await _embed(call, await settings.of_organisation(call), input, model, further, cache)
 
 
 @ai.tool(
@@ -142,13 +153,15 @@ async def ai_embeddings(
     app_id: AppId,
     input: Texts,  # noqa: A002 - the name on the wire
     model: ModelName | None = None,
+    cache: Wanted | None = None,
     **further: Any,
 ) -> JsonObject:
     """Turn texts into vectors whose closeness is that of their meanings, at the app's organisation's expense.
 
     model: left out, the built-in embeddings.
+    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
     """
-    return await _embed(call, await settings.of_app(call, app_id), input, model, further)
+    return await _embed(call, await settings.of_app(call, app_id), input, model, further, cache)
 
 
 async def _chat(
@@ -160,68 +173,70 @@ async def _chat(
     further: Mapping[str, Any],
     *,
     stream: bool | None,
+    cache: Wanted | None,
 ) -> Any:
     # What was read is done with: no transaction stays open while a model thinks.
     if not call.nested:
         await call.unit.commit()
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "chat")
-    _refuse_what_has_no_price(further)
+    refuse_what_has_no_price(further)
     body = {"messages": messages, **further}
     limit, bounded = _bounded(body, max_tokens, own.max_tokens)
     answers = _whole(body, "n", _MOST_CHOICES) or 1
-    if stream and call.door.streams:
+    streamed = bool(stream and call.door.streams)
+    kept = None if cache is None else place(call, models[0], bounded(models[0]), cache)
+    if kept is not None and (known := await kept.found()) is not None:
+        tell(call, kept.model, cost=0, cache="hit")
+        return Stream(_again(known, body)) if streamed else known
+    state = "miss" if kept else ""
+    if streamed:
         begin = _streaming(rooms, bounded)
-        pieces, asked = await answered(call, models, own, body, begin, limit=limit, answers=answers)
-        _tell(call, asked, told_cost=False)
-        return Stream(counted(pieces, asked))
+        pieces, asked = await answered(call, models, own, body, begin, limit=limit, answers=answers, cache=state)
+        tell(call, asked.model, cache="miss" if kept else None)
+        return Stream(counted(pieces if kept is None else kept.keeping(pieces, asked), asked))
 
-    async def ask(model: Model, outcome: Outcome, key: str) -> dict[str, Any]:
+    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> dict[str, Any]:
         whole = {name: value for name, value in bounded(model).items() if name != "stream_options"}
-        return await rooms.chat(model, whole, outcome, key)
+        return await rooms.chat(model, whole, outcome, way)
 
-    answer, asked = await answered(call, models, own, body, ask, limit=limit, answers=answers)
-    return await _ended(call, answer, asked)
-
-
-def _refuse_what_has_no_price(further: Mapping[str, Any]) -> None:
-    for field in (_UNPRICED | _ELSEWHERE) & further.keys():
-        value = further[field]
-        if value is None or value in _USUAL.get(field, ()):
-            continue
-        said = "costs extra by rules that no price here says" if field in _UNPRICED else "changes what is charged for"
-        raise RequestRefused(f"`{field}` {said}.", remediation="Leave it out.", details={"param": field})
-    tools = further.get("tools")
-    for tool in tools if isinstance(tools, list) else () if tools is None else (tools,):
-        if not isinstance(tool, dict) or tool.get("type") not in _OWN_TOOLS:
-            raise RequestRefused(
-                "Only tools of the types `function` and `custom` are passed on: what others cost, no price here says.",
-                remediation="Leave the others out of `tools`.",
-                details={"param": "tools"},
-            )
+    answer, asked = await answered(call, models, own, body, ask, limit=limit, answers=answers, cache=state)
+    return await _ended(call, answer, asked, kept)
 
 
 def _streaming(rooms: Gateway, bounded: Callable[[Model], dict[str, Any]]) -> Any:
-    async def ask(model: Model, outcome: Outcome, key: str) -> AsyncGenerator[bytes, None]:
-        return await rooms.stream(model, bounded(model), outcome, key)
+    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> AsyncGenerator[bytes, None]:
+        return await rooms.stream(model, bounded(model), outcome, way)
 
     return ask
 
 
+async def _again(answer: Mapping[str, Any], body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    """A kept answer as a stream."""
+    options = body.get("stream_options")
+    wanted = isinstance(options, dict) and options.get("include_usage") is True
+    for event in in_events(answer, with_usage=wanted):
+        yield event
+
+
 async def _embed(
-    call: Call, own: AiSettings, given: Any, name: str | None, further: Mapping[str, Any]
+    call: Call, own: AiSettings, given: Any, name: str | None, further: Mapping[str, Any], cache: Wanted | None
 ) -> dict[str, Any]:
     if not call.nested:
         await call.unit.commit()
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "embedding")
     body = {"input": given, **further}
+    kept = None if cache is None else place(call, models[0], body, cache)
+    if kept is not None and (known := await kept.found()) is not None:
+        tell(call, kept.model, cost=0, cache="hit")
+        return known
 
-    async def ask(model: Model, outcome: Outcome, key: str) -> dict[str, Any]:
-        return await rooms.embed(model, body, outcome, key)
+    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> dict[str, Any]:
+        return await rooms.embed(model, body, outcome, way)
 
-    answer, asked = await answered(call, models, own, body, ask)
-    return await _ended(call, answer, asked)
+    answer, asked = await answered(call, models, own, body, ask, cache="miss" if kept else "")
+    return await _ended(call, answer, asked, kept)
 
 
 def _bounded(
@@ -252,16 +267,9 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
     return value
 
 
-async def _ended(call: Call, answer: dict[str, Any], asked: Asked) -> dict[str, Any]:
+async def _ended(call: Call, answer: dict[str, Any], asked: Asked, kept: Place | None) -> dict[str, Any]:
     await settled(asked)
-    _tell(call, asked, told_cost=True)
+    if kept is not None:
+        await kept.keep(answer, asked)
+    tell(call, asked.model, cost=0 if asked.byok else asked.cost, cache="miss" if kept else None)
     return answer
-
-
-def _tell(call: Call, asked: Asked, *, told_cost: bool) -> None:
-    """The headers of an answer: which model it was, and what it cost where that is known."""
-    call.headers = [(b"x-baobab-model", asked.model.id.encode())]
-    if told_cost:
-        charged = 0 if asked.byok else asked.cost
-        call.headers.append((b"x-baobab-cost-usd", f"{charged / 10**9:.9f}".encode()))
-    call.audit.resource_id = asked.model.id

@@ -65,7 +65,8 @@ class AiEnvelope(Envelope):
             "type": _kind(error.status),
             "code": self.code(type(error)),
         }
-        return {"error": {"param": None, **inner}}
+        faults = error.details.get("fields")
+        return {"error": {"param": faults[0]["field"] if faults else None, **inner}}
 
     def schema(self) -> Schema:
         text = {"type": "string"}
@@ -73,6 +74,21 @@ class AiEnvelope(Envelope):
         required = ["message", "type", "code"]
         told = {"type": "object", "properties": inner, "required": required}
         return {"type": "object", "properties": {"error": told}, "required": ["error"]}
+
+
+class MessagesEnvelope(AiEnvelope):
+    """`{type: "error", error: {type, message, ...}}`, as Anthropic's clients read it."""
+
+    name = "MessagesError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        inner = super().render(error, docs)["error"]
+        return {"type": "error", "error": {**inner, "type": _message_kind(error.status)}}
+
+    def schema(self) -> Schema:
+        told = super().schema()
+        told["properties"] = {"type": {"const": "error"}, **told["properties"]}
+        return {**told, "required": ["type", "error"]}
 
 
 class AppAiEnvelope(AiEnvelope):
@@ -98,4 +114,17 @@ def _kind(status: int) -> str:
     return named.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
-AI_ENVELOPE, APP_AI_ENVELOPE = AiEnvelope(), AppAiEnvelope()
+def _message_kind(status: int) -> str:
+    """Anthropic's types."""
+    named = {404: "not_found_error", 413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
+    return named.get(status) or _kind(status)
+
+
+AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE = AiEnvelope(), AppAiEnvelope(), MessagesEnvelope()
+
+
+def conceal(error: CreditsExhausted | BudgetExhausted) -> None:
+    """What an organisation has is not for the users of its apps to know."""
+    error.details = {}
+    error.message = error.summary
+    error.remedy = "Whoever runs this app must see to it."

@@ -5,7 +5,6 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
-from baobab.runtime.gateway.model import Model
 from baobab.tools.access import EVERYBODY
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
@@ -56,10 +55,12 @@ class AppModels(TypedDict):
 
 @gateway.tool("GET /models", access=GATEWAY_CALLERS, effect="read")
 async def gateway_models(call: Call) -> ModelList:
-    """List the models that can be called."""
+    """List the models that can be called: by everybody, and by your organisation's own keys and servers."""
+    own = await settings.of_organisation(call)
+    models = call.services.part(Gateway).models(own.reach)
     return {
         "object": "list",
-        "data": [{"id": m.id, "object": "model", "display_name": m.name} for m in _models(call)],
+        "data": [{"id": m.id, "object": "model", "display_name": m.name} for m in models],
     }
 
 
@@ -76,7 +77,7 @@ async def gateway_public_models(call: Call) -> PublicModels:
                 "outputPricePerMTokens": price.completion / _USD_MILLION,
                 "contextWindow": model.context_window,
             }
-            for model in _models(call)
+            for model in call.services.part(Gateway).models()
             for price in (model.price.marked_up(markup),)
         ]
     }
@@ -98,15 +99,11 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
                 "completion_price_per_mtok": price.completion / _USD_MILLION,
                 "raw_pricing": _told(price),
             }
-            for model in _models(call)
+            for model in gateway.models(own.reach)
             if allows(gateway, own, model)
             for price in (model.price.marked_up(markup),)
         ]
     }
-
-
-def _models(call: Call) -> tuple[Model, ...]:
-    return call.services.part(Gateway).catalogue.models()
 
 
 def _told(price: Any) -> dict[str, Any]:
@@ -115,5 +112,7 @@ def _told(price: Any) -> dict[str, Any]:
         "prompt_nanos_per_mtok": price.prompt,
         "completion_nanos_per_mtok": price.completion,
         "cached_nanos_per_mtok": price.cached,
+        "cache_write_nanos_per_mtok": price.cache_write,
+        "cache_write_hour_nanos_per_mtok": price.cache_write_hour,
         "nanos_per_unit": price.unit,
     }

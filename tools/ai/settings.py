@@ -1,13 +1,16 @@
 """An app's settings for models, and its own key for a provider."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Column, ForeignKey, Integer, Select, String, Table, select
 
+from baobab.runtime.gateway.reach import NOTHING, Reach
 from baobab.storage.cache import Cache
 from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.tools.ai import reach
 from baobab.tools.call import Call
+from baobab.tools.callers import Account, ScopedKey
 from baobab.tools.services import Services
 
 NOTICE = "app_ai"
@@ -45,7 +48,7 @@ _OPENAI_MARK = "T3BlbkFJ"
 
 @dataclass(frozen=True, slots=True)
 class AiSettings:
-    """None and empty mean that nothing is set."""
+    """None and empty mean that nothing is set. reach: what can be called beside what the installation can."""
 
     default_model: str | None = None
     max_tokens: int | None = None
@@ -53,7 +56,10 @@ class AiSettings:
     fallback_models: tuple[str, ...] = ()
     byok_provider: str | None = None
     byok_last4: str | None = None
-    sealed_key: str | None = None
+    reach: Reach = NOTHING
+
+
+_NOTHING_SET = AiSettings()
 
 
 class SettingsOfApps:
@@ -61,21 +67,37 @@ class SettingsOfApps:
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
+        self._vault = services.vault
         self._held: Cache[str, AiSettings] = Cache(self._load, services.clock)
         services.notices.subscribe(NOTICE, self._held.forget)
         services.notices.subscribe("app", self._held.forget)
 
     async def of(self, app_id: str) -> AiSettings:
-        return self._held.held(app_id) or await self._held.get(app_id) or AiSettings()
+        return self._held.held(app_id) or await self._held.get(app_id) or _NOTHING_SET
 
     async def _load(self, app_id: str) -> AiSettings:
         async with self._database.reading() as connection:
-            return _settings((await connection.execute(_query(app_id))).first())
+            row = (await connection.execute(_query(app_id))).first()
+        own = _settings(row)
+        if row is None or row.byok_key is None:
+            return own
+        opens = reach.secret(self._vault, row.byok_key, context(app_id))
+        return replace(own, reach=Reach({row.byok_provider: opens}))
 
 
 async def of_app(call: Call, app_id: str) -> AiSettings:
     """What calls to models go by. It begins no transaction: one that pays begins with what it pays from."""
-    return await call.services.of(SettingsOfApps).of(app_id)
+    own = await call.services.of(SettingsOfApps).of(app_id)
+    theirs = await reach.of_organisation(call, call.require_app().organisation_id)
+    return replace(own, reach=own.reach.before(theirs)) if theirs else own
+
+
+async def of_organisation(call: Call) -> AiSettings:
+    """What calls outside of an app go by: the caller's organisation has keys and servers, and no settings."""
+    caller = call.caller
+    assert isinstance(caller, (Account, ScopedKey))
+    theirs = await reach.of_organisation(call, caller.organisation_id)
+    return AiSettings(reach=theirs) if theirs else _NOTHING_SET
 
 
 async def as_written(call: Call, app_id: str) -> AiSettings:
@@ -97,7 +119,6 @@ def _settings(row: Any) -> AiSettings:
         fallback_models=tuple(row.fallback_models),
         byok_provider=row.byok_provider,
         byok_last4=row.byok_last4,
-        sealed_key=row.byok_key,
     )
 
 

@@ -1,5 +1,6 @@
-"""What was set aside for calls whose process is gone comes back."""
+"""What was set aside for calls whose process is gone comes back; kept answers go when their time is over."""
 
+from baobab.tools.ai import cache_rows
 from baobab.tools.ai.toolset import ai
 from baobab.tools.jobs import Job
 
@@ -8,3 +9,11 @@ from baobab.tools.jobs import Job
 async def credits_sweep(job: Job) -> None:
     """Release reservations that are past their time."""
     await job.registry.services.credits.sweep()
+
+
+@ai.job(every=60)
+async def response_cache_sweep(job: Job) -> None:
+    """Remove kept answers whose time is over."""
+    services = job.registry.services
+    for database in {stores.database for stores in services.regions.values()}:
+        await cache_rows.sweep(database, services.clock.now())

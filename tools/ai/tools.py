@@ -1,6 +1,19 @@
 """Every model tool: importing their files registers them."""
 
-from baobab.tools.ai import administration, chat, models, sweeping
-from baobab.tools.ai.toolset import ai, gateway
+from baobab.tools.ai import administration, chat, models, provider_keys, responses, servers, sweeping
+from baobab.tools.ai.messages import messages
+from baobab.tools.ai.toolset import ai, gateway, model_servers
 
-__all__ = ["administration", "ai", "chat", "gateway", "models", "sweeping"]
+__all__ = [
+    "administration",
+    "ai",
+    "chat",
+    "gateway",
+    "messages",
+    "model_servers",
+    "models",
+    "provider_keys",
+    "responses",
+    "servers",
+    "sweeping",
+]

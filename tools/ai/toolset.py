@@ -13,7 +13,8 @@ from baobab.runtime.gateway.errors import (
     UseVideoEndpoint,
     WrongEndpoint,
 )
-from baobab.tools.ai.errors import AI_ENVELOPE, APP_AI_ENVELOPE, ModelNotAllowed
+from baobab.tools.ai.cache_rows import KeptAnswers
+from baobab.tools.ai.errors import AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE, ModelNotAllowed
 from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
 from baobab.tools.errors import RateLimited, Unavailable
 from baobab.tools.tool import Audit, Toolset
@@ -44,10 +45,24 @@ gateway = Toolset(
     envelope=AI_ENVELOPE,
     raises=(RateLimited, Unavailable),
 )
+messages = Toolset(
+    "messages",
+    "Models by the Anthropic wire, at the expense of the caller's organisation.",
+    base="/v1",
+    envelope=MESSAGES_ENVELOPE,
+    raises=(RateLimited, Unavailable),
+    key_header="x-api-key",
+)
+model_servers = Toolset(
+    "model_servers",
+    "What an organisation brings for models: servers of its own, and its keys for providers.",
+    base="/v1/ai",
+)
 ai = Toolset(
     "ai",
     "An app's models: chat, embeddings, which are allowed, what they cost.",
     base="/v1/{app_id}",
     envelope=APP_AI_ENVELOPE,
     raises=(RateLimited, Unavailable),
+    data=KeptAnswers(),
 )

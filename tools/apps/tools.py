@@ -292,7 +292,7 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     await call.services.notices.publish(call.unit, "app", app_id)
     await call.services.notices.publish(call.unit, "resources", f"organisation:{app.organisation_id}")
     await call.emit("app.deleted", name=app.name, region=app.region, organization_id=app.organisation_id)
-    await erase_app(call.registry, call.stores, app.id)
+    await erase_app(call.registry, call.stores, app.id, call.unit)
     call.audit.resource_id = app_id
     call.audit.data["name"] = app.name
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}

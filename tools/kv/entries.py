@@ -82,6 +82,7 @@ class Applied(TypedDict):
     limit=KV_OPERATIONS,
     raises=(*_KEY, KeyNotFound),
     start=True,
+    taints=True,
 )
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from baobab.storage.database import Unit
-from baobab.tools.app_data import AppData, copy_objects, erase_app
+from baobab.tools.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
 from baobab.tools.errors import Unavailable
 from baobab.tools.jobs import Again, Job, JobLost
 from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
@@ -118,10 +118,17 @@ class Mover:
         await erase_app(self._job.registry, self._dest, self._row.app_id)
         async with self._job.writing(last=True) as unit:
             await self._set(unit, self._values(row.ending))
+            await self._tell(unit, row.ending)
 
     async def _enter(self, step: str, **values: Any) -> None:
         async with self._job.writing(last=step == "completed") as unit:
             await self._set(unit, self._values(step) | values)
+            if step == "completed":
+                await self._tell(unit, step)
+
+    async def _tell(self, unit: Unit, outcome: str) -> None:
+        told = {"migration_id": self._row.id, "outcome": outcome}
+        await self._services.jobs.emit(unit, MOVE_ENDED, app_id=self._row.app_id, data=told)
 
     async def _retry(self, exc: Exception) -> None:
         tried = self._row.retry_count + 1

@@ -255,6 +255,22 @@ def test_an_image_is_sold_by_the_image_or_by_its_tokens() -> None:
     assert found(made, "recraft/recraftv9").price == Price(0, 0, unit=40_000_000)
 
 
+def test_writing_to_a_cache_has_its_own_price_where_there_is_one() -> None:
+    written = {
+        "cache_creation_input_token_cost": "1.25e-06",
+        "cache_creation_input_token_cost_above_1hr": "2e-06",
+        "cache_creation_input_token_cost_above_200k_tokens": "2.5e-06",
+    }
+    made = catalogue({"gpt-9": entry(**written), "gpt-8": entry(cache_creation_input_token_cost="0")})
+
+    dear, plain = found(made, "openai/gpt-9"), found(made, "openai/gpt-8")
+
+    assert (dear.price.cache_write, dear.price.cache_write_hour) == (1_250_000_000, 2_000_000_000)
+    assert made.price(dear, prompt_tokens=200_001).cache_write == 2_500_000_000
+    # A price of nought is none: it costs what the prompt does.
+    assert (plain.price.cache_write, plain.price.cache_write_hour) == (None, None)
+
+
 LONG = entry(
     input_cost_per_token_above_200k_tokens="3e-06",
     output_cost_per_token_above_200k_tokens="4e-06",
@@ -289,7 +305,7 @@ def test_a_long_prompt_makes_the_whole_call_dearer(
     [(100, 20, 120), (5, 10, 6), (4, 10, 4), (1, 49, 1), (1, 50, 2), (7, 0, 7), (10**18 + 1, 200, 3 * 10**18 + 3)],
 )
 def test_a_markup_is_rounded_half_up(nanos: int, percent: int, marked_up: int) -> None:
-    assert Price(nanos, nanos, nanos, nanos).marked_up(percent) == Price(marked_up, marked_up, marked_up, marked_up)
+    assert Price(*[nanos] * 6).marked_up(percent) == Price(*[marked_up] * 6)
 
 
 @pytest.mark.parametrize(("percent", "held_to"), [(-1, 0), (201, 200)])

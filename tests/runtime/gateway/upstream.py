@@ -8,10 +8,13 @@ It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and
 `/v1/messages`. What stands before the last `/` of a model's name is of no matter. Any other name is answered normally.
 
     tools[:N]            call the first tool of the request N times (1); after its results answer normally
+    cut-off              the same, cut off by the limit of tokens
     long:N               an answer of N tokens
     huge[:BYTES]         an answer of so many bytes (8 MiB)
     echo                 answer what was received, as JSON text
     cached:N             N of the prompt's tokens were cached
+    written:N            N of the prompt's tokens were written to the cache, half of them for an hour
+    thoughts             think before the answer, in a chat completion
     no-usage             tell no usage
     400 ... 599[:S]      this status; 429 and 503 with `Retry-After: S` (1)
     context              400 context_length_exceeded
@@ -23,6 +26,9 @@ It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and
     drop-first           close the connection instead of answering
     drop[:N]             close it after N events (2), or after half of an answer in one piece
     error-frame[:N]      after N events (2) an error in the stream, and its end
+    error-beside[:N]     the same beside a choice, as some resellers say it
+    error-body           200, and an error in place of an answer
+    shapeless            200, and JSON that is no answer
     malformed-json       half of the JSON, as if it were all
     malformed-sse        an event in the stream that is no JSON
     no-done              a stream that ends without saying so
@@ -49,6 +55,7 @@ from aiohttp.typedefs import LooseHeaders
 from multidict import CIMultiDictProxy
 
 from tests.runtime.gateway import upstream_wires
+from tests.runtime.gateway.upstream_media import MediaMaker, fields_of, is_media, model_of
 from tests.runtime.gateway.upstream_wires import CHAT, MESSAGES, PROMPT_TOKENS, RESPONSES, Script, Wire
 
 HELLO = Script(("Hello", " from", " the", " upstream", ",", " Grüße", "!"))
@@ -88,6 +95,7 @@ class Upstream:
     url: str = ""
     broken_off: int = 0
     requests: deque[Received] = field(default_factory=deque)
+    media: MediaMaker = field(default_factory=MediaMaker)
     _asked: Counter[str] = field(default_factory=Counter)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -96,6 +104,8 @@ class Upstream:
             self.requests.append(Received(request.method, request.path_qs, request.headers, body))
             if len(self.requests) > self.keep:
                 self.requests.popleft()
+        if is_media(request.path):
+            return await self._media(request, body)
         path = request.path.removeprefix("/v1")
         if path == "/models":
             models = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in MODELS]
@@ -113,12 +123,34 @@ class Upstream:
             self.broken_off += 1
             raise
 
+    async def _media(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+        asked = fields_of(request.headers.get("content-type", ""), body)
+        model = model_of(request.path, asked)
+        self._asked[model] += 1
+        name, _, argument = model.rpartition("/")[2].partition(":")
+        behaviour = Behaviour(name, argument)
+        try:
+            failure = await self._fail(request, CHAT, model, behaviour) if request.method == "POST" else None
+            answer = failure or self.media.made(request.method, request.path, asked, self.url, name)
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            raise
+        if answer is None:
+            return _failed(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
+        if name == "malformed-json" and isinstance(answer, web.Response) and isinstance(answer.body, bytes):
+            return await _whole(request, answer.body, behaviour)
+        return answer
+
     async def _behave(
         self, request: web.BaseRequest, wire: Wire | None, asked: Any, behaviour: Behaviour
     ) -> web.StreamResponse:
         failure = await self._fail(request, wire or CHAT, str(asked["model"]), behaviour)
         if failure is not None:
             return failure
+        if behaviour.name == "error-body":
+            return _failed(wire or CHAT, 200, "upstream_200", "The upstream failed after all.")
+        if behaviour.name == "shapeless":
+            return web.json_response({"choices": "The upstream has none.", "data": 1})
         if wire is None:
             return web.json_response(_embeddings(asked))
         script = _script(request, asked, behaviour)
@@ -170,10 +202,14 @@ async def upstream(port: int = 0, *, keep: int = 1000) -> AsyncIterator[Upstream
 
 def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Script:
     match behaviour.name:
-        case "tools" if not _has_results(asked):
+        case "tools" | "cut-off" as kind if not _has_results(asked):
             tool = asked["tools"][0]
             name = tool.get("function", tool)["name"]
-            return Script((), ((name, ARGUMENTS),) * int(behaviour.number(1)))
+            if kind == "tools":
+                script = Script((), ((name, ARGUMENTS),) * int(behaviour.number(1)))
+            else:
+                script = Script((), ((name, ARGUMENTS[:-6]),), finish="length")
+            return script
         case "long":
             return Script((" tree",) * int(behaviour.number(100)))
         case "huge":
@@ -182,9 +218,15 @@ def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Scrip
         case "echo":
             told = {"path": request.path_qs, "headers": dict(request.headers), "body": asked}
             return Script((json.dumps(told),))
-        case "cached" | "no-usage" as name:
-            cached = int(behaviour.number(1)) if name == "cached" else 0
-            return Script(HELLO.words, usage=name == "cached", cached_tokens=cached)
+        case "cached" | "written" | "thoughts" | "no-usage" as name:
+            tokens = int(behaviour.number(1))
+            return Script(
+                HELLO.words,
+                usage=name != "no-usage",
+                cached_tokens=tokens if name == "cached" else 0,
+                written_tokens=tokens if name == "written" else 0,
+                thought="Let me see." if name == "thoughts" else "",
+            )
     return HELLO
 
 
@@ -237,6 +279,11 @@ def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iter
             yield from frames[: int(behaviour.number(2))]
             failed = wire.error(500, "upstream_500", "The upstream failed in the middle.")
             yield (b"event: error\n" if wire is MESSAGES else b"") + upstream_wires.data(failed)
+        case "error-beside":
+            yield from frames[: int(behaviour.number(2))]
+            ended = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+            yield upstream_wires.data({**wire.error(500, "upstream_500", "The upstream failed."), "choices": [ended]})
+            yield from end
         case "malformed-sse":
             yield from (*frames[:2], b'data: {"id": "chatcmpl-\n\n', *frames[2:], *end)
         case "no-done":

@@ -19,6 +19,12 @@ class Script:
     calls: tuple[tuple[str, str], ...] = ()  # name, arguments as JSON text
     usage: bool = True
     cached_tokens: int = 0
+    written_tokens: int = 0
+    """Of the prompt, to the cache; an hour's are half of them."""
+    thought: str = ""
+    """What was thought before, as chat completions tell it."""
+    finish: str = ""
+    """Why it ended, as chat completions tell it; what suits the rest if left out."""
 
     @property
     def completion_tokens(self) -> int:
@@ -68,9 +74,11 @@ def _chat_calls(script: Script) -> list[dict[str, Any]]:
 @lru_cache(maxsize=64)
 def _chat_whole(model: str, script: Script) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": script.text or None}
+    if script.thought:
+        message["reasoning_content"] = script.thought
     if script.calls:
         message["tool_calls"] = _chat_calls(script)
-    finish = "tool_calls" if script.calls else "stop"
+    finish = script.finish or ("tool_calls" if script.calls else "stop")
     answer = {
         "id": "chatcmpl-upstream",
         "object": "chat.completion",
@@ -85,6 +93,7 @@ def _chat_whole(model: str, script: Script) -> bytes:
 def _chat_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
     head = {"id": "chatcmpl-upstream", "object": "chat.completion.chunk", "created": CREATED, "model": model}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": script.thought}] if script.thought else []
     deltas += [{"content": word} for word in script.words]
     for number, call in enumerate(_chat_calls(script)):
         name, arguments = call["function"]["name"], call["function"]["arguments"]
@@ -120,7 +129,7 @@ def _response(model: str, script: Script, *, status: str = "completed") -> dict[
         output.append({**call, "name": name, "arguments": arguments})
     usage = {
         "input_tokens": PROMPT_TOKENS,
-        "input_tokens_details": {"cached_tokens": script.cached_tokens, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": script.cached_tokens, "cache_write_tokens": script.written_tokens},
         "output_tokens": script.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": PROMPT_TOKENS + script.completion_tokens,
@@ -178,15 +187,17 @@ def _response_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ..
 # Messages
 
 
-def _anthropic_usage(script: Script) -> dict[str, int]:
+def _anthropic_usage(script: Script) -> dict[str, Any]:
     if not script.usage:
         return {"input_tokens": 0, "output_tokens": 0}
-    cached = script.cached_tokens
+    cached, written = script.cached_tokens, script.written_tokens
+    hour = written // 2
     return {
         # This vendor does not count what was cached among the input.
-        "input_tokens": PROMPT_TOKENS - cached,
+        "input_tokens": PROMPT_TOKENS - cached - written,
         "cache_read_input_tokens": cached,
-        "cache_creation_input_tokens": 0,
+        "cache_creation_input_tokens": written,
+        "cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour},
         "output_tokens": script.completion_tokens,
     }
 

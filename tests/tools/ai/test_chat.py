@@ -94,13 +94,15 @@ async def test_a_provider_learns_nothing_of_the_caller(world: Installation) -> N
         ("drop-first", 502, "api_error", "upstream_error"),
         ("drop", 502, "api_error", "upstream_malformed"),
         ("malformed-json", 502, "api_error", "upstream_malformed"),
+        ("shapeless", 502, "api_error", "upstream_malformed"),
+        ("error-body", 502, "api_error", "upstream_error"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
 async def test_what_a_provider_refuses_is_said_in_our_words_and_costs_nothing(
     world: Installation, behaviour: str, status: int, type_: str, code: str, *, stream: bool
 ) -> None:
-    if stream and behaviour in {"drop", "malformed-json"}:
+    if stream and behaviour in {"drop", "malformed-json", "shapeless", "error-body"}:
         # These begin to answer, and are told of in test_streaming.
         behaviour = "500"
         status, type_, code = 502, "api_error", "upstream_error"

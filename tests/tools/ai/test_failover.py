@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.providers import Provider
 from tests.tools.ai.conftest import OTHER_KEY, TEXT, TOOL, Installation, joined
 
 pytestmark = [
@@ -135,6 +136,27 @@ async def test_fields_that_a_vendor_would_refuse_do_not_reach_it(world: Installa
     assert {*sent} == {"model", "messages", "max_tokens", "top_k"}
 
 
+@pytest.mark.parametrize(
+    ("vendor", "url"),
+    [
+        ("anthropic", "http://{here}/picture.png"),
+        ("gemini", "http://{here}/picture.png"),
+        ("gemini", "https://169.254.169.254/latest/picture.png"),
+        ("gemini", "https://{here}/picture.png"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_no_picture_leads_a_translated_call_to_a_private_address(
+    world: Installation, vendor: str, url: str, *, stream: bool
+) -> None:
+    asked = len(world.fake.requests)
+    picture = {"type": "image_url", "image_url": {"url": url.format(here=world.fake.url.partition("//")[2])}}
+    model = await translated(world, "works", vendor)
+    refused = await world.chat(model, messages=[{"role": "user", "content": [picture]}], stream=stream)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
+    assert len(world.fake.requests) == asked
+
+
 async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, claude: str) -> None:
     asked = len(world.fake.requests)
     elsewhere: Any = {
@@ -155,11 +177,14 @@ async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, c
     assert len(world.fake.requests) == asked + len(elsewhere)
 
 
-async def translated(world: Installation, behaviour: str) -> str:
+async def translated(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
     """A model of the translated vendor that behaves so."""
-    catalogue = world.house.services.part(Gateway).catalogue
-    known = catalogue.find("anthropic/claude-haiku-4.5")
+    gateway = world.house.services.part(Gateway)
+    known = gateway.catalogue.find("anthropic/claude-haiku-4.5")
     assert known is not None
-    model = replace(known, id=f"translated/{behaviour}", litellm=f"anthropic/{behaviour}")
-    catalogue.offer(f"translated {behaviour}", [model])
+    model = replace(known, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
+    if vendor == "anthropic":
+        gateway.catalogue.offer(f"translated {behaviour}", [model])
+    else:
+        gateway.add(Provider(vendor, world.fake.url, OTHER_KEY, "translated"), [model])
     return model.id

@@ -22,7 +22,7 @@ from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.conftest import KEY
 from tests.people import first_organisation
-from tests.tools.ai.conftest import HELLO, MINI, VENDOR_KEY, Installation
+from tests.tools.ai.conftest import HELLO, MINI, TEXT, VENDOR_KEY, Installation
 
 USD = 10**9
 
@@ -52,8 +52,30 @@ async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -
 
 
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
-    await baobab.chat(baobab.lab("no-usage"), stream=True)
-    assert await baobab.spent() > 0
+    for stream in (False, True):
+        await baobab.chat(baobab.lab("no-usage"), stream=stream)
+    ((used),) = await baobab.used()
+    assert used.requests == 2
+    # A token for four bytes of each answer at the least.
+    assert used.completion_tokens >= 2 * (len(TEXT) // 4)
+    assert used.prompt_tokens > 0
+
+
+async def test_the_letters_of_a_picture_are_not_taken_for_tokens(baobab: Installation) -> None:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 800_000}"}}
+    before = await baobab.spent()
+    answer = await baobab.chat(baobab.lab("no-usage"), messages=[{"role": "user", "content": [picture]}])
+    assert answer.status_code == 200, answer.text
+    # What `lab` can read.
+    assert await baobab.spent() - before <= 8192 * 150 + 100 * 600
+
+
+async def test_an_embedding_of_many_texts_is_more_than_a_conversation_may_be(baobab: Installation) -> None:
+    model = baobab.lab("500", modality="embedding")
+    await baobab.credits.set_terms(await first_organisation(baobab), allowance=8192 * 150 * 2)
+    asked = {"model": model, "input": ["word " * 1000] * 30}
+    answer = await baobab.client.post("/v1/embeddings", json=asked, headers=baobab.owner)
+    assert answer.status_code == 402
 
 
 async def test_whoever_has_nothing_left_is_refused_before_anybody_is_asked(baobab: Installation) -> None:

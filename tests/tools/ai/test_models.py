@@ -38,6 +38,8 @@ async def test_an_app_sees_its_models_with_whole_nanodollars(world: Installation
         "prompt_nanos_per_mtok": 150_000_000,
         "completion_nanos_per_mtok": 600_000_000,
         "cached_nanos_per_mtok": 75_000_000,
+        "cache_write_nanos_per_mtok": None,
+        "cache_write_hour_nanos_per_mtok": None,
         "nanos_per_unit": None,
     }
     assert (mini["modality"], mini["context_length"]) == ("chat", 128_000)

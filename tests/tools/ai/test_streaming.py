@@ -75,6 +75,7 @@ async def test_however_a_provider_sends_its_events_they_arrive(world: Installati
     [
         ("drop:3", "upstream_malformed", "Hello from"),
         ("error-frame:3", "upstream_error", "Hello from"),
+        ("error-beside:3", "upstream_error", "Hello from"),
         ("malformed-sse", "upstream_malformed", "Hello"),
         ("no-done", "upstream_malformed", TEXT),
     ],
@@ -90,7 +91,7 @@ async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
     assert joined(begun) == words
     assert (last["error"]["type"], last["error"]["code"]) == ("api_error", code)
     assert not [event for event in begun if "error" in event]
-    for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "in the middle"):
+    for theirs in (LAB_KEY, world.fake.url.partition("//")[2], "The upstream failed"):
         assert theirs not in answer.text
     # Once begun it is never tried again: the caller has its beginning.
     assert len(world.fake.requests) == asked + 1

@@ -287,6 +287,23 @@ async def test_what_a_caller_who_left_had_reserved_comes_back(bank: Bank) -> Non
     await bank.audit(ours)
 
 
+async def test_what_was_reserved_in_the_moment_in_which_its_caller_leaves_comes_back(bank: Bank) -> None:
+    ours = await bank.organisation()
+    # In whichever turn of the loop it is: before the transaction, in it, and when the outcome is there, but not heard.
+    for turns in range(12):
+        leaving = asyncio.create_task(bank.reserve(ours, USD // 10))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        if not leaving.cancelled():
+            await bank.credits.release(leaving.result())
+    await bank.credits.release(await bank.reserve(ours, 1))
+    await bank.credits.close()
+    assert await bank.available(ours) == 5 * USD
+    await bank.audit(ours)
+
+
 async def test_credits_work_on_after_another_has_closed_theirs(bank: Bank) -> None:
     ours = await bank.organisation()
     other = Credits(bank.database, bank.clock, bank.credits._ids)

@@ -1,0 +1,60 @@
+"""A WebSocket: the pieces of a stream, each a frame. Opened before it is refused: browsers hide why it was not."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.http.answer import Send
+from baobab.http.endpoint import Endpoint
+from baobab.http.request import Request
+from baobab.tools.errors import BaobabError, Internal
+
+_REFUSED, _FAILED, _ENDED = 1008, 1011, 1000
+_STALLED_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respond: Send, base_url: str) -> None:
+    """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case."""
+    await receive()
+    await respond({"type": "websocket.accept"})
+    try:
+        stream = await endpoint.opened(request, base_url)
+    except BaobabError as error:
+        said = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
+        await respond({"type": "websocket.send", "text": to_json(said).decode()})
+        await respond({"type": "websocket.close", "code": _REFUSED if error.status < Internal.status else _FAILED})
+        return
+    leaving = asyncio.create_task(_left(receive))
+    sending = asyncio.create_task(_send(stream, respond))
+    try:
+        await asyncio.wait((leaving, sending), return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            await respond({"type": "websocket.close", "code": _FAILED if sending.exception() else _ENDED})
+    finally:
+        for task in (leaving, sending):
+            task.cancel()
+        await asyncio.gather(leaving, sending, return_exceptions=True)
+
+
+async def _send(stream: Any, respond: Send) -> None:
+    async with contextlib.aclosing(stream.pieces) as pieces:
+        try:
+            async for piece in pieces:
+                async with asyncio.timeout(_STALLED_SECONDS):
+                    await respond({"type": "websocket.send", "text": piece.decode()})
+        except TimeoutError:
+            # Reading nothing: there is nobody to tell.
+            return
+        except Exception:
+            _log.exception("a stream failed")
+            raise
+
+
+async def _left(receive: Any) -> None:
+    while (await receive())["type"] != "websocket.disconnect":
+        pass

@@ -1,0 +1,81 @@
+"""What a graph may be before anything reads its fields: JSON of a bounded size that both databases can keep."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from baobab.runtime.agents.issue import Issue, Path
+
+MAX_DEPTH = 32
+MAX_VALUES = 20_000
+MAX_CHARACTERS = 1_000_000
+MAX_KEY = 256
+# What 64 bits hold: more is no number to most that read JSON.
+_LARGEST = 2**63
+
+
+def unfit(value: Any) -> Iterator[Issue]:
+    """Nothing for a value that can be read further, else the first reason against it. It does not recurse."""
+    values = characters = 0
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    while waiting:
+        path, item = waiting.pop()
+        values += 1
+        if len(path) > MAX_DEPTH:
+            yield Issue(path, f"must be nested at most {MAX_DEPTH} deep")
+            return
+        # What waits counts too, and before it is looked at: a long list is not taken apart first.
+        if values + len(waiting) + (len(item) if isinstance(item, list | dict) else 0) > MAX_VALUES:
+            yield Issue((), f"must have at most {MAX_VALUES} values")
+            return
+        characters += _characters(item)
+        if characters > MAX_CHARACTERS:
+            yield Issue((), f"must have at most {MAX_CHARACTERS} characters of text")
+            return
+        if wrong := _wrong(item):
+            yield Issue(path, wrong)
+            return
+        if isinstance(item, dict):
+            waiting.extend(((*path, key), item[key]) for key in reversed(item))
+        elif isinstance(item, list):
+            waiting.extend(((*path, index), item[index]) for index in reversed(range(len(item))))
+
+
+def _characters(item: Any) -> int:
+    if isinstance(item, dict):
+        return sum(len(key) for key in item if isinstance(key, str))
+    return len(item) if isinstance(item, str) else 0
+
+
+def _wrong(item: Any) -> str | None:
+    match item:
+        case None | bool() | list():
+            return None
+        case dict():
+            # Said of the object: a key that is at fault would be no text for a path either.
+            return next(filter(None, map(_wrong_key, item)), None)
+        case str():
+            return _wrong_text(item)
+        case int():
+            return None if -_LARGEST <= item < _LARGEST else "must be a number of at most 64 bits"
+        case float():
+            return None if math.isfinite(item) else "must be a finite number"
+        case _:
+            return "must be JSON"
+
+
+def _wrong_key(key: Any) -> str | None:
+    if not isinstance(key, str):
+        return "must have text as its keys"
+    # Keys are repeated in the paths of issues.
+    return _wrong_text(key) if len(key) <= MAX_KEY else f"must have keys of at most {MAX_KEY} characters"
+
+
+def _wrong_text(text: str) -> str | None:
+    if "\x00" in text:
+        return "must not hold the character NUL"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "must be Unicode text: it holds half of a pair of surrogates"
+    return None

@@ -1,0 +1,173 @@
+"""LangGraph's checkpoints in the rows, written through a fence: a worker that was overtaken writes nothing."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
+from pydantic_core import to_json
+from sqlalchemy import Select, select, tuple_
+
+from baobab.runtime.agents.journal import Journal
+from baobab.runtime.agents.plain import dumps, loads
+from baobab.runtime.agents.rows import Write, checkpoints, writes
+from baobab.storage.database import Database
+from baobab.storage.transactions import Statements, Transactions
+
+_KEPT = (
+    "INSERT INTO agent_checkpoints (thread_id, namespace, id, parent_id, checkpoint, about) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
+    " checkpoint = excluded.checkpoint, about = excluded.about"
+)
+_WRITTEN = (
+    "INSERT INTO agent_writes (thread_id, namespace, checkpoint_id, task_id, position, channel, value, task_path)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, position) DO "
+)
+_ANEW = "UPDATE SET channel = excluded.channel, value = excluded.value, task_path = excluded.task_path"
+
+
+class Checkpointer(BaseCheckpointSaver[int]):
+    """journal: what a run's checkpoints are written through; left out, anybody may write, and each by itself."""
+
+    def __init__(self, database: Database, transactions: Transactions, journal: Journal | None = None) -> None:
+        super().__init__()
+        self._database = database
+        self._transactions = transactions
+        self._journal = journal
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        wanted = config["configurable"]
+        query = select(checkpoints).where(
+            checkpoints.c.thread_id == wanted["thread_id"], checkpoints.c.namespace == wanted.get("checkpoint_ns", "")
+        )
+        if checkpoint_id := get_checkpoint_id(config):
+            query = query.where(checkpoints.c.id == checkpoint_id)
+        found = await self._found(query.order_by(checkpoints.c.id.desc()).limit(1))
+        return found[0] if found else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        query = select(checkpoints).order_by(checkpoints.c.id.desc())
+        if config is not None:
+            wanted = config["configurable"]
+            query = query.where(checkpoints.c.thread_id == wanted["thread_id"])
+            if (namespace := wanted.get("checkpoint_ns")) is not None:
+                query = query.where(checkpoints.c.namespace == namespace)
+            if checkpoint_id := get_checkpoint_id(config):
+                query = query.where(checkpoints.c.id == checkpoint_id)
+        if before is not None and (last := get_checkpoint_id(before)):
+            query = query.where(checkpoints.c.id < last)
+        told = 0
+        for found in await self._found(query if filter else query.limit(limit)):
+            if limit is not None and told >= limit:
+                return
+            about: Any = found.metadata
+            if all(about.get(name) == value for name, value in (filter or {}).items()):
+                told += 1
+                yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread_id, namespace = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_ns", "")
+        parent_id, about = config["configurable"].get("checkpoint_id"), get_checkpoint_metadata(config, metadata)
+        row = (thread_id, namespace, checkpoint["id"], parent_id, dumps(checkpoint), to_json(about).decode())
+        if self._journal is not None:
+            # The results of the tasks that led here are in the checkpoint now.
+            self._journal.supersede()
+        await self._write(lambda statements: _run(statements, _KEPT, row))
+        return _config(thread_id, namespace, checkpoint["id"])
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        where = config["configurable"]
+        named = (where["thread_id"], where.get("checkpoint_ns", ""), where["checkpoint_id"], task_id)
+        rows = [
+            (*named, WRITES_IDX_MAP.get(channel, position), channel, dumps(value), task_path)
+            for position, (channel, value) in enumerate(writes)
+        ]
+
+        def write(statements: Statements) -> None:
+            for row in rows:
+                # What is said beside the results of a task (that it waits, that it failed) is said anew each time.
+                statements.rows(_WRITTEN + ("NOTHING" if row[4] >= 0 else _ANEW), *row)
+
+        if self._journal is None:
+            await self._write(write)
+        else:
+            # Most are superseded at once; those of a task whose siblings wait are written when the run pauses.
+            self._journal.beside(write)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        def write(statements: Statements) -> None:
+            statements.rows("DELETE FROM agent_writes WHERE thread_id = ?", thread_id)
+            statements.rows("DELETE FROM agent_checkpoints WHERE thread_id = ?", thread_id)
+
+        await self._write(write)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        def write(statements: Statements) -> None:
+            for table in (checkpoints, writes):
+                others = ", ".join(column.name for column in table.c if column.name != "thread_id")
+                copied = f"INSERT INTO {table.name} (thread_id, {others}) SELECT ?, {others} FROM {table.name}"  # noqa: S608
+                statements.rows(f"{copied} WHERE thread_id = ?", target_thread_id, source_thread_id)
+
+        await self._write(write)
+
+    async def _write(self, write: Write) -> None:
+        if self._journal is None:
+            await self._transactions.run(write)
+        else:
+            await self._journal.write(write)
+
+    async def _found(self, query: Select[Any]) -> list[CheckpointTuple]:
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+            names = [(row.thread_id, row.namespace, row.id) for row in rows]
+            columns = (writes.c.thread_id, writes.c.namespace, writes.c.checkpoint_id)
+            pending: dict[tuple[str, str, str], list[Any]] = {}
+            for few in range(0, len(names), 200):
+                theirs = select(writes).where(tuple_(*columns).in_(names[few : few + 200]))
+                for write in (await connection.execute(theirs)).all():
+                    pending.setdefault((write.thread_id, write.namespace, write.checkpoint_id), []).append(write)
+        return [_tuple(row, pending.get(name, [])) for row, name in zip(rows, names, strict=True)]
+
+
+def _run(statements: Statements, text: str, row: tuple[Any, ...]) -> None:
+    statements.rows(text, *row)
+
+
+def _tuple(row: Any, pending: list[Any]) -> CheckpointTuple:
+    pending.sort(key=lambda write: writes_sort_key(write.task_path, write.task_id, write.position))
+    return CheckpointTuple(
+        config=_config(row.thread_id, row.namespace, row.id),
+        checkpoint=loads(row.checkpoint),
+        metadata=row.about,
+        parent_config=_config(row.thread_id, row.namespace, row.parent_id) if row.parent_id else None,
+        pending_writes=[(write.task_id, write.channel, loads(write.value)) for write in pending],
+    )
+
+
+def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}

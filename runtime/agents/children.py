@@ -1,0 +1,93 @@
+"""Runs of other agents as steps of a run, made for whoever started that."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.births import born, caller_of, insert
+from baobab.runtime.agents.failures import Delegated, RunFailed
+from baobab.runtime.agents.journal import Journal
+from baobab.runtime.agents.kinds import ADVANCE
+from baobab.runtime.agents.rows import ENDED, agents, runs
+from baobab.runtime.agents.session import Outcome
+from baobab.storage.database import Database
+from baobab.storage.transactions import Statements
+from baobab.tools.services import Services
+
+DEEPEST = 5
+"""So many runs may stand above one."""
+_OPEN_TO = {
+    "end_user": ("authenticated", "public"),
+    "anonymous": ("public",),
+}
+
+
+class Children:
+    """Those of one run: each is begun in a transaction of the run's own, under an id that a later attempt finds."""
+
+    def __init__(self, services: Services, database: Database, journal: Journal, run: Any) -> None:
+        self._services = services
+        self._database = database
+        self._journal = journal
+        self._run = run
+
+    async def outcome(self, agent: str, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
+        """What a run of the agent returned. Delegated while it has not ended, RunFailed where it did not end well."""
+        child_id = str(uuid5(UUID(self._run.id), call_id))
+        async with self._database.reading() as connection:
+            child = (await connection.execute(select(runs).where(runs.c.id == child_id))).first()
+        if child is None:
+            await self._begin(child_id, agent, given, tainted=tainted)
+        if child is None or child.status not in ENDED:
+            raise Delegated(child_id)
+        if child.status == "completed":
+            return Outcome(child.output, child.tainted)
+        error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
+        raise RunFailed(error["type"], f"{agent}: {error['message']}")
+
+    async def _begin(self, child_id: str, name: str, given: Mapping[str, Any], *, tainted: bool) -> None:
+        run, now = self._run, self._services.clock.now()
+        agent = await self._admitted(name, now)
+        row = born(agent, child_id, given, now) | caller_of(run)
+        row |= {
+            # Whoever is careful above is careful below.
+            "taint_checks": agent.taint_checks or run.taint_checks,
+            "tainted": tainted,
+            "thread_id": run.thread_id,
+            "payload_hash": "",
+            "parent_run_id": run.id,
+            "depth": run.depth + 1,
+        }
+
+        def begin(statements: Statements) -> None:
+            insert(statements, row)
+            self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": child_id}, f"run:{child_id}")
+
+        await self._journal.write(begin)
+        self._services.jobs.wake()
+
+    async def _admitted(self, name: str, now: datetime) -> Any:
+        """The agent, where whoever started the run may run it too. Limits of starts are for its own door."""
+        run = self._run
+        if run.depth >= DEEPEST:
+            raise RunFailed("too_deep", f"Agents run agents {DEEPEST} deep at most.")
+        mine = (agents.c.app_id == run.app_id, agents.c.name == name, agents.c.deleted_at.is_(None))
+        async with self._database.reading() as connection:
+            agent = (await connection.execute(select(agents).where(*mine))).first()
+            if agent is None:
+                raise RunFailed("agent_not_found", f"There is no agent {name} any more.")
+            today = datetime.combine(now.date(), datetime.min.time(), UTC)
+            spent = select(func.coalesce(func.sum(runs.c.cost), 0))
+            spent = spent.where(runs.c.agent_id == agent.id, runs.c.created_at >= today)
+            used = 0 if agent.daily_budget is None else (await connection.execute(spent)).scalar_one()
+        if agent.status != "active":
+            raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
+        open_to = _OPEN_TO.get(run.caller_kind)
+        if open_to is not None and agent.visibility not in open_to:
+            raise RunFailed("not_allowed", f"Whoever started the run may not run the agent {name}.")
+        if agent.daily_budget is not None and used >= agent.daily_budget:
+            raise RunFailed("daily_budget_usd", f"The agent {name} has used up its budget of the day.")
+        return agent

@@ -1,0 +1,358 @@
+"""Conditions of edges: a part of JSON-Logic (jsonlogic.com), checked when it is parsed, evaluated without running code.
+
+There are no loops, so a rule costs no more than its length times the data that it names. It means what it means in
+JavaScript, with exceptions towards a clear error or a plainer answer: what would be NaN or Infinity there fails here,
+lists and objects are equal when they hold the same, are in no order, and `cat` writes them as JSON.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+MAX_DEPTH = 32
+MAX_VALUES = 1000
+MAX_CHARACTERS = 100_000
+MAX_ITEMS = 10_000
+
+# Beyond it a double, which is what a number of JSON-Logic is, does not count in ones.
+_EXACT = 2**53
+_NUMBER = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,5})?", re.ASCII)
+
+_ABSENT = object()
+
+# What a rule names, in parts: ("state", "rows", "0").
+Name = tuple[str, ...]
+
+
+class ConditionError(Exception):
+    """A condition is not right; the text says why, without the values."""
+
+
+class ConditionInvalid(ConditionError):
+    """The rule is none: `path` leads to the part that is at fault."""
+
+    def __init__(self, path: Sequence[str | int], message: str) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
+class ConditionFailed(ConditionError):
+    """The rule cannot be worked out with these values, such as a sum of what is no number."""
+
+
+class Condition:
+    """A rule, parsed once. `names` is what its `var` and `missing` ask for, in their order; () is all of the data."""
+
+    def __init__(self, rule: Any) -> None:
+        """`rule` is an object with one operation. Raises ConditionInvalid."""
+        if not isinstance(rule, dict):
+            raise ConditionInvalid((), "must be an object with one operation")
+        parsing = _Parsing()
+        self._run = parsing.parsed(rule, ())
+        self.names = tuple(parsing.names)
+
+    def value(self, data: Mapping[str, Any]) -> Any:
+        """What the rule comes to for `{"state": ..., "input": ...}`. Raises ConditionFailed."""
+        try:
+            return self._run(data)
+        except RecursionError as exc:
+            raise ConditionFailed("a value is nested too deeply") from exc
+
+    def holds(self, data: Mapping[str, Any]) -> bool:
+        """Whether the rule's value counts as true: not null, false, 0, "" or []. Raises ConditionFailed."""
+        return _true(self.value(data))
+
+
+_Run = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """`run` gets the arguments still to be worked out, and the data: some operations stop early."""
+
+    least: int
+    most: int
+    run: Callable[[Sequence[_Run], Any], Any]
+
+
+class _Parsing:
+    def __init__(self) -> None:
+        self.names: list[Name] = []
+        self._left = MAX_VALUES
+
+    def parsed(self, rule: Any, path: tuple[str | int, ...], depth: int = 1) -> _Run:
+        self._left -= 1
+        if self._left < 0:
+            raise ConditionInvalid((), f"must have at most {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise ConditionInvalid((), f"must be nested at most {MAX_DEPTH} deep")
+        if isinstance(rule, list):
+            items = [self.parsed(item, (*path, index), depth + 1) for index, item in enumerate(rule)]
+            return lambda data: [item(data) for item in items]
+        if isinstance(rule, dict):
+            return self._operation(rule, path, depth)
+        return lambda _: rule
+
+    def _operation(self, rule: dict[str, Any], path: tuple[str | int, ...], depth: int) -> _Run:
+        if len(rule) != 1:
+            raise ConditionInvalid(path, "an operation is an object with one key")
+        ((operator, given),) = rule.items()
+        path = (*path, operator)
+        # JSON-Logic lets a single argument stand without its list.
+        arguments = given if isinstance(given, list) else [given]
+        if operator == "var":
+            return self._var(arguments, path, depth)
+        if operator == "missing":
+            return self._missing(arguments, path)
+        operation = _OPERATIONS.get(operator)
+        if operation is None:
+            known = ", ".join(["var", "missing", *_OPERATIONS])
+            raise ConditionInvalid(path, f"there is no such operation; there are {known}")
+        if not operation.least <= len(arguments) <= operation.most:
+            raise ConditionInvalid(path, _wanted(operation, len(arguments)))
+        if isinstance(given, list):
+            runs = [self.parsed(item, (*path, index), depth + 1) for index, item in enumerate(given)]
+        else:
+            runs = [self.parsed(given, path, depth + 1)]
+        return lambda data: operation.run(runs, data)
+
+    def _var(self, arguments: list[Any], path: tuple[str | int, ...], depth: int) -> _Run:
+        if not 1 <= len(arguments) <= 2:
+            raise ConditionInvalid(path, "takes a name and, if there is one, what stands for it when it is not there")
+        name = self._name(arguments[0], path)
+        if len(arguments) == 1:
+            return lambda data: _found(name, data)
+        default = self.parsed(arguments[1], (*path, 1), depth + 1)
+
+        def run(data: Any) -> Any:
+            value = _found(name, data, _ABSENT)
+            return default(data) if value is _ABSENT else value
+
+        return run
+
+    def _missing(self, arguments: list[Any], path: tuple[str | int, ...]) -> _Run:
+        if len(arguments) == 1 and isinstance(arguments[0], list):
+            arguments = arguments[0]
+        wanted = [(text, self._name(text, path)) for text in arguments]
+        return lambda data: [text for text, name in wanted if _found(name, data) in (None, "")]
+
+    def _name(self, text: Any, path: tuple[str | int, ...]) -> Name:
+        """Only what stands there: a name put together at run time could not be checked before."""
+        self._left -= 1
+        if self._left < 0:
+            raise ConditionInvalid((), f"must have at most {MAX_VALUES} values")
+        if not isinstance(text, str):
+            raise ConditionInvalid(path, 'takes names as text, such as "state.x"')
+        name = tuple(text.split(".")) if text else ()
+        if name and name[0] not in {"state", "input"}:
+            raise ConditionInvalid(path, 'a name begins with "state" or "input"')
+        self.names.append(name)
+        return name
+
+
+def _wanted(operation: _Operation, given: int) -> str:
+    if operation.least == operation.most:
+        return f"takes {operation.least} argument{'s' if operation.least > 1 else ''}, not {given}"
+    if given < operation.least:
+        return f"takes at least {operation.least} argument{'s' if operation.least > 1 else ''}"
+    return f"takes at most {operation.most} arguments"
+
+
+def _found(name: Name, data: Any, absent: object = None) -> Any:
+    for part in name:
+        if isinstance(data, Mapping) and part in data:
+            data = data[part]
+        elif isinstance(data, list) and part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(data):
+            data = data[int(part)]
+        else:
+            return absent
+    return data
+
+
+def _true(value: Any) -> bool:
+    # An empty object counts as true, in JSON-Logic as in JavaScript.
+    return isinstance(value, Mapping) or bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal without any conversion; numbers are one type."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+    if _is_number(left) and _is_number(right):
+        return bool(left == right)
+    return type(left) is type(right) and bool(left == right)
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Equal after the conversions of `==`: text and booleans become numbers to meet a number."""
+    if left is None or right is None or type(left) is type(right) or (_is_number(left) and _is_number(right)):
+        return _same(left, right)
+    if not isinstance(left, str | int | float) or not isinstance(right, str | int | float):
+        return False
+    one, other = _as_number(left), _as_number(right)
+    return one is not None and one == other
+
+
+def _as_number(value: Any) -> int | float | None:
+    """JavaScript's Number(), or None for what is no number."""
+    if value is None:
+        return 0
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if not text:
+        return 0
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
+    """Text against text by its characters, else as numbers; what is no number is in no order, so it is false."""
+
+    def holds(left: Any, right: Any) -> bool:
+        if isinstance(left, str) and isinstance(right, str):
+            return compare(left, right)
+        one, other = _as_number(left), _as_number(right)
+        return one is not None and other is not None and compare(one, other)
+
+    return lambda values: all(holds(a, b) for a, b in pairwise(values))
+
+
+def _double(value: Any) -> float:
+    number = None if value is None else _as_number(value)
+    if number is None:
+        raise ConditionFailed(f"arithmetic needs numbers, and got {_kind(value)}")
+    try:
+        double = float(number)
+    except OverflowError as exc:
+        raise ConditionFailed("a number is too large") from exc
+    if not math.isfinite(double):
+        raise ConditionFailed("a number is too large")
+    return double
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return "text that is none" if isinstance(value, str) else "a list or an object"
+
+
+def _arithmetic(calculate: Callable[[list[float]], float]) -> Callable[[list[Any]], int | float]:
+    def run(values: list[Any]) -> int | float:
+        numbers = [_double(value) for value in values]
+        try:
+            result = calculate(numbers)
+        except ZeroDivisionError as exc:
+            raise ConditionFailed("division by zero") from exc
+        except OverflowError as exc:
+            raise ConditionFailed("a number is too large") from exc
+        if not math.isfinite(result):
+            raise ConditionFailed("a number is too large")
+        return int(result) if result.is_integer() and abs(result) <= _EXACT else result
+
+    return run
+
+
+def _difference(values: list[float]) -> float:
+    return -values[0] if len(values) == 1 else values[0] - values[1]
+
+
+def _remainder(values: list[float]) -> float:
+    if values[1] == 0:
+        raise ZeroDivisionError
+    return math.fmod(values[0], values[1])
+
+
+def _in(values: list[Any]) -> bool:
+    needle, hay = values
+    if isinstance(hay, list):
+        return any(_same(needle, item) for item in hay)
+    return isinstance(hay, str) and isinstance(needle, str | int | float) and _text(needle) in hay
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _cat(values: list[Any]) -> str:
+    text = "".join(_text(value) for value in values)
+    if len(text) > MAX_CHARACTERS:
+        raise ConditionFailed(f"cat makes more than {MAX_CHARACTERS} characters")
+    return text
+
+
+def _merge(values: list[Any]) -> list[Any]:
+    merged: list[Any] = []
+    for value in values:
+        merged += value if isinstance(value, list) else [value]
+        if len(merged) > MAX_ITEMS:
+            raise ConditionFailed(f"merge makes more than {MAX_ITEMS} items")
+    return merged
+
+
+def _if(arguments: Sequence[_Run], data: Any) -> Any:
+    *pairs, last = arguments if len(arguments) % 2 else (*arguments, lambda _: None)
+    for condition, then in zip(pairs[::2], pairs[1::2], strict=True):
+        if _true(condition(data)):
+            return then(data)
+    return last(data)
+
+
+def _first(stops: bool) -> Callable[[Sequence[_Run], Any], Any]:
+    """The first value that counts as `stops`, or the last one."""
+
+    def run(arguments: Sequence[_Run], data: Any) -> Any:
+        value = None
+        for argument in arguments:
+            value = argument(data)
+            if _true(value) is stops:
+                break
+        return value
+
+    return run
+
+
+def _all(run: Callable[[list[Any]], Any]) -> Callable[[Sequence[_Run], Any], Any]:
+    return lambda arguments, data: run([argument(data) for argument in arguments])
+
+
+_OPERATIONS = {
+    "==": _Operation(2, 2, _all(lambda values: _alike(*values))),
+    "!=": _Operation(2, 2, _all(lambda values: not _alike(*values))),
+    "===": _Operation(2, 2, _all(lambda values: _same(*values))),
+    "!==": _Operation(2, 2, _all(lambda values: not _same(*values))),
+    ">": _Operation(2, 2, _all(_ordered(lambda a, b: a > b))),
+    ">=": _Operation(2, 2, _all(_ordered(lambda a, b: a >= b))),
+    "<": _Operation(2, 3, _all(_ordered(lambda a, b: a < b))),
+    "<=": _Operation(2, 3, _all(_ordered(lambda a, b: a <= b))),
+    "!": _Operation(1, 1, _all(lambda values: not _true(values[0]))),
+    "!!": _Operation(1, 1, _all(lambda values: _true(values[0]))),
+    "and": _Operation(1, MAX_VALUES, _first(stops=False)),
+    "or": _Operation(1, MAX_VALUES, _first(stops=True)),
+    "if": _Operation(2, MAX_VALUES, _if),
+    "in": _Operation(2, 2, _all(_in)),
+    "+": _Operation(1, MAX_VALUES, _all(_arithmetic(math.fsum))),
+    "-": _Operation(1, 2, _all(_arithmetic(_difference))),
+    "*": _Operation(1, MAX_VALUES, _all(_arithmetic(math.prod))),
+    "/": _Operation(2, 2, _all(_arithmetic(lambda values: values[0] / values[1]))),
+    "%": _Operation(2, 2, _all(_arithmetic(_remainder))),
+    "min": _Operation(1, MAX_VALUES, _all(_arithmetic(min))),
+    "max": _Operation(1, MAX_VALUES, _all(_arithmetic(max))),
+    "cat": _Operation(1, MAX_VALUES, _all(_cat)),
+    "merge": _Operation(0, MAX_VALUES, _all(_merge)),
+}

@@ -1,0 +1,164 @@
+"""The desk: where a run's tools and models are, for the one who started it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from baobab.runtime.agents.children import Children
+from baobab.runtime.agents.failures import Denied, RunFailed, TimedOut, ToolFailed, Waiting
+from baobab.runtime.agents.journal import Journal
+from baobab.runtime.agents.offers import BOUND, Offers, arguments_of
+from baobab.runtime.agents.session import Answer, Message, Outcome
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, ToolRef
+from baobab.runtime.agents.validation import Offer, narrowed
+from baobab.tools.approval import ApprovalExpired
+from baobab.tools.call import Call, Door
+from baobab.tools.callers import Anonymous, AppKey, Caller, EndUser
+from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
+from baobab.tools.registry import Registry
+from baobab.tools.steps import Step
+from baobab.tools.tool import Tool
+
+_COST = b"x-baobab-cost-usd"
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """caller: who started the run, as they stand now; run: its row; offers: what its app has for agents."""
+
+    registry: Registry
+    journal: Journal
+    run: Any
+    spec: GraphSpec
+    caller: Caller
+    base_url: str
+    offers: Offers
+    children: Children
+
+    async def call(self, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
+        tool = self._tool(ref)
+        asks = self._asks(ref, tool, tainted=tainted)
+        step = Step(
+            self.run.id,
+            call_id,
+            self.run.organisation_id,
+            self.run.account_id,
+            timedelta(seconds=self.spec.limits.human_timeout_seconds),
+            asks=asks,
+            tainted=tainted,
+        )
+        door = Door("agent", f"{self.run.id}:{call_id}"[:80], ip=self.run.caller_ip or "local", base_url=self.base_url)
+        door.step = step
+        try:
+            asked = arguments_of(ref, self.run.app_id, arguments)
+            result, _ = await self.registry.run(tool, asked, self.caller, door)
+        except ApprovalRequired as exc:
+            raise Waiting(exc.details["approval_id"], {"args": dict(arguments), "tainted": tainted}) from exc
+        except ApprovalRejected as exc:
+            raise Denied(exc.message) from exc
+        except ApprovalExpired as exc:
+            raise TimedOut("Nobody decided in time.") from exc
+        except Unavailable:
+            # Nobody's fault, and over soon: the run is taken up again.
+            raise
+        except BaobabError as exc:
+            raise ToolFailed(_told(exc)) from exc
+        return from_json(tool.encode(result))
+
+    def taints(self, ref: ToolRef) -> bool:
+        tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
+        return tool is None or tool.taints
+
+    async def delegate(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
+        return await self.children.outcome(node.agent, given, call_id, tainted=tainted)
+
+    async def ask(self, node: LlmNode, messages: Sequence[Message], step: int) -> Answer:
+        request: dict[str, Any] = {"messages": list(messages), "model": node.model or self.run.model}
+        optional = {"temperature": node.temperature, "max_tokens": node.max_tokens}
+        request |= {name: value for name, value in optional.items() if value is not None}
+        if tools := [self.offers.told(ref) for ref in node.tools if self._admits(ref)]:
+            request["tools"] = tools
+        if node.output_schema is not None:
+            shape = {"name": node.output_key, "schema": node.output_schema}
+            request["response_format"] = {"type": "json_schema", "json_schema": shape}
+        door = Door("agent", f"{self.run.id}:{step}", base_url=self.base_url)
+        paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
+        try:
+            found = self.registry.find("ai_chat")
+            answer, call = await self.registry.run(found, {**request, BOUND: self.run.app_id}, paying, door)
+        except Unavailable:
+            raise
+        except BaobabError as exc:
+            raise RunFailed("model_failed", exc.message) from exc
+        self._count(answer, call, step)
+        return Answer(_message(answer))
+
+    def _tool(self, ref: ToolRef) -> Tool:
+        if ref.source == "mcp":
+            try:
+                self.offers.remote(ref)
+            except BaobabError as exc:
+                raise ToolFailed(_told(exc)) from exc
+        elif self._offer(ref) is None:
+            raise ToolFailed({"code": "UNKNOWN_TOOL", "message": f"There is no tool {ref.name} any more."})
+        if not self._admits(ref):
+            raise ToolFailed(
+                {"code": "TOOL_NOT_ALLOWED", "message": f"Whoever started the run may not use {ref.name}."}
+            )
+        return self.offers.calling(ref)
+
+    def _offer(self, ref: ToolRef) -> Offer | None:
+        """What a tool is here: narrowed by what the graph says of it, also where it lists its server."""
+        offer = self.offers.tool(ref)
+        if isinstance(offer, str):
+            return None
+        servers = (server for server in self.spec.tools.mcp_servers if server.server_id == ref.server_id)
+        said = [server.tool_overrides[ref.name] for server in servers if ref.name in server.tool_overrides]
+        return narrowed(offer, *said, ref)
+
+    def _admits(self, ref: ToolRef) -> bool:
+        offer = self._offer(ref)
+        outsider = isinstance(self.caller, (EndUser, Anonymous))
+        return (
+            offer is not None
+            and self.offers.calling(ref).access.admits(self.caller)
+            and not (outsider and offer.exposed_to == "developer_only")
+        )
+
+    def _asks(self, ref: ToolRef, tool: Tool, *, tainted: bool) -> bool:
+        offer = self._offer(ref)
+        if offer is None or offer.mode == "read_write":
+            return True
+        return tainted and self.run.taint_checks and tool.effect != "read"
+
+    def _count(self, answer: Mapping[str, Any], call: Call, step: int) -> None:
+        usage = answer.get("usage") or {}
+        prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        cost = next((float(value) for name, value in call.headers or () if name == _COST), 0.0)
+        nanos = round(cost * 10**9)
+        self.journal.spend(cost=nanos, prompt_tokens=prompt, completion_tokens=completion)
+        told = {
+            "input_tokens": prompt,
+            "output_tokens": completion,
+            "model": answer.get("model"),
+            "cost_usd": cost,
+            "step": step,
+        }
+        self.journal.tell("llm_token_usage", told, f"usage {step}")
+
+
+def _message(answer: Mapping[str, Any]) -> Message:
+    choices = answer.get("choices") or [{}]
+    message = choices[0].get("message") or {}
+    kept: Message = {"role": "assistant", "content": message.get("content")}
+    if message.get("tool_calls"):
+        kept["tool_calls"] = message["tool_calls"]
+    return kept
+
+
+def _told(error: BaobabError) -> dict[str, Any]:
+    told = {"code": error.code, "message": error.message, "remediation": error.remedy, "details": error.details}
+    return from_json(to_json(told))  # type: ignore[no-any-return]

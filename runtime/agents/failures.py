@@ -1,0 +1,58 @@
+"""Why a run stops before its end."""
+
+from typing import Any
+
+from baobab.tools.jobs import JobLost
+
+
+class RunFailed(Exception):
+    """`type` is a word for programs; the message is for people."""
+
+    def __init__(self, type_: str, message: str) -> None:
+        super().__init__(message)
+        self.type = type_
+        self.message = message
+
+
+class TimedOut(RunFailed):
+    """The run used up its time, or nobody decided in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("timed_out", message)
+
+
+class RunTaken(JobLost):
+    """The run is no longer this job's, which has nothing left to do: its app is being moved, or was deleted."""
+
+
+class Waiting(Exception):
+    """A call that a person must approve first."""
+
+    def __init__(self, approval_id: str, shown: dict[str, Any]) -> None:
+        super().__init__(approval_id)
+        self.approval_id = approval_id
+        self.shown = shown
+
+
+class Delegated(Exception):
+    """A run of another agent that this one goes on after."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
+class Denied(Exception):
+    """A call that a person refused."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ToolFailed(Exception):
+    """A call that its tool refused, told as a model can use it."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(told.get("message", ""))
+        self.told = told

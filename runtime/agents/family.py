@@ -1,0 +1,109 @@
+"""Runs that are steps of other runs: what those above are told of them, and how they end together.
+
+All of it happens in the transaction of what it follows from. Rows are locked from below upwards, never downwards: a
+run's end reaches the runs below it through a job.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.runtime.agents.kinds import ADVANCE, ORPHANS, WEBHOOK
+from baobab.runtime.agents.rows import ENDED, FROZEN
+from baobab.runtime.agents.watch import Watch
+from baobab.storage.database import Database
+from baobab.storage.transactions import Statements, TransactionsOf
+from baobab.tools.jobs import Jobs
+from baobab.tools.services import Services
+
+_USED = "SELECT cost, prompt_tokens, completion_tokens, tainted, parent_run_id FROM agent_runs WHERE id = ?"
+_ADDED = (
+    "UPDATE agent_runs SET cost = cost + ?, prompt_tokens = prompt_tokens + ?,"
+    " completion_tokens = completion_tokens + ?, tainted = (tainted OR ?) WHERE id = ? RETURNING status, parent_run_id"
+)
+_COUNTED = "UPDATE agent_runs SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq, parent_run_id"
+_TOLD = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+_CANCELLED = (
+    "UPDATE agent_runs SET status = 'cancelled', finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
+    " job_id = NULL"
+    " WHERE id = ? AND COALESCE(job_id, '') <> ?"
+    " AND (status IN ('queued', 'paused') OR (status = 'running' AND job_id IS NULL))"
+    " RETURNING last_seq, webhook_url"
+)
+_CANCELLING = (
+    "UPDATE agent_runs SET status = 'cancelling' WHERE id = ? AND COALESCE(job_id, '') <> ?"
+    " AND status IN ('running', 'cancelling') RETURNING id"
+)
+
+
+def delegates(graph: Mapping[str, Any]) -> bool:
+    """Whether runs of a graph have runs below them."""
+    return any(node["type"] == "agent" for node in graph["nodes"].values())
+
+
+def close(statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any]) -> None:
+    """A run has ended: add what it used to those above, have the next one go on, and those below end."""
+    *used, parent_id = statements.rows(_USED, run_id)[0]
+    above = parent_id
+    while above is not None:
+        found = statements.rows(_ADDED, *used, above)
+        # One that goes on hands over what it has used when it ends itself.
+        above = found[0][1] if found and found[0][0] in ENDED else None
+    if parent_id is not None:
+        jobs.enqueue_in(statements, ADVANCE, {"run_id": parent_id}, f"run:{parent_id}:child:{run_id}")
+    if delegates(graph):
+        jobs.enqueue_in(statements, ORPHANS, {"run_id": run_id}, f"orphans:{run_id}")
+
+
+def tell_above(
+    statements: Statements, parent_id: str, told: Iterable[tuple[str, Mapping[str, Any], str]], at: datetime
+) -> list[str]:
+    """Have what a run tells stand among the events of those above it, too; their ids. told: type, payload, subject."""
+    events, ids = list(told), []
+    above: str | None = parent_id
+    while above is not None and events:
+        found = statements.rows(_COUNTED, len(events), above)
+        if not found:
+            break
+        last, following = found[0]
+        first = last - len(events) + 1
+        rows = [
+            (above, first + index, type_, to_json(payload).decode(), subject, at)
+            for index, (type_, payload, subject) in enumerate(events)
+        ]
+        statements.each(_TOLD, rows)
+        ids.append(above)
+        above = following
+    return ids
+
+
+async def cancel(services: Services, database: Database, run: Any) -> str | None:
+    """`cancelled` at once where no worker has the run, else `cancelling`; None where it has ended, or is frozen.
+
+    run: its row.
+    """
+    if run.job_id == FROZEN:
+        return None
+    if run.status != "running":
+        # What waits must not be done for a run that is no more.
+        await services.approvals.abandon(run.id)
+    now = services.clock.now()
+
+    def work(statements: Statements) -> str | None:
+        if ended := statements.rows(_CANCELLED, now, run.id, FROZEN):
+            seq, webhook_url = ended[0]
+            statements.rows(_TOLD, run.id, seq, "run_cancelled", "{}", "run_end", now)
+            close(statements, services.jobs, run.id, run.graph_spec)
+            if webhook_url is not None:
+                services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
+            return "cancelled"
+        return "cancelling" if statements.rows(_CANCELLING, run.id, FROZEN) else None
+
+    status = await services.part(TransactionsOf).on(database).run(work, announce=True)
+    services.jobs.wake()
+    watch = services.of(Watch)
+    watch.ring(run.id)
+    watch.look()
+    return status

@@ -1,0 +1,85 @@
+"""Where another run can go on from: a run's checkpoint after one of its steps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from baobab.runtime.agents.plain import dumps, loads
+from baobab.runtime.agents.rows import checkpoints, writes
+from baobab.storage.database import Database, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The state after `step`, and what calls of that step have returned while others had not."""
+
+    step: int
+    checkpoint: dict[str, Any]
+    about: Mapping[str, Any]
+    results: list[dict[str, Any]]
+
+    @property
+    def input(self) -> dict[str, Any]:
+        return dict(self.checkpoint["channel_values"]["input"])
+
+    @property
+    def tainted(self) -> bool:
+        return bool(self.checkpoint["channel_values"]["tainted"])
+
+    def change(self, given: Mapping[str, Any] | None, state: Mapping[str, Any] | None) -> None:
+        """Have another input, and other values of keys of the state."""
+        values = self.checkpoint["channel_values"]
+        if given is not None:
+            values["input"] = dict(given)
+        if state is not None:
+            values["state"] = {**values["state"], **state}
+
+    async def keep(self, unit: Unit, run_id: str) -> None:
+        """Make it the beginning of a run."""
+        row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
+        row |= {"parent_id": None, "checkpoint": dumps(self.checkpoint), "about": dict(self.about)}
+        await unit.execute(insert(checkpoints), row)
+        if self.results:
+            await unit.execute(insert(writes), [{**result, "thread_id": run_id} for result in self.results])
+
+
+async def point(database: Database, run: Any, step: int | None) -> Point | None:
+    """None where nothing follows that step, or it was not taken. step: left out, the last that something follows."""
+    mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+    async with database.reading() as connection:
+        listed = select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id)
+        ids = (await connection.execute(listed)).scalars().all()
+
+        async def at(index: int) -> tuple[int, dict[str, Any], Any]:
+            row = (await connection.execute(select(checkpoints).where(*mine, checkpoints.c.id == ids[index]))).one()
+            found = loads(row.checkpoint)
+            return found["channel_values"].get("steps", 0), found, row.about
+
+        if not ids:
+            return None
+        latest, checkpoint, about = await at(len(ids) - 1)
+        most = latest - 1 if run.status == "completed" else latest
+        step = most if step is None else step
+        if not 0 <= step <= most:
+            return None
+        low, high = 0, len(ids) - 1
+        if step < latest:
+            # The last of those after so many steps: their numbers never fall.
+            while low < high:
+                middle = (low + high + 1) // 2
+                low, high = (middle, high) if (await at(middle))[0] <= step else (low, middle - 1)
+            taken, checkpoint, about = await at(low)
+            if taken != step or "input" not in checkpoint["channel_values"]:
+                return None
+            return Point(step, checkpoint, about, [])
+        done = select(writes).where(
+            writes.c.thread_id == run.id,
+            writes.c.namespace == "",
+            writes.c.checkpoint_id == checkpoint["id"],
+            # Below 0 stands who waits and what failed.
+            writes.c.position >= 0,
+        )
+        results = [dict(row) for row in (await connection.execute(done)).mappings()]
+    return Point(step, checkpoint, about, results) if "input" in checkpoint["channel_values"] else None

@@ -1,0 +1,123 @@
+"""The journal of a run: what it has done, in the transactions in which it was done."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.runtime.agents.failures import RunTaken
+from baobab.runtime.agents.rows import Write
+from baobab.storage.clock import Clock
+from baobab.storage.transactions import Statements, Transactions
+from baobab.tools.jobs import Job
+
+_ADDED = (
+    "UPDATE agent_runs SET last_seq = last_seq + ?, active_seconds = active_seconds + ?, cost = cost + ?,"
+    " prompt_tokens = prompt_tokens + ?, completion_tokens = completion_tokens + ?, tainted = (tainted OR ?)"
+    " WHERE id = ? AND job_id = ? RETURNING last_seq"
+)
+_TOLD = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class Journal:
+    """What is told is written with the next transaction of the run, which only the run's present job can make.
+
+    known: the subjects of what an earlier attempt told, and is not told again. told: rings for whoever listens.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        run_id: str,
+        transactions: Transactions,
+        clock: Clock,
+        *,
+        known: set[str],
+        told: Callable[[str], None],
+    ) -> None:
+        self._job = job
+        self._run_id = run_id
+        self._transactions = transactions
+        self._clock = clock
+        self._known = known
+        self._told = told
+        self._pending: list[tuple[str, Mapping[str, Any], str | None]] = []
+        self._beside: list[Write] = []
+        self._cost = self._prompt = self._completion = 0
+        self._tainted = False
+        self._turn = asyncio.Lock()
+        self._since = asyncio.get_running_loop().time()
+
+    def tell(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
+        """Tell of something; of one subject once in the life of the run. Whether it was news."""
+        if subject is not None:
+            if subject in self._known:
+                return False
+            self._known.add(subject)
+        self._pending.append((type_, payload, subject))
+        return True
+
+    def spend(self, *, cost: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Add to what the run has used; cost in nano-dollars."""
+        self._cost += cost
+        self._prompt += prompt_tokens
+        self._completion += completion_tokens
+
+    def taint(self) -> None:
+        self._tainted = True
+
+    def beside(self, write: Write) -> None:
+        """Have something written with the next transaction, unless `supersede` comes before."""
+        self._beside.append(write)
+
+    def supersede(self) -> None:
+        """What was to be written beside is of no use any more."""
+        self._beside.clear()
+
+    async def flush(self) -> None:
+        """Write down what has been told, so that others can see it before what comes next."""
+        if self._pending or self._cost or self._prompt or self._completion:
+            await self.write()
+
+    async def write(self, work: Write | None = None, *, last: bool = False) -> None:
+        """A transaction of the run, with what has been told so far; JobLost where another attempt has it now, RunTaken.
+
+        Not durable: a failure of power may take the run back by some steps. What it does elsewhere is done in
+        transactions that are.
+
+        last: the job ends with it.
+        """
+        async with self._turn:
+            pending, self._pending = self._pending, []
+            beside, self._beside = self._beside, []
+            spent = (self._cost, self._prompt, self._completion, self._tainted)
+            self._cost = self._prompt = self._completion = 0
+            now = asyncio.get_running_loop().time()
+            active, self._since = now - self._since, now
+
+            def worked(statements: Statements) -> None:
+                self._job.keep(statements, last=last)
+                # Before the work: where that ends the run, the row is no longer this job's.
+                added = statements.rows(_ADDED, len(pending), active, *spent, self._run_id, self._job.id)
+                if not added:
+                    raise RunTaken
+                first, at = added[0][0] - len(pending) + 1, self._clock.now()
+                if pending:
+                    statements.each(
+                        _TOLD,
+                        [
+                            (self._run_id, first + index, type_, to_json(payload).decode(), subject, at)
+                            for index, (type_, payload, subject) in enumerate(pending)
+                        ],
+                    )
+                for write in beside:
+                    write(statements)
+                if work is not None:
+                    work(statements)
+
+            await self._transactions.run(worked, durable=False, announce=bool(pending))
+        if last:
+            self._job.end()
+        if pending:
+            self._told(self._run_id)

@@ -1,0 +1,117 @@
+"""What tools an agent may be given: those of the registry that are about its app, and those of its tool servers."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from baobab.runtime.agents.remote.described import Described
+from baobab.runtime.agents.remote.errors import ToolServerNotFound
+from baobab.runtime.agents.remote.server import ToolServer, servers_of
+from baobab.runtime.agents.spec import Mode, ToolRef
+from baobab.runtime.agents.validation import Offer
+from baobab.storage.database import Database
+from baobab.tools.callers import EndUser
+from baobab.tools.errors import BaobabError
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Tool
+
+BOUND = "app_id"
+"""The argument that is the agent's app, and that nobody else names."""
+REMOTE = "mcp_servers_call"
+"""The tool that calls those of tool servers."""
+_SOMEBODY = EndUser("app_000000000000", "somebody")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The tools of a registry and of an app's tool servers, as graphs refer to them."""
+
+    registry: Registry
+    servers: Mapping[str, ToolServer] = field(default_factory=dict)
+
+    def tool(self, ref: ToolRef) -> Offer | str:
+        """How a tool may be used, or why it may not."""
+        if ref.source == "function":
+            return f"there is no function {ref.name}"
+        if ref.source == "mcp":
+            try:
+                tool = self.remote(ref)
+            except BaobabError as exc:
+                return f"{ref.name} of {ref.server_id}: {exc.message}"
+            return self._server(ref).offer(tool)
+        found = self.registry.tools.get(ref.name)
+        if found is None or not usable(found):
+            return f"there is no tool {ref.name} that an agent can call"
+        users = found.access.admits(_SOMEBODY)
+        mode: Mode = "read_only" if found.effect == "read" else "read_write"
+        return Offer(mode, "end_user" if users else "developer_only")
+
+    def remote(self, ref: ToolRef) -> Described:
+        """A tool of a tool server, as it was accepted. ToolServerNotFound, ToolNotOffered, ToolChanged."""
+        return self._server(ref).tool(ref.name)
+
+    def _server(self, ref: ToolRef) -> ToolServer:
+        server = self.servers.get(ref.server_id or "")
+        if server is None:
+            raise ToolServerNotFound
+        return server
+
+    def calling(self, ref: ToolRef) -> Tool:
+        """What makes the call, of a tool that is offered."""
+        return self.registry.find(REMOTE if ref.source == "mcp" else ref.name)
+
+    def told(self, ref: ToolRef) -> dict[str, Any]:
+        """A tool that is offered, as models are told of it."""
+        if ref.source != "mcp":
+            return described(self.registry.find(ref.name), function_name(ref))
+        tool, server = self.remote(ref), self._server(ref)
+        said = f"A tool of the server {server.name}, which says of it: {tool.description}"
+        parameters = {"type": "object", **tool.input_schema}
+        function = {"name": function_name(ref), "description": said, "parameters": parameters}
+        return {"type": "function", "function": function}
+
+
+async def offered(registry: Registry, database: Database, app_id: str) -> Offers:
+    """What an app has for its agents. database: that of the app's region."""
+    return Offers(registry, await servers_of(database, app_id))
+
+
+def arguments_of(ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the tool that makes a call: what the run chose is within what it does not choose."""
+    if ref.source != "mcp":
+        return {**given, BOUND: app_id}
+    return {BOUND: app_id, "server_id": ref.server_id, "tool": ref.name, "arguments": dict(given)}
+
+
+def edited(tool: str, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a waiting call of `tool` with what a person gave in place of what the run chose."""
+    if tool == REMOTE:
+        return {**asked, "arguments": dict(given)}
+    return {**given, BOUND: asked[BOUND]}
+
+
+def usable(tool: Tool) -> bool:
+    """Whether agents may call it: within their app, and nothing that hands out rights or speaks for a person."""
+    if tool.toolset.name == "agents":
+        return tool.name == "interrupt"
+    return tool.app_parameter == BOUND and not tool.grants and tool.mcp
+
+
+def function_name(ref: ToolRef) -> str:
+    """What a model calls a tool. Names of servers' tools are anybody's text: each has a mark of its own behind it."""
+    if ref.server_id is None:
+        return ref.name
+    mark = sha256(f"{ref.server_id}\0{ref.name}".encode()).hexdigest()[:8]
+    return f"{_NO_NAME.sub('_', ref.name)[:54]}_{mark}"
+
+
+def described(tool: Tool, name: str) -> dict[str, Any]:
+    """A tool as models are told of it, in the form of OpenAI's chat completions."""
+    schema = tool.input_schema
+    properties = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
+    required = [field for field in schema.get("required", ()) if field != BOUND]
+    parameters = {**schema, "properties": properties, "required": required}
+    return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters}}

@@ -1,0 +1,79 @@
+"""The record of a run that has ended: what its models answered and its calls returned, by step and by call.
+
+Nothing is kept for the purpose: events hold the results of calls, of 64 KB at most; checkpoints hold what models said.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.plain import loads
+from baobab.runtime.agents.rows import checkpoints, events
+from baobab.runtime.agents.session import Message
+from baobab.runtime.agents.spec import GraphSpec, LlmNode
+from baobab.storage.database import Database
+
+Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Record:
+    """told: its events, oldest first; calls: the payload of each tool_call_end, by call_id; answers: by step."""
+
+    told: list[Event] = field(default_factory=list)
+    calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    answers: dict[int, Message] = field(default_factory=dict)
+    beginning: tuple[dict[str, Any], Any] | None = None
+    """The checkpoint that it began with, where it went on from another run, and what was said about that."""
+
+
+async def recorded(database: Database, run: Any, spec: GraphSpec) -> Record:
+    """Read one checkpoint after another: each holds the whole state."""
+    record, models = Record(), {key: node for key, node in spec.nodes.items() if isinstance(node, LlmNode)}
+    async with database.reading() as connection:
+        query = select(events).where(events.c.run_id == run.id).order_by(events.c.seq)
+        for row in (await connection.execute(query)).all():
+            record.told.append({"type": row.type, "payload": row.payload})
+            if row.type == "tool_call_end":
+                record.calls[row.payload["call_id"]] = row.payload
+        mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+        ids = (await connection.execute(select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id))).scalars()
+        ended = {
+            event["payload"]["step"]: models[event["payload"]["node_id"]]
+            for event in record.told
+            if event["type"] == "node_end" and event["payload"]["node_id"] in models
+        }
+        before: dict[str, Any] = {}
+        for checkpoint_id in ids.all():
+            kept = select(checkpoints).where(*mine, checkpoints.c.id == checkpoint_id)
+            row = (await connection.execute(kept)).one()
+            checkpoint = loads(row.checkpoint)
+            state = checkpoint["channel_values"]
+            if "steps" not in state:
+                continue
+            if not before and run.forked_from is not None:
+                record.beginning = (checkpoint, row.about)
+            _learn(record, before, state, ended)
+            before = state
+    return record
+
+
+def _learn(record: Record, before: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[int, LlmNode]) -> None:
+    """What a model said between two checkpoints: in its talk while it calls tools, else in the key that it writes."""
+    step = state["steps"]
+    if not before or step == before["steps"]:
+        return
+    if step in ended:
+        node = ended[step]
+        value = state["state"][node.output_key]
+        record.answers[step] = {
+            "role": "assistant",
+            "content": value if node.output_schema is None else json.dumps(value),
+        }
+        return
+    for node_id, talk in state["talks"].items():
+        if len(talk) > len(before["talks"].get(node_id) or ()) and talk[-1].get("tool_calls"):
+            record.answers[step] = talk[-1]

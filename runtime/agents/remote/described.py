@@ -1,0 +1,73 @@
+"""Tools as their servers describe them. What they say is a stranger's text: bounded, and told apart by its digest."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Self
+
+from baobab.runtime.agents.bounds import unfit
+
+MOST_TOOLS = 128
+MAX_NAME = 128
+MAX_DESCRIPTION = 4000
+_MAX_SCHEMA = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A tool. read_only: whether its server says that it changes nothing."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    read_only: bool
+
+    @classmethod
+    def kept(cls, name: str, row: Mapping[str, Any]) -> Self:
+        return cls(name, row["description"], row["input_schema"], row["read_only"])
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {
+            "description": self.description,
+            "input_schema": dict(self.input_schema),
+            "read_only": self.read_only,
+        }
+
+    @property
+    def digest(self) -> str:
+        """Of all that a model or an owner is shown of it."""
+        return sha256(json.dumps([self.name, self.row], sort_keys=True).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server offers. left_out: how many of its tools cannot be used here."""
+
+    tools: Mapping[str, Described] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def listing(offered: Iterable[tuple[str, str | None, Mapping[str, Any], bool]]) -> Listing:
+    """What can be used of what a server offers: name, description, schema of the arguments, whether it only reads."""
+    tools: dict[str, Described] = {}
+    left_out = 0
+    for each in offered:
+        name, description, schema, read_only = each
+        tool = described(name, description, schema, read_only=read_only)
+        if tool is None or tool.name in tools or len(tools) >= MOST_TOOLS:
+            left_out += 1
+        else:
+            tools[tool.name] = tool
+    return Listing(tools, left_out)
+
+
+def described(name: str, description: str | None, schema: Mapping[str, Any], *, read_only: bool) -> Described | None:
+    """None for what has no usable name, or a schema that is too large or no JSON that can be kept."""
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        return None
+    kept = {"description": (description or "")[:MAX_DESCRIPTION].replace("\x00", "\ufffd"), "schema": dict(schema)}
+    if any(unfit(kept)) or len(json.dumps(kept["schema"])) > _MAX_SCHEMA:
+        return None
+    return Described(name, str(kept["description"]), dict(schema), read_only)

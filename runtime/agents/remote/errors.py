@@ -1,0 +1,47 @@
+"""What goes wrong with tool servers. No message holds a token, or where a name leads to."""
+
+from baobab.tools.errors import BaobabError, Conflict, NotFound
+
+
+class ToolServerNotFound(NotFound):
+    code = "tool_server_not_found"
+    summary = "The app has no tool server of this id."
+    remediation = "List the tool servers with GET /v1/{app_id}/mcp-servers."
+
+
+class ToolNotOffered(NotFound):
+    code = "tool_not_offered"
+    summary = "The tool server offers no such tool, or nobody has accepted it yet."
+    remediation = "Probe the server, look at its tools, and accept them with POST .../probe and `accept`."
+
+
+class ToolChanged(Conflict):
+    code = "tool_changed"
+    summary = "The server describes this tool otherwise than when it was accepted; it is not called."
+    remediation = "Probe the server, look at what has changed, and accept it with POST .../probe and `accept`."
+
+
+class ToolServerFailed(BaobabError):
+    code = "tool_server_failed"
+    status = 502
+    summary = "The tool server did not answer as MCP asks."
+    remediation = "Check that the URL is that of an MCP server and that it is well, then try again."
+
+
+class ToolServerDenied(ToolServerFailed):
+    code = "tool_server_denied"
+    summary = "The tool server, or who gives out its tokens, does not take the credential."
+    remediation = "Register the server anew with a credential that is good for it."
+
+
+class ToolServerTimeout(ToolServerFailed):
+    code = "tool_server_timeout"
+    status = 504
+    summary = "The tool server did not answer in time."
+    remediation = "Try again later, or ask it for less. Whether it did what was asked is not known."
+
+
+class RemoteToolFailed(ToolServerFailed):
+    code = "tool_failed"
+    summary = "The tool says that it failed."
+    remediation = "Read its message, which is the server's own, and try again with other arguments if that helps."

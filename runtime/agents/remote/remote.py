@@ -1,0 +1,80 @@
+"""Calls to tool servers. The MCP library is loaded with the first: that takes the better part of a second."""
+
+import asyncio
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from baobab.runtime.agents.bounds import unfit
+from baobab.runtime.agents.remote.authority import Tokens
+from baobab.runtime.agents.remote.described import Listing
+from baobab.runtime.agents.remote.errors import RemoteToolFailed, ToolChanged, ToolServerFailed
+from baobab.runtime.agents.remote.rows import context
+from baobab.runtime.agents.remote.server import ToolServer
+from baobab.runtime.egress import Egress
+from baobab.tools.services import Services
+
+if TYPE_CHECKING:
+    from baobab.runtime.agents.remote.session import Session
+
+_LIST_SECONDS = 15.0
+_CALL_SECONDS = 60.0
+_LONGEST_MESSAGE = 2000
+
+
+class Remote:
+    """One for each process; a session for each call.
+
+    Beside what its methods name they raise ToolServerFailed and its kinds, and EgressError.
+    """
+
+    def __init__(self, services: Services) -> None:
+        assert isinstance(services.outgoing, Egress)
+        self._egress = services.outgoing
+        self._vault = services.vault
+        self._tokens = Tokens(self._egress, services.clock)
+        self.list_seconds = _LIST_SECONDS
+        self.call_seconds = _CALL_SECONDS
+
+    async def listed(self, server: ToolServer) -> Listing:
+        """What it offers now."""
+        return await (await self._session(server, self.list_seconds)).tools()
+
+    async def called(
+        self, server: ToolServer, name: str, arguments: Mapping[str, Any], idempotency_key: str
+    ) -> dict[str, Any]:
+        """What a tool answers: its `text`, `structured` JSON, and `parts` that are neither, without their bytes.
+
+        The server is asked first whether the tool is still what was accepted. ToolNotOffered, ToolChanged,
+        RemoteToolFailed.
+        """
+        tool = server.tool(name)
+        session = await self._session(server, self.call_seconds)
+        result = await session.call(tool, arguments, idempotency_key)
+        if result is None:
+            raise ToolChanged
+        text = "\n".join(part.text for part in result.content if part.type == "text").replace("\x00", "\ufffd")
+        if result.is_error:
+            raise RemoteToolFailed(session.hidden(text)[:_LONGEST_MESSAGE] or None)
+        others = [_part(part) for part in result.content if part.type != "text"]
+        told = {"text": text, "structured": result.structured_content, "parts": others}
+        for issue in unfit(told):
+            raise ToolServerFailed(f"The tool's answer {issue.message}.")
+        return told
+
+    async def _session(self, server: ToolServer, seconds: float) -> "Session":
+        library = await asyncio.to_thread(importlib.import_module, "baobab.runtime.agents.remote.session")
+        auth = None
+        if server.credential is not None:
+            auth = from_json(self._vault.open(server.credential, context(server.id)))
+        session: Session = library.Session(self._egress, self._tokens, server, auth, seconds=seconds)
+        return session
+
+
+def _part(part: Any) -> dict[str, str]:
+    """What is told of a part that is no text: its kind and type, its name, address and text where it has them."""
+    holds = getattr(part, "resource", part)
+    found = {field: getattr(holds, field, None) for field in ("mime_type", "uri", "name", "text")}
+    return {"type": part.type, **{field: str(value) for field, value in found.items() if value is not None}}

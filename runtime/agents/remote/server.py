@@ -1,0 +1,71 @@
+"""A tool server as an app has registered it: where it is, and what of it may be used how."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.remote.described import Described
+from baobab.runtime.agents.remote.errors import ToolChanged, ToolNotOffered
+from baobab.runtime.agents.remote.rows import tool_servers
+from baobab.runtime.agents.validation import Offer
+from baobab.storage.database import Database
+
+State = Literal["accepted", "new", "changed", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolServer:
+    """acl: by tool, its owner's `mode` and `exposed_to`. seen: what the server last told, where it ever did."""
+
+    id: str
+    name: str
+    url: str
+    transport: str
+    credential: str | None = field(repr=False)
+    acl: Mapping[str, Mapping[str, str]]
+    accepted: Mapping[str, Described]
+    seen: Mapping[str, Described] | None
+
+    @classmethod
+    def of(cls, row: Mapping[Any, Any]) -> Self:
+        seen = None if row["seen"] is None else _kept(row["seen"])
+        where = (row["id"], row["name"], row["url"], row["transport"], row["credential"])
+        return cls(*where, acl=row["tool_acl"], accepted=_kept(row["accepted"]), seen=seen)
+
+    def state(self, name: str) -> State:
+        """How a tool that was accepted or seen stands."""
+        accepted, seen = self.accepted.get(name), (self.seen or {}).get(name)
+        if accepted is None:
+            return "new"
+        if seen is None:
+            return "gone"
+        return "accepted" if accepted.digest == seen.digest else "changed"
+
+    def tool(self, name: str) -> Described:
+        """A tool that may be called. ToolNotOffered, ToolChanged."""
+        accepted = self.accepted.get(name)
+        if accepted is None or self.state(name) == "gone":
+            raise ToolNotOffered
+        if self.state(name) == "changed":
+            raise ToolChanged
+        return accepted
+
+    def offer(self, tool: Described) -> Offer:
+        """It only reads where both its server and its owner let it, and is for users where its owner says so."""
+        said = self.acl.get(tool.name, {})
+        reads = tool.read_only and said.get("mode") != "read_write"
+        users = said.get("exposed_to") == "end_user"
+        return Offer("read_only" if reads else "read_write", "end_user" if users else "developer_only")
+
+
+async def servers_of(database: Database, app_id: str) -> dict[str, ToolServer]:
+    """The tool servers of an app, by id."""
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(tool_servers).where(tool_servers.c.app_id == app_id))).mappings().all()
+    return {row["id"]: ToolServer.of(row) for row in rows}
+
+
+def _kept(rows: Mapping[str, Any]) -> dict[str, Described]:
+    return {name: Described.kept(name, row) for name, row in rows.items()}

@@ -1,0 +1,146 @@
+"""One session with a tool server, by the MCP library. Loaded with it, by `remote.py`."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.session import ClientSession
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from baobab.runtime.agents.remote.authority import Tokens
+from baobab.runtime.agents.remote.described import MOST_TOOLS, Described, Listing, described, listing
+from baobab.runtime.agents.remote.errors import ToolServerFailed, ToolServerTimeout
+from baobab.runtime.agents.remote.server import ToolServer
+from baobab.runtime.agents.remote.transport import MOST_BYTES, GuardedTransport
+from baobab.runtime.egress import Egress, EgressTimeout
+from baobab.tools.errors import BaobabError
+
+_MOST_PAGES = 20
+_LONGEST_MESSAGE = 500
+_SELF = types.Implementation(name="Baobab", version="1")
+# What the library may raise of what a server sends. Task groups wrap it.
+_RAISED = (MCPError, ValueError, RuntimeError, OSError, httpx2.HTTPError, BaobabError, ExceptionGroup)
+
+# What they log of it holds words and addresses of strangers; what went wrong is told by us.
+for _name in ("mcp.client", "httpx2"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+# What the library puts in place of words of the server where it had none, or none that were understood.
+_NO_WORDS = (types.PARSE_ERROR, types.CONNECTION_CLOSED)
+_STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
+
+T = TypeVar("T")
+
+
+class Session:
+    """Used once. seconds: for all of it.
+
+    Both methods raise ToolServerFailed and its kinds, and EgressError.
+    """
+
+    def __init__(
+        self, egress: Egress, tokens: Tokens, server: ToolServer, auth: Mapping[str, Any] | None, *, seconds: float
+    ) -> None:
+        listens = server.transport == "sse"
+        self._transport = GuardedTransport(
+            egress, tokens, server.id, server.url, auth, seconds=seconds, listens=listens
+        )
+        self._url = server.url
+        self._listens = listens
+        self._seconds = seconds
+
+    async def tools(self) -> Listing:
+        """What the server offers."""
+
+        async def work(session: ClientSession) -> list[types.Tool]:
+            found: list[types.Tool] = []
+            async for page in _pages(session):
+                found += page
+                if len(found) > MOST_TOOLS:
+                    break
+            return found
+
+        found = await self._within(work)
+        return listing((tool.name, tool.description, tool.input_schema, _reads(tool)) for tool in found)
+
+    async def call(
+        self, tool: Described, arguments: Mapping[str, Any], idempotency_key: str
+    ) -> types.CallToolResult | None:
+        """What a tool answers; None where the server describes it otherwise now, or not at all: it is not called."""
+
+        async def work(session: ClientSession) -> types.CallToolResult | None:
+            async for page in _pages(session):
+                for each in page:
+                    if each.name == tool.name:
+                        now = described(each.name, each.description, each.input_schema, read_only=_reads(each))
+                        same = now is not None and now.digest == tool.digest
+                        return await _called(session, tool.name, arguments, idempotency_key) if same else None
+            return None
+
+        return await self._within(work)
+
+    def hidden(self, text: str) -> str:
+        """Words of the server without the credential that it was shown."""
+        return self._transport.hidden(text)
+
+    async def _within(self, work: Callable[[ClientSession], Awaitable[T]]) -> T:
+        # The transport knows how long it may take.
+        http = httpx2.AsyncClient(transport=self._transport, trust_env=False, timeout=None)
+        given: Any = lambda **_: http  # noqa: E731 - a factory of the library's own shape
+        wire: Any = (
+            sse_client(self._url, httpx_client_factory=given)
+            if self._listens
+            else streamable_http_client(self._url, http_client=http, max_sse_event_size=MOST_BYTES)
+        )
+        mode = "legacy" if self._listens else "auto"
+        try:
+            async with asyncio.timeout(self._seconds), Client(wire, mode=mode, cache=None, client_info=_SELF) as client:
+                return await work(client.session)
+        except TimeoutError as exc:
+            raise self._transport.failure or ToolServerTimeout() from exc
+        except _RAISED as exc:
+            raise self._told(exc) from exc
+
+    def _told(self, error: Exception) -> BaobabError:
+        if isinstance(self._transport.failure, EgressTimeout):
+            return ToolServerTimeout()
+        if self._transport.failure is not None:
+            return self._transport.failure
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, MCPError) and error.code not in _NO_WORDS and error.message not in _STAND_INS:
+            # The server's own words: to whoever reads them they are data.
+            return ToolServerFailed(f"The tool server refused: {self.hidden(error.message)[:_LONGEST_MESSAGE]}")
+        if self._transport.refusal:
+            return ToolServerFailed(f"The tool server answered {self._transport.refusal}.")
+        return ToolServerFailed()
+
+
+async def _called(
+    session: ClientSession, name: str, arguments: Mapping[str, Any], idempotency_key: str
+) -> types.CallToolResult:
+    meta: Any = {"idempotencyKey": idempotency_key}
+    params = types.CallToolRequestParams(name=name, arguments=dict(arguments), _meta=meta)
+    # Not `session.call_tool`, which holds results against the server's own schema: a pattern could stop this process.
+    return await session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+
+
+async def _pages(session: ClientSession) -> AsyncIterator[list[types.Tool]]:
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+        page = await session.list_tools(params=params)
+        yield page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _reads(tool: types.Tool) -> bool:
+    return tool.annotations is not None and tool.annotations.read_only_hint is True

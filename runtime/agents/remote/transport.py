@@ -1,0 +1,143 @@
+"""HTTP for the MCP library by the rules of outgoing requests. Its sessions reach one origin, and nothing else.
+
+httpx2 is what the library speaks. This file is loaded with it, by `remote.py`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx2
+
+from baobab.runtime.addresses import Target, UrlRefused
+from baobab.runtime.agents.remote.authority import Tokens
+from baobab.runtime.agents.remote.errors import ToolServerDenied
+from baobab.runtime.egress import Egress, EgressStream
+from baobab.tools.errors import BaobabError
+
+MOST_BYTES = 2**20
+"""Of one answer."""
+_LEAVING_SECONDS = 2.0
+# The client's own; framing is the egress's, and cookies are nobody's.
+_NOT_SENT = frozenset(["host", "connection", "accept-encoding", "content-length", "transfer-encoding", "cookie"])
+_NOT_TOLD = frozenset(["content-encoding", "content-length", "transfer-encoding", "set-cookie"])
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """For one session with one server, which may take so many seconds.
+
+    failure: what ended a request. What the library makes of it on its way up is not worth reading.
+    listens: whether the server may send events that nobody asked for, as the transport `sse` needs it.
+    """
+
+    def __init__(
+        self,
+        egress: Egress,
+        tokens: Tokens,
+        server_id: str,
+        url: str,
+        auth: Mapping[str, Any] | None,
+        *,
+        seconds: float,
+        listens: bool,
+    ) -> None:
+        self._egress = egress
+        self._tokens = tokens
+        self._server_id = server_id
+        self._target = Target.of(url, https_only=False)
+        self._auth = auth
+        self._deadline = asyncio.get_running_loop().time() + seconds
+        self._listens = listens
+        self.failure: BaobabError | None = None
+        self.refusal = 0
+        """The status of the last answer, where it said no."""
+        self._shown: str | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET" and not self._listens:
+            # A server that speaks without being asked is not listened to.
+            return httpx2.Response(405, request=request)
+        try:
+            return await self._sent(request)
+        except BaobabError as exc:
+            self.failure = self.failure or exc
+            raise
+
+    def hidden(self, text: str) -> str:
+        """Words of the server without what it was shown: some repeat it when they complain."""
+        return text if self._shown is None else text.replace(self._shown.rpartition(" ")[2], "***")
+
+    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+        url = str(request.url)
+        if Target.of(url, https_only=False).origin != self._target.origin:
+            raise UrlRefused("The server leads to another host.")
+        body = await request.aread()
+        answer, stack = await self._asked(request, url, body)
+        # A token that was held may have been withdrawn: once, another is asked for.
+        if answer.status == 401 and self._tokens.forget(self._server_id):
+            await stack.aclose()
+            answer, stack = await self._asked(request, url, body)
+        try:
+            self._check(answer, request.method, url)
+        except BaobabError:
+            await stack.aclose()
+            raise
+        told = [(name, value) for name, value in answer.headers.items() if name.lower() not in _NOT_TOLD]
+        return httpx2.Response(answer.status, headers=told, stream=_Body(self, answer, stack), request=request)
+
+    async def _asked(self, request: httpx2.Request, url: str, body: bytes) -> tuple[EgressStream, AsyncExitStack]:
+        """An answer, and what ends it."""
+        stack = AsyncExitStack()
+        sending = self._egress.stream(
+            request.method,
+            url,
+            headers=await self._headers(request),
+            body=body or None,
+            max_bytes=MOST_BYTES,
+            timeout=self._seconds(request.method),
+        )
+        return await stack.enter_async_context(sending), stack
+
+    def _check(self, answer: EgressStream, method: str, url: str) -> None:
+        location = answer.headers.get("Location")
+        if 300 <= answer.status < 400 and location is not None:
+            try:
+                onward = Target.of(urljoin(url, location), https_only=False)
+            except ValueError as exc:
+                raise UrlRefused from exc
+            if onward.origin != self._target.origin:
+                raise UrlRefused("The server redirects to another host.")
+        if answer.status in (401, 403):
+            raise ToolServerDenied(f"The tool server answered {answer.status}.")
+        if method != "DELETE":
+            self.refusal = answer.status if answer.status >= 400 else 0
+
+    async def _headers(self, request: httpx2.Request) -> dict[str, str]:
+        headers = {name: value for name, value in request.headers.items() if name not in _NOT_SENT}
+        self._shown = await self._tokens.header(self._server_id, self._target.url, self._auth)
+        return headers if self._shown is None else {**headers, "authorization": self._shown}
+
+    def _seconds(self, method: str) -> float:
+        left = max(self._deadline - asyncio.get_running_loop().time(), 0.0)
+        # Taking leave is a courtesy that nobody waits for.
+        return _LEAVING_SECONDS if method == "DELETE" else left
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, transport: GuardedTransport, answer: EgressStream, stack: AsyncExitStack) -> None:
+        self._transport = transport
+        self._answer = answer
+        self._stack = stack
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._answer:
+                yield piece
+        except BaobabError as exc:
+            self._transport.failure = self._transport.failure or exc
+            raise
+
+    async def aclose(self) -> None:
+        await self._stack.aclose()

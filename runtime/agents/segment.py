@@ -1,0 +1,274 @@
+"""A segment: a run from where it stands to its end, or to where a person must decide. One durable job each."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.children import Children
+from baobab.runtime.agents.desk import Desk
+from baobab.runtime.agents.failures import RunFailed, TimedOut
+from baobab.runtime.agents.family import close, tell_above
+from baobab.runtime.agents.journal import Journal
+from baobab.runtime.agents.kinds import ADVANCE, WEBHOOK
+from baobab.runtime.agents.library import graphs
+from baobab.runtime.agents.offers import Offers, offered
+from baobab.runtime.agents.rows import ENDED, FROZEN, runs
+from baobab.runtime.agents.session import Session
+from baobab.runtime.agents.spec import GraphSpec, LlmNode
+from baobab.runtime.agents.watch import Watch
+from baobab.storage.transactions import Statements, TransactionsOf
+from baobab.tools import proposers
+from baobab.tools.errors import BaobabError, Unavailable
+from baobab.tools.jobs import OUTAGES, Again, Job, JobLost
+
+_log = logging.getLogger(__name__)
+_BUSY_SECONDS = 0.2
+_LARGEST_OUTPUT = 2**20
+
+_STANDING = (
+    "SELECT locked.status, locked.job_id FROM agent_runs AS locked WHERE locked.id = ? FOR NO KEY UPDATE OF locked"
+)
+_CLAIMED = (
+    "UPDATE agent_runs SET job_id = ?, started_at = COALESCE(started_at, ?), status = ?, paused_until = NULL"
+    " WHERE id = ?"
+)
+# Somebody may have asked in this moment for the run to end.
+_RESTED = (
+    "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
+    " job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
+)
+_FINISHED = (
+    "UPDATE agent_runs SET status = ?, output = ?, error = ?, said = ?, finished_at = ? WHERE id = ? AND job_id = ?"
+)
+
+
+class Segment:
+    """One attempt of one segment."""
+
+    def __init__(self, job: Job, run_id: str) -> None:
+        self._job = job
+        self._run_id = run_id
+        self._services = job.registry.services
+        self._watch = self._services.of(Watch)
+        self._transactions = self._services.part(TransactionsOf).on(job.database)
+        self._cancelled = False
+
+    async def make(self) -> None:
+        """Again while another segment of the run is under way; JobLost where another attempt has taken over."""
+        if not await self._claimed():
+            return
+        async with self._job.database.reading() as connection:
+            run = (await connection.execute(select(runs).where(runs.c.id == self._run_id))).first()
+        if run is None:
+            # The app was deleted in this moment.
+            return
+        self._run, self._spec = run, GraphSpec.model_validate_json(json.dumps(run.graph_spec))
+        clock, ring = self._services.clock, self._watch.ring
+        self._journal = Journal(self._job, run.id, self._transactions, clock, known=self._known, told=ring)
+        origin = {"forked_from": run.forked_from, "step": run.forked_step} if run.forked_from else {}
+        self._journal.tell("run_start", {"input": run.input, **origin}, "run_start")
+        try:
+            await self._attempt(run)
+        except (JobLost, Again, *OUTAGES):
+            # Nobody's fault, and over soon: another attempt goes on.
+            raise
+        except Exception:  # noqa: BLE001 - what nobody expected would come again at each attempt
+            _log.exception("a run failed")
+            await self._end("failed", "run_failed", RunFailed("internal_error", "Something went wrong on our side."))
+
+    async def _attempt(self, run: Any) -> None:
+        try:
+            async with self._services.database.reading() as connection:
+                caller = await proposers.restored(connection.execute, run.caller)
+            registry, base_url = self._job.registry, self._services.options.base_url
+            offers = Offers(registry)
+            if self._spec.tools.mcp_servers:
+                offers = await offered(registry, self._job.database, run.app_id)
+            children = Children(self._services, self._job.database, self._journal, run)
+            desk = Desk(registry, self._journal, run, self._spec, caller, base_url, offers, children)
+            output, waiting, said = await self._within_time(desk)
+        except Unavailable:
+            raise
+        except TimedOut as exc:
+            await self._end("timed_out", "run_failed", exc)
+        except RunFailed as exc:
+            await self._end("failed", "run_failed", exc)
+        except BaobabError as exc:
+            # What started the run has no right to go on.
+            await self._end("failed", "run_failed", RunFailed("not_allowed", exc.message))
+        except _Cancelled:
+            await self._cancel()
+        else:
+            if waiting:
+                await self._pause(waiting)
+            else:
+                await self._complete(output, said)
+
+    async def _claimed(self) -> bool:
+        """Whether there is something to do, which is then this job's."""
+        now = self._services.clock.now()
+
+        def claim(statements: Statements) -> bool:
+            self._job.keep(statements)
+            found = statements.rows(_STANDING, self._run_id)
+            if not found or found[0][0] in ENDED:
+                return False
+            status, job_id = found[0]
+            if job_id == FROZEN:
+                # Taken up anew when its app is not moved any more.
+                return False
+            if status in ("running", "cancelling") and job_id not in (None, self._job.id):
+                raise Again(_BUSY_SECONDS, "another segment is under way")
+            self._cancelled = status == "cancelling"
+            statements.rows(_CLAIMED, self._job.id, now, "cancelling" if self._cancelled else "running", self._run_id)
+            told = statements.rows(
+                "SELECT subject FROM agent_events WHERE run_id = ? AND subject IS NOT NULL", self._run_id
+            )
+            self._known = {subject for (subject,) in told}
+            kept = "SELECT 1 FROM agent_checkpoints WHERE thread_id = ? LIMIT 1"
+            self._begun = bool(statements.rows(kept, self._run_id))
+            return True
+
+        return await self._transactions.run(claim, durable=False)
+
+    async def _within_time(self, desk: Desk) -> tuple[Any, list[Any], Mapping[str, Any]]:
+        left = self._spec.limits.timeout_seconds - self._run.active_seconds
+        driving = asyncio.create_task(self._drive(desk))
+
+        def cancel() -> None:
+            self._cancelled = True
+            driving.cancel()
+
+        if self._cancelled:
+            cancel()
+        try:
+            with self._watch.making(self._run_id, self._job.database, cancel):
+                await asyncio.wait({driving}, timeout=max(left, 0))
+            late = not driving.done()
+        finally:
+            driving.cancel()
+            await asyncio.gather(driving, return_exceptions=True)
+        if self._cancelled:
+            raise _Cancelled
+        if late:
+            raise TimedOut(f"The run used up its {self._spec.limits.timeout_seconds} seconds.")
+        return driving.result()
+
+    async def _drive(self, desk: Desk) -> tuple[Any, list[Any], Mapping[str, Any]]:
+        made = await graphs()
+        saver = made.checkpointer(self._job.database, self._transactions, self._journal)
+        graph = made.compiled(self._run.graph_spec, saver)
+        config = {
+            "configurable": {"thread_id": self._run.id},
+            "max_concurrency": self._spec.limits.max_parallel_tools,
+            # Steps are counted across segments, by the graph itself.
+            "recursion_limit": 100_000,
+        }
+        given = None if self._begun else made.begun(self._run.input, tainted=self._run.tainted)
+        session = Session(self._journal, desk, await self._earlier())
+        waiting: list[Any] = []
+        last: dict[str, Any] = {}
+        async for mode, told in graph.astream(
+            given, config, context=session, stream_mode=["updates", "values"], durability="sync"
+        ):
+            if mode == "values":
+                last = told
+            elif interrupts := told.get("__interrupt__"):
+                waiting += [one.value for one in interrupts]
+        return last.get("output"), waiting, last.get("said") or {}
+
+    async def _earlier(self) -> dict[str, list[dict[str, Any]]]:
+        """What nodes that remember said in the latest run of the same thread that ended well."""
+        run = self._run
+        if run.thread_id is None or not any(
+            isinstance(node, LlmNode) and node.remembers for node in self._spec.nodes.values()
+        ):
+            return {}
+        latest = select(runs.c.said).where(
+            runs.c.agent_id == run.agent_id,
+            runs.c.subject == run.subject,
+            runs.c.thread_id == run.thread_id,
+            runs.c.status == "completed",
+            runs.c.id != run.id,
+        )
+        async with self._job.database.reading() as connection:
+            said = (await connection.execute(latest.order_by(runs.c.finished_at.desc()).limit(1))).scalar()
+        return dict(said or {})
+
+    async def _pause(self, waiting: list[dict[str, Any]]) -> None:
+        """Nothing of the run stays here: for a person it is paused, after a run below it, it goes on by itself."""
+        above: list[tuple[str, dict[str, Any], str]] = []
+        asked = [each for each in waiting if "approval_id" in each]
+        for each in asked:
+            told = {
+                "approval_id": each["approval_id"],
+                "tool_name": each["tool_name"],
+                "tool_source": each["tool_source"],
+                "call_id": each["call_id"],
+                "args": each["args"],
+                "tainted": each["tainted"],
+            }
+            subject = f"paused {each['approval_id']}"
+            if self._journal.tell("run_paused", told, subject):
+                whose = {"run_id": self._run_id, "agent": self._run.agent}
+                above.append(("run_paused", {**told, **whose}, subject))
+        patience = timedelta(seconds=self._spec.limits.human_timeout_seconds)
+        now = self._services.clock.now()
+        status, until = ("paused", now + patience) if asked else ("running", None)
+        news: list[str] = []
+
+        def rest(statements: Statements) -> None:
+            rested = statements.rows(_RESTED, status, until, self._run_id, self._job.id)
+            if rested and rested[0][0] == "cancelling":
+                why = f"run:{self._run_id}:after:{self._job.id}"[-200:]
+                self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, why)
+            if self._run.parent_run_id is not None:
+                news.extend(tell_above(statements, self._run.parent_run_id, above, now))
+
+        await self._journal.write(rest, last=True)
+        self._services.jobs.wake()
+        for run_id in news:
+            self._watch.ring(run_id)
+
+    async def _complete(self, output: Any, said: Mapping[str, Any]) -> None:
+        if len(json.dumps(output)) > _LARGEST_OUTPUT:
+            failed = RunFailed("output_too_large", f"The output has more than {_LARGEST_OUTPUT} bytes.")
+            return await self._end("failed", "run_failed", failed)
+        self._journal.tell("run_end", {"output": output}, "run_end")
+        return await self._finish("completed", output=output, said=dict(said) or None)
+
+    async def _end(self, status: str, event: str, failed: RunFailed) -> None:
+        await self._services.approvals.abandon(self._run_id)
+        error = {"message": failed.message, "type": failed.type}
+        reason = {"reason": failed.type} if failed.type in ("approval_denied", "timed_out") else {}
+        self._journal.tell(event, {"error": failed.message, "type": failed.type, **reason}, "run_end")
+        await self._finish(status, error=error)
+
+    async def _cancel(self) -> None:
+        # First: what waits must not be done for a run that is no more.
+        await self._services.approvals.abandon(self._run_id)
+        self._journal.tell("run_cancelled", {}, "run_end")
+        await self._finish("cancelled")
+
+    async def _finish(self, status: str, *, output: Any = None, error: Any = None, said: Any = None) -> None:
+        kept = [None if value is None else json.dumps(value) for value in (output, error, said)]
+        now, url = self._services.clock.now(), self._run.webhook_url
+
+        def finish(statements: Statements) -> None:
+            statements.rows(_FINISHED, status, *kept, now, self._run_id, self._job.id)
+            close(statements, self._services.jobs, self._run_id, self._run.graph_spec)
+            if url is not None:
+                told = {"run_id": self._run_id}
+                self._services.jobs.enqueue_in(statements, WEBHOOK, told, f"webhook:{self._run_id}")
+
+        await self._journal.write(finish, last=True)
+        self._services.jobs.wake()
+
+
+class _Cancelled(Exception):
+    pass

@@ -1,0 +1,337 @@
+"""What is to be said against a graph before an agent gets it. Nothing of the graph is run, rendered or evaluated."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from baobab.runtime.agents.bounds import unfit
+from baobab.runtime.agents.conditions import Condition, ConditionInvalid
+from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quoted
+from baobab.runtime.agents.spec import (
+    AGENT_NAME,
+    NODE_ID,
+    OUTPUT_KEY,
+    AgentNode,
+    EndNode,
+    Exposure,
+    GraphSpec,
+    LlmNode,
+    MapNode,
+    Mode,
+    Node,
+    Override,
+    ToolNode,
+    ToolRef,
+    ToolServer,
+)
+from baobab.runtime.agents.templates import Template, TemplateInvalid
+from baobab.runtime.agents.wiring import wiring_issues, writable_before, written_by
+
+__all__ = ["Issue", "Offer", "Offered", "issues_of", "narrowed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a tool is by itself, before any override."""
+
+    mode: Mode
+    exposed_to: Exposure
+
+
+class Offered(Protocol):
+    """The tools that an app has for its agents."""
+
+    def tool(self, ref: ToolRef) -> Offer | str:
+        """The tool that `ref` names, or why it cannot be used, as a message. Overrides of `ref` do not count."""
+        ...
+
+
+def issues_of(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]]:
+    """The graph, if there is nothing to say against it; else the first 100 issues, in the same order each time.
+
+    `value` is anything that JSON can be, of any size: it is measured before it is read.
+    """
+    if issues := list(unfit(value)):
+        return None, issues
+    try:
+        spec = GraphSpec.model_validate(value)
+    except ValidationError as exc:
+        # The inputs would only be copied into the errors, and nothing here shows them.
+        faults = exc.errors(include_url=False, include_input=False)
+        return None, [_shape_issue(fault) for fault in faults[:MAX_ISSUES]]
+    rules = chain(wiring_issues(spec), _tool_issues(spec, tools), _text_issues(spec))
+    issues = list(islice(rules, MAX_ISSUES))
+    return (None if issues else spec), issues
+
+
+def narrowed(offer: Offer, *overrides: Override) -> Offer:
+    """The narrowest of a tool and what is laid over it."""
+    modes = {offer.mode, *(override.mode_override for override in overrides)}
+    exposures = {offer.exposed_to, *(override.exposed_to_override for override in overrides)}
+    return Offer(
+        "read_write" if "read_write" in modes else "read_only",
+        "developer_only" if "developer_only" in exposures else "end_user",
+    )
+
+
+# --- shape ------------------------------------------------------------------------------------------------------
+
+_PLAIN = {
+    "missing": "is required",
+    "extra_forbidden": "is no field here",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+_PATTERNS = {
+    NODE_ID: "must not hold control characters",
+    OUTPUT_KEY: "must be a name: letters, digits and _, no digit first",
+    AGENT_NAME: "must be the name of an agent: lower-case letters, digits, - and _",
+}
+
+
+def _shape_issue(fault: ErrorDetails) -> Issue:
+    path = list(fault["loc"])
+    # Steps of the reader's own: the type that it read a node as, and that a key is at fault and not its value.
+    if path[:1] == ["nodes"]:
+        del path[2:3]
+    elif path[5:] == ["[key]"]:
+        del path[5]
+    context = fault.get("ctx", {})
+    match fault["type"]:
+        case "string_pattern_mismatch":
+            message = _PATTERNS[context["pattern"]]
+        case "too_long":
+            message = f"must have at most {context['max_length']} entries"
+        case "greater_than_equal":
+            message = f"must be at least {_plain(context['ge'])}"
+        case "less_than_equal":
+            message = f"must be at most {_plain(context['le'])}"
+        case "literal_error":
+            message = f"must be {context['expected']}"
+        case "union_tag_not_found":
+            message = "needs a type: llm, tool, map, agent or end"
+        case "union_tag_invalid":
+            path.append("type")
+            message = "must be llm, tool, map, agent or end"
+        case "value_error":
+            message = str(context["error"])
+        case other:
+            message = _PLAIN.get(other) or re.sub(r"^\w+ should ", "must ", fault["msg"])
+    return Issue(tuple(path), message)
+
+
+def _plain(bound: float) -> str:
+    return str(bound).removesuffix(".0")
+
+
+# --- tools ------------------------------------------------------------------------------------------------------
+
+# What makes two references one tool.
+_Tool = tuple[str, str | None, str]
+
+
+def _key(ref: ToolRef) -> _Tool:
+    return ref.source, ref.server_id, ref.name
+
+
+def _tool_issues(spec: GraphSpec, tools: Offered) -> Iterator[Issue]:
+    asking = _Asking(tools)
+    listed = dict(_listed(spec))
+    servers = {server.server_id: server for server in reversed(spec.tools.mcp_servers)}
+    yield from _repeated(("tools", "builtin"), spec.tools.builtin)
+    yield from _repeated(("tools", "functions"), spec.tools.functions)
+    yield from _repeated(("tools", "mcp_servers"), [server.server_id for server in spec.tools.mcp_servers])
+    for index, server in enumerate(spec.tools.mcp_servers):
+        yield from _repeated(("tools", "mcp_servers", index, "tools"), server.tools)
+    for ref, path in listed.items():
+        # A function may be deployed after its agent; one that a node uses must be there.
+        if ref.source != "function" and isinstance(why_not := asking.tool(ref), str):
+            yield Issue(path, why_not)
+    for index, server in enumerate(spec.tools.mcp_servers):
+        yield from _server_issues(("tools", "mcp_servers", index), server, asking)
+    listed_keys = {_key(ref) for ref in listed}
+    for node_id, node in spec.nodes.items():
+        seen: set[_Tool] = set()
+        for path, ref in _used(node):
+            where: Path = ("nodes", node_id, *path)
+            if _key(ref) in seen:
+                yield Issue(where, f"{quoted(ref.name)} stands here twice")
+            elif _key(ref) not in listed_keys:
+                yield Issue(where, f"{quoted(ref.name)} is not listed in {_list_of(ref)}")
+            elif isinstance(offer := asking.tool(ref), Offer):
+                server_override = _server_override(servers.get(ref.server_id or ""), ref.name)
+                yield from _widening(where, ref, narrowed(offer, server_override))
+            elif ref.source == "function":
+                yield Issue(where, offer)
+            seen.add(_key(ref))
+
+
+class _Asking:
+    """Asks for each tool once, however many nodes use it."""
+
+    def __init__(self, tools: Offered) -> None:
+        self._tools = tools
+        self._answers: dict[_Tool, Offer | str] = {}
+
+    def tool(self, ref: ToolRef) -> Offer | str:
+        key = _key(ref)
+        if key not in self._answers:
+            self._answers[key] = self._tools.tool(ref)
+        return self._answers[key]
+
+
+def _listed(spec: GraphSpec) -> Iterator[tuple[ToolRef, Path]]:
+    for index, name in enumerate(spec.tools.builtin):
+        yield ToolRef(source="builtin", name=name), ("tools", "builtin", index)
+    for index, name in enumerate(spec.tools.functions):
+        yield ToolRef(source="function", name=name), ("tools", "functions", index)
+    for place, server in enumerate(spec.tools.mcp_servers):
+        for index, name in enumerate(server.tools):
+            ref = ToolRef(source="mcp", server_id=server.server_id, name=name)
+            yield ref, ("tools", "mcp_servers", place, "tools", index)
+
+
+def _list_of(ref: ToolRef) -> str:
+    if ref.source == "mcp":
+        return f"the tools of {quoted(ref.server_id or '')} in tools.mcp_servers"
+    return f"tools.{'builtin' if ref.source == 'builtin' else 'functions'}"
+
+
+def _used(node: Node) -> Iterator[tuple[Path, ToolRef]]:
+    if isinstance(node, LlmNode):
+        for index, ref in enumerate(node.tools):
+            yield ("tools", index), ref
+    elif isinstance(node, ToolNode | MapNode):
+        yield ("tool_ref",), node.tool_ref
+
+
+def _repeated(path: Path, names: Sequence[str]) -> Iterator[Issue]:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            yield Issue((*path, index), f"{quoted(name)} stands here twice")
+        seen.add(name)
+
+
+def _server_issues(path: Path, server: ToolServer, asking: _Asking) -> Iterator[Issue]:
+    names = set(server.tools)
+    for name, override in server.tool_overrides.items():
+        where: Path = (*path, "tool_overrides", name)
+        if name not in names:
+            yield Issue(where, f"{quoted(name)} is none of the server's listed tools")
+            continue
+        offer = asking.tool(ToolRef(source="mcp", server_id=server.server_id, name=name))
+        if isinstance(offer, Offer):
+            yield from _widening(where, override, offer)
+
+
+def _server_override(server: ToolServer | None, name: str) -> Override:
+    return server.tool_overrides.get(name, Override()) if server else Override()
+
+
+def _widening(path: Path, override: Override, offer: Offer) -> Iterator[Issue]:
+    if override.mode_override == "read_only" and offer.mode == "read_write":
+        yield Issue((*path, "mode_override"), "must not widen: the tool is read_write")
+    if override.exposed_to_override == "end_user" and offer.exposed_to == "developer_only":
+        yield Issue((*path, "exposed_to_override"), "must not widen: the tool is developer_only")
+
+
+# --- templates, conditions, schemas -----------------------------------------------------------------------------
+
+
+def _text_issues(spec: GraphSpec) -> Iterator[Issue]:
+    before = writable_before(spec)
+    written = frozenset[str]().union(*map(written_by, spec.nodes.values()))
+    for node_id, node in spec.nodes.items():
+        keys = before[node_id]
+        for path, text, has_item in _templates(node):
+            where: Path = ("nodes", node_id, *path)
+            try:
+                template = Template(text)
+            except TemplateInvalid as exc:
+                yield Issue(where, str(exc))
+                continue
+            if path == ("over",) and template.sole is None:
+                yield Issue(where, "must be one placeholder that names a list, such as {{ state.rows }}")
+            for name in dict.fromkeys(template.names):
+                if name[0] == "item" and not has_item:
+                    yield Issue(where, "item is only there in the args_template of a map")
+                yield from _unwritten(where, name, keys, written)
+        if isinstance(node, LlmNode) and node.output_schema is not None:
+            yield from _schema_issues(("nodes", node_id, "output_schema"), node.output_schema)
+    for index, edge in enumerate(spec.edges):
+        if edge.when is None or edge.from_ not in spec.nodes:
+            continue
+        where = ("edges", index, "when")
+        try:
+            condition = Condition(edge.when)
+        except ConditionInvalid as exc:
+            yield Issue((*where, *exc.path), str(exc))
+            continue
+        keys = before[edge.from_] | written_by(spec.nodes[edge.from_])
+        for name in dict.fromkeys(condition.names):
+            yield from _unwritten(where, name, keys, written)
+
+
+def _templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
+    """Where a node has templates, their texts, and whether `item` is there for them."""
+    match node:
+        case LlmNode():
+            yield ("system_prompt",), node.system_prompt, False
+            if node.input_template is not None:
+                yield ("input_template",), node.input_template, False
+        case ToolNode():
+            yield from ((path, text, False) for path, text in _strings(node.args_template, ("args_template",)))
+        case MapNode():
+            yield ("over",), node.over, False
+            yield from ((path, text, True) for path, text in _strings(node.args_template, ("args_template",)))
+        case AgentNode():
+            yield from ((path, text, False) for path, text in _strings(node.input_template, ("input_template",)))
+        case EndNode():
+            yield from ((path, text, False) for path, text in _strings(node.output_template, ("output_template",)))
+
+
+def _strings(tree: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(tree, str):
+        yield path, tree
+    for key, value in _inside(tree):
+        yield from _strings(value, (*path, key))
+
+
+def _inside(tree: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(tree, dict):
+        return tree.items()
+    return enumerate(tree) if isinstance(tree, list) else ()
+
+
+def _unwritten(path: Path, name: Sequence[str], keys: AbstractSet[str], written: AbstractSet[str]) -> Iterator[Issue]:
+    if len(name) < 2 or name[0] != "state" or name[1] in keys:
+        return
+    if name[1] in written:
+        yield Issue(path, f"state.{_cut(name[1])} is not written yet: no node that writes it comes before")
+    else:
+        yield Issue(path, f"no node writes state.{_cut(name[1])}")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 64 else f"{name[:63]}…"
+
+
+def _schema_issues(path: Path, schema: Any) -> Iterator[Issue]:
+    """A schema must be complete: what it refers to elsewhere would be fetched by whoever reads it."""
+    for key, value in _inside(schema):
+        if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
+            yield Issue((*path, key), 'must refer to the schema itself, with "#"')
+        yield from _schema_issues((*path, key), value)

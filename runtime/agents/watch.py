@@ -1,0 +1,97 @@
+"""Who is interested in runs, in this process: those who listen to their events, and those who make them."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.rows import runs
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.tools.services import Services
+
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """One for each process. What happens in another process is seen at its announcement, by one look for all runs."""
+
+    def __init__(self, services: Services) -> None:
+        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._cancels: dict[str, Callable[[], None]] = {}
+        self._databases: dict[str, Database] = {}
+        self._seen: dict[str, int] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._news = False
+        services.notices.on_wake(self.look)
+
+    @contextlib.contextmanager
+    def listening(self, run_id: str, database: Database) -> Iterator[asyncio.Event]:
+        """An event that is set when there may be something new to read of the run."""
+        news = asyncio.Event()
+        self._databases[run_id] = database
+        self._listeners.setdefault(run_id, set()).add(news)
+        try:
+            yield news
+        finally:
+            listeners = self._listeners[run_id]
+            listeners.discard(news)
+            if not listeners:
+                del self._listeners[run_id]
+                self._forget(run_id)
+
+    @contextlib.contextmanager
+    def making(self, run_id: str, database: Database, cancel: Callable[[], None]) -> Iterator[None]:
+        """Have `cancel` called when somebody wants the run to end."""
+        self._databases[run_id] = database
+        self._cancels[run_id] = cancel
+        try:
+            yield
+        finally:
+            del self._cancels[run_id]
+            self._forget(run_id)
+
+    def ring(self, run_id: str) -> None:
+        """There is something new of the run."""
+        for news in self._listeners.get(run_id, ()):
+            news.set()
+
+    def _forget(self, run_id: str) -> None:
+        if run_id not in self._listeners and run_id not in self._cancels:
+            self._databases.pop(run_id, None)
+            self._seen.pop(run_id, None)
+
+    def look(self) -> None:
+        """See what has become of the runs that somebody here is interested in."""
+        self._news = bool(self._databases)
+        if self._news and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._look_at_all(), name="runs")
+
+    async def _look_at_all(self) -> None:
+        # What was written after a look had begun may not be in it.
+        while self._news:
+            self._news = False
+            await self._look_once()
+
+    async def _look_once(self) -> None:
+        by_database: dict[Database, list[str]] = {}
+        for run_id, database in self._databases.items():
+            by_database.setdefault(database, []).append(run_id)
+        for database, ids in by_database.items():
+            try:
+                await self._look_at(database, ids)
+            except DatabaseUnavailable as exc:
+                _log.warning("runs: the database does not answer (%s)", exc)
+
+    async def _look_at(self, database: Database, ids: list[str]) -> None:
+        for few in range(0, len(ids), 500):
+            query = select(runs.c.id, runs.c.last_seq, runs.c.status).where(runs.c.id.in_(ids[few : few + 500]))
+            async with database.reading() as connection:
+                found = (await connection.execute(query)).all()
+            for row in found:
+                if row.status == "cancelling" and row.id in self._cancels:
+                    self._cancels[row.id]()
+                if row.id in self._databases and self._seen.get(row.id) != row.last_seq:
+                    self._seen[row.id] = row.last_seq
+                    self.ring(row.id)

@@ -1,0 +1,138 @@
+"""The built-in models as jobs: `begin` only writes down what is to be made, and `look` makes it."""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from baobab.runtime.gateway.builtin import film, picture
+from baobab.runtime.gateway.builtin.scene import Scene
+from baobab.runtime.gateway.builtin.work import LINE
+from baobab.runtime.gateway.errors import RequestRefused
+from baobab.runtime.gateway.media.model import MediaRequest, Progress, Rendering
+from baobab.runtime.gateway.model import Model, Price
+
+PROVIDER = "baobab"
+_FREE = Price(0, 0, unit=0)
+_SIZE = re.compile(r"(\d{1,5})[xX](\d{1,5})")
+_RATIO = re.compile(r"(\d{1,3}):(\d{1,3})")
+_SIDES = {"1K": 1024, "2K": 2048, "4K": 4096}
+_SMALLEST = 64
+_MOST_IMAGES = 10
+_RESOLUTIONS = {"180p": 180, "360p": 360, "480p": 480, "720p": 720, "1080p": 1080}
+_RATIOS = {"16:9": (16, 9), "9:16": (9, 16), "1:1": (1, 1), "4:3": (4, 3), "3:4": (3, 4)}
+_SECONDS = 5
+_SAID = 400
+"""Characters of a prompt that are kept: more than any picture has room for."""
+
+
+def models() -> list[Model]:
+    """One that makes images, and one that makes videos."""
+    return [
+        _model(picture.MODEL, "Baobab picture (built in, for trying things out)", "image"),
+        _model(film.MODEL, "Baobab film (built in, for trying things out)", "video"),
+    ]
+
+
+def units(model: Model, request: MediaRequest) -> int:
+    """Images or seconds; RequestRefused for values that the model cannot take."""
+    planned = _plan(model, request)
+    return int(planned["count"])
+
+
+def begin(model: Model, request: MediaRequest) -> Progress:
+    """In progress, though nothing is done yet: all that decides the result is in the handle."""
+    return Progress("in_progress", to_json(_plan(model, request)).decode())
+
+
+async def look(model: Model, handle: str) -> Progress:
+    """Completed."""
+    plan = from_json(handle)
+    count = plan["count"]
+    if model.modality == "video":
+        with LINE.place():
+            made = await LINE.in_turn(partial(film.film, _scene(plan), count))
+        return Progress("completed", "", (Rendering("video/mp4", made),), units=count)
+    with LINE.place():
+        # One after the other, so that others get their turn between them.
+        files = [await LINE.in_turn(partial(picture.png, _scene(plan, index))) for index in range(count)]
+    return Progress("completed", "", tuple(Rendering("image/png", file) for file in files), units=count)
+
+
+def _model(id_: str, name: str, modality: Any) -> Model:
+    return Model(
+        id=id_,
+        name=name,
+        modality=modality,
+        price=_FREE,
+        context_window=None,
+        max_output=None,
+        litellm="",
+        provider=PROVIDER,
+        features=frozenset(),
+    )
+
+
+def _plan(model: Model, request: MediaRequest) -> dict[str, Any]:
+    """count: images, or seconds."""
+    asked = request.parameters
+    if model.modality == "video":
+        width, height = _frame(asked)
+        count = _number("duration", asked.get("duration", _SECONDS), film.LONGEST)
+        if asked.get("generate_audio"):
+            raise _refused("generate_audio", "The built-in model makes no sound.")
+    else:
+        width, height = _size(asked)
+        count = _number("n", asked.get("n", 1), _MOST_IMAGES)
+    said = [f"{model.id}: built-in model", request.prompt[:_SAID]]
+    if unseen := len(asked.get("input_images") or ()):
+        said.append(f"({unseen} image{'s' * (unseen > 1)} not seen)")
+    return {"width": width, "height": height, "said": said, "seed": str(asked.get("seed", 0)), "count": count}
+
+
+def _scene(plan: Mapping[str, Any], index: int = 0) -> Scene:
+    return Scene(plan["width"], plan["height"], tuple(plan["said"]), f"{plan['seed']}/{index}")
+
+
+def _size(asked: Mapping[str, Any]) -> tuple[int, int]:
+    size, ratio = asked.get("size"), asked.get("aspect_ratio")
+    if size is not None and (found := _SIZE.fullmatch(size)):
+        if ratio is not None:
+            raise _refused("aspect_ratio", "Give the size in dots, or an aspect ratio.")
+        width, height = int(found[1]), int(found[2])
+    else:
+        longest = _SIDES.get((size or "1K").upper())
+        shape = _RATIO.fullmatch(ratio or "1:1")
+        if longest is None:
+            raise _refused("size", "A size is 1024x1024, say, or 1K, 2K or 4K.")
+        if shape is None or "0" in (shape[1], shape[2]):
+            raise _refused("aspect_ratio", "An aspect ratio is 16:9, say.")
+        across, down = int(shape[1]), int(shape[2])
+        width, height = (longest * side // max(across, down, 1) for side in (across, down))
+    if not (_SMALLEST <= width <= picture.LARGEST and _SMALLEST <= height <= picture.LARGEST):
+        raise _refused("size", f"A side has {_SMALLEST} to {picture.LARGEST} dots.")
+    return width, height
+
+
+def _frame(asked: Mapping[str, Any]) -> tuple[int, int]:
+    """Both sides even, as the film wants them."""
+    short = _RESOLUTIONS.get(asked.get("resolution", "180p"))
+    shape = _RATIOS.get(asked.get("aspect_ratio", "16:9"))
+    if short is None:
+        raise _refused("resolution", f"The resolution is one of {', '.join(_RESOLUTIONS)}.")
+    if shape is None:
+        raise _refused("aspect_ratio", f"The aspect ratio is one of {', '.join(_RATIOS)}.")
+    width, height = (round(short * side / min(shape) / 2) * 2 for side in shape)
+    return width, height
+
+
+def _number(name: str, value: Any, most: int) -> int:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or value != int(value) or not 1 <= value <= most:
+        raise _refused(name, f"`{name}` is a whole number from 1 to {most}.")
+    return int(value)
+
+
+def _refused(name: str, text: str) -> RequestRefused:
+    return RequestRefused(text, details={"param": name})

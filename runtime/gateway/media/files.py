@@ -1,0 +1,122 @@
+"""Files that come over the network: images that callers point at, and what upstreams have made.
+
+Addresses come from callers and from upstreams' answers, so the guarded client fetches them; only where the operator
+has said where a provider is, that very place is trusted.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from baobab.runtime.egress import Egress, EgressError, EgressStream, EgressTimeout, EgressTooLarge
+from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed, UpstreamTimeout
+from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
+from baobab.runtime.gateway.relay import refusal
+from baobab.runtime.gateway.upstream import Upstream
+
+LARGEST_INPUT = 20 * 2**20
+"""Bytes of an image that a caller points at."""
+
+# Of all the images of one field together.
+_LARGEST_INPUTS = 64 * 2**20
+_INPUT_SECONDS = 60.0
+
+_SECONDS = 600.0
+_HOPS = 3
+_ANYWHERE = ("0.0.0.0/0", "::/0")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """content_type: as the bytes say."""
+
+    url: str
+    content_type: str
+    content: bytes
+
+
+class Files:
+    """One for each process. outgoing: the guarded client."""
+
+    def __init__(self, outgoing: Egress) -> None:
+        self._outgoing = outgoing
+        self._trusted = Egress(_ANYWHERE)
+
+    async def close(self) -> None:
+        await self._trusted.close()
+
+    async def images(self, urls: Iterable[str], name: str) -> list[Image]:
+        """The images at some addresses. name: of the request's field. RequestRefused for what is no image."""
+        found: list[Image] = []
+        left = _LARGEST_INPUTS
+        try:
+            async with asyncio.timeout(_INPUT_SECONDS):
+                # One after the other: all at once could be more than there is room for.
+                for url in urls:
+                    found.append(await self._image(url, name, min(left, LARGEST_INPUT)))
+                    left -= len(found[-1].content)
+        except TimeoutError as exc:
+            raise _unusable(name, "Their hosts take too long.") from exc
+        return found
+
+    @asynccontextmanager
+    async def opened(
+        self, upstream: Upstream, url: str, headers: Mapping[str, str], max_bytes: int
+    ) -> AsyncGenerator[EgressStream, None]:
+        """What an upstream has made, at an address of its own or one that it gave; its failures in our words."""
+        own = bool(upstream.api_base) and _origin(url) == _origin(upstream.api_base)
+        client = self._trusted if own else self._outgoing
+        try:
+            async with client.stream(
+                "GET",
+                url,
+                headers=headers,
+                max_bytes=max_bytes,
+                timeout=_SECONDS,
+                follow=_HOPS,
+                cross_host=not own,
+                https_only=not own,
+            ) as answer:
+                if answer.status != 200:
+                    raise refusal(answer.status, b"", answer.headers.get("Retry-After"))
+                yield answer
+        except EgressTooLarge as exc:
+            raise UpstreamMalformed(f"The file has more than {max_bytes} bytes.") from exc
+        except EgressTimeout as exc:
+            raise UpstreamTimeout from exc
+        except EgressError as exc:
+            raise UpstreamFailed from exc
+
+    async def whole(self, upstream: Upstream, url: str, max_bytes: int) -> bytes:
+        """A file of an upstream's in one piece. No key goes along: such addresses hold what they need."""
+        async with self.opened(upstream, url, {}, max_bytes) as answer:
+            return b"".join([piece async for piece in answer])
+
+    async def _image(self, url: str, name: str, max_bytes: int) -> Image:
+        options: dict[str, Any] = {"follow": _HOPS, "cross_host": True, "https_only": True}
+        try:
+            answer = await self._outgoing.request("GET", url, max_bytes=max_bytes, timeout=_INPUT_SECONDS, **options)
+        except EgressError as exc:
+            raise _unusable(name, exc.message) from exc
+        if answer.status != 200:
+            raise _unusable(name, f"Its host answers {answer.status}.")
+        content_type = content_type_of(answer.body[:SNIFFED])
+        if content_type is None or not content_type.startswith("image/"):
+            raise _unusable(name, "It is no PNG, JPEG, WebP or GIF.")
+        return Image(url, content_type, answer.body)
+
+
+def _unusable(name: str, why: str) -> RequestRefused:
+    return RequestRefused(
+        f"An image of `{name}` cannot be used. {why}",
+        remediation=f"Give https addresses of public images of at most {LARGEST_INPUT // 2**20} MB each.",
+        details={"param": name},
+    )
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc

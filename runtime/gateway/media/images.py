@@ -1,0 +1,183 @@
+"""Images of upstreams, by LiteLLM: they are there when the call is over, so a job of these is completed at once."""
+
+import asyncio
+import re
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from io import BytesIO
+from typing import Any
+
+from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed
+from baobab.runtime.gateway.library import litellm
+from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
+from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.media.model import MediaRequest, Progress, Rendering
+from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.translate import worded
+from baobab.runtime.gateway.upstream import Upstream
+
+_LARGEST = 50 * 2**20
+_MOST = 10
+_NAMED_SIZES = ("1K", "2K", "4K")
+_SIZE = re.compile(r"\d{2,5}x\d{2,5}")
+_RATIO = re.compile(r"\d{1,3}:\d{1,3}")
+
+
+class Images:
+    """Those that LiteLLM can ask for."""
+
+    def __init__(self, files: Files, seconds: float) -> None:
+        self._files = files
+        self._seconds = seconds
+
+    def units(self, model: Model, request: MediaRequest) -> int:
+        """How many images the request asks for."""
+        images = request.parameters.get("n", 1)
+        if not isinstance(images, int) or isinstance(images, bool) or not 1 <= images <= _MOST:
+            raise RequestRefused(f"`n` is a whole number from 1 to {_MOST}.", details={"param": "n"})
+        _asked(model.provider, model.upstream, request)
+        return images
+
+    async def begin(
+        self, upstream: Upstream, request: MediaRequest, job_id: str, cost: Callable[[Any], int | None]
+    ) -> Progress:
+        """The images, or what the upstream says in their place. cost: of what an answer says was used."""
+        given = await self._files.images(request.parameters.get("input_images") or (), "input_images")
+        masks = await self._files.images([mask] if (mask := request.parameters.get("mask")) else (), "mask")
+        asked = _asked(upstream.provider, upstream.model, request)
+        if upstream.provider == "openai":
+            asked["headers"] = {"Idempotency-Key": job_id}
+        if upstream.api_base:
+            asked["api_base"] = upstream.api_base
+        if given:
+            asked["image"] = [BytesIO(image.content) for image in given]
+            if masks:
+                asked["mask"] = BytesIO(masks[0].content)
+        library = await litellm()
+        call = library.aimage_edit if given else library.aimage_generation
+        try:
+            # The library's own patience begins anew with each piece of an answer.
+            async with asyncio.timeout(self._seconds), _single(library, upstream) as client:
+                answer = await call(
+                    model=f"{upstream.provider}/{upstream.model}",
+                    prompt=request.prompt,
+                    api_key=upstream.api_key,
+                    num_retries=0,
+                    max_retries=0,
+                    timeout=self._seconds,
+                    client=client,
+                    **asked,
+                )
+        except library.exceptions.ContentPolicyViolationError as exc:
+            raise RequestRefused("The model's provider does not make such an image.") from exc
+        except (TimeoutError, library.exceptions.Timeout):
+            # It may make it all the same, and wants its money: not once more.
+            return Progress("failed", "", error="The model's provider did not answer in time.")
+        except Exception as exc:  # the library raises what its providers do, of many kinds
+            raise worded(library, exc) from exc
+        return await self._progress(upstream, answer.model_dump(mode="json"), cost)
+
+    async def _progress(
+        self, upstream: Upstream, made: Mapping[str, Any], cost: Callable[[Any], int | None]
+    ) -> Progress:
+        """From here on the upstream has done its work: what is wrong now would be wrong, and paid, once more."""
+        try:
+            files = await self._files_of(upstream, made.get("data") or ())
+        except UpstreamFailed:
+            return Progress("failed", "", error="The model's provider did not hand out what it had made.")
+        if not files:
+            return Progress("failed", "", error="The model's provider sent no image.")
+        renderings = [_rendering(file) for file in files]
+        known = tuple(rendering for rendering in renderings if rendering is not None)
+        if len(known) < len(files):
+            return Progress("failed", "", error="The model's provider sent something that is no image.")
+        return Progress("completed", "", known, units=len(known), cost=cost(made.get("usage")))
+
+    async def _files_of(self, upstream: Upstream, data: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        async def file(item: Mapping[str, Any]) -> bytes:
+            if encoded := item.get("b64_json"):
+                return _decoded(encoded)
+            return await self._files.whole(upstream, item["url"], _LARGEST)
+
+        # Some answer with a text beside the images, or in their place.
+        return await asyncio.gather(*(file(item) for item in data if item.get("b64_json") or item.get("url")))
+
+
+@asynccontextmanager
+async def _single(library: Any, upstream: Upstream) -> AsyncGenerator[Any, None]:
+    """A client that asks once: for OpenAI's images the library has any client ask up to three times, and each pays."""
+    if upstream.provider != "openai":
+        yield None
+        return
+
+    class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]
+        max_retries = property(lambda _: 0, lambda _, _told: None)
+
+    async with Single(api_key=upstream.api_key, base_url=upstream.api_base or None) as client:
+        yield client
+
+
+def _decoded(encoded: str) -> bytes:
+    try:
+        # Some put it into an address of its own kind.
+        return b64decode(encoded.rpartition("base64,")[2], validate=True)
+    except NotBase64 as exc:
+        raise UpstreamMalformed from exc
+
+
+def _rendering(file: bytes) -> Rendering | None:
+    content_type = content_type_of(file[:SNIFFED])
+    return Rendering(content_type, file) if content_type and content_type.startswith("image/") else None
+
+
+def _asked(provider: str, model: str, request: MediaRequest) -> dict[str, Any]:
+    """What LiteLLM is told beside the prompt. RequestRefused for values that mean nothing to the provider."""
+    asked = {name: value for name, value in request.parameters.items() if name not in ("input_images", "mask")}
+    asked |= request.provider
+    if "mask" in request.parameters and not request.parameters.get("input_images"):
+        raise RequestRefused("A mask wants an image in `input_images`.", details={"param": "mask"})
+    if provider == "gemini":
+        return _of_gemini(model, asked)
+    # What it does not understand the library leaves out, or replaces.
+    if provider == "runwayml" and "size" in asked:
+        asked["ratio"] = _dots(asked.pop("size")).replace("x", ":")
+    elif provider == "black_forest_labs" and "size" in asked:
+        _dots(asked["size"])
+    elif provider == "stability" and "aspect_ratio" in asked:
+        _ratio(asked["aspect_ratio"])
+    return asked
+
+
+def _of_gemini(model: str, asked: dict[str, Any]) -> dict[str, Any]:
+    size, ratio = asked.pop("size", None), asked.pop("aspect_ratio", None)
+    if model.startswith("imagen"):
+        return {**asked, **({"aspectRatio": _ratio(ratio)} if ratio else {})}
+    shape: dict[str, str] = {}
+    if ratio is not None:
+        shape["aspectRatio"] = _ratio(ratio)
+    if size is not None and size.upper() in _NAMED_SIZES:
+        shape["imageSize"] = size.upper()
+        # The first of the family makes one size only, which it need not be told, and may not.
+        if model.startswith("gemini-2.5") and shape.pop("imageSize") != "1K":
+            raise RequestRefused("The model makes images of 1K only.", details={"param": "size"})
+    elif size is not None:
+        if ratio is not None:
+            raise RequestRefused("Give the size in dots, or an aspect ratio.", details={"param": "aspect_ratio"})
+        asked["size"] = _dots(size)
+    if shape:
+        asked["imageConfig"] = shape
+    return asked
+
+
+def _dots(size: str) -> str:
+    if _SIZE.fullmatch(size) is None:
+        raise RequestRefused("A size is 1024x1024, say.", details={"param": "size"})
+    return size
+
+
+def _ratio(ratio: str) -> str:
+    if _RATIO.fullmatch(ratio) is None:
+        raise RequestRefused("An aspect ratio is 16:9, say.", details={"param": "aspect_ratio"})
+    return ratio

@@ -1,0 +1,38 @@
+"""Fields of a request, read with the refusal that names them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.runtime.gateway.errors import RequestRefused
+
+
+def refused(at: str, problem: str) -> RequestRefused:
+    return RequestRefused(f"`{at}` {problem}.", details={"param": at})
+
+
+def text(holder: Mapping[str, Any], name: str, at: str) -> str:
+    value = holder.get(name)
+    if not isinstance(value, str):
+        raise refused(f"{at}.{name}", "is a text")
+    return value
+
+
+def object_in(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, Any]:
+    """The object of that name; an empty one where there is none."""
+    value = holder.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise refused(f"{at}.{name}" if at else name, "is an object")
+    return value or {}
+
+
+def objects_in(holder: Mapping[str, Any], name: str, at: str = "") -> list[tuple[str, dict[str, Any]]]:
+    """The objects of the array of that name, each with where it stands; none where there is no array."""
+    where, value = f"{at}.{name}" if at else name, holder.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise refused(where, "is an array")
+    for number, each in enumerate(value):
+        if not isinstance(each, dict):
+            raise refused(f"{where}[{number}]", "is an object")
+    return [(f"{where}[{number}]", each) for number, each in enumerate(value)]

@@ -1,0 +1,117 @@
+"""The items of a response while it is told: a message, what was thought before it, calls of tools."""
+
+from typing import Any
+
+from baobab.runtime.gateway.wires import chunks
+from baobab.runtime.gateway.wires.wire import Made
+
+Event = dict[str, Any]
+
+_MESSAGE = {"type": "message", "role": "assistant"}
+_EMPTY: dict[str, dict[str, Any]] = {
+    "reasoning_text": {"type": "reasoning_text", "text": ""},
+    "output_text": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
+    "refusal": {"type": "refusal", "refusal": ""},
+}
+
+
+class Items:
+    """One item is open at a time; the next one closes it. Of what a message or a delta says come events, in order.
+
+    whole: the items, as far as they are told.
+    """
+
+    def __init__(self, made: Made) -> None:
+        self.whole: list[dict[str, Any]] = []
+        self._made = made
+        self._open: object = None
+        self._calls: dict[object, int] = {}
+
+    def told(self, said: dict[str, Any]) -> list[Event]:
+        events: list[Event] = []
+        if thought := chunks.thought_of(said):
+            events += self._written("reasoning_text", thought)
+        content = said.get("content")
+        if isinstance(content, str) and content:
+            events += self._written("output_text", content)
+        refusal = said.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            events += self._written("refusal", refusal)
+        for number, call in enumerate(chunks.calls_of(said)):
+            events += self._called(call.get("index", number), call)
+        return events
+
+    def closed(self) -> list[Event]:
+        """The events that end the item that is open."""
+        if self._open is None:
+            return []
+        self._open = None
+        index, item = len(self.whole) - 1, self.whole[-1]
+        item["status"] = "completed"
+        at = {"output_index": index, "item_id": item["id"]}
+        done = {"type": "response.output_item.done", "output_index": index, "item": item}
+        if item["type"] == "function_call":
+            told = {"name": item["name"], "arguments": item["arguments"]}
+            return [{"type": "response.function_call_arguments.done", **at, **told}, done]
+        if item["type"] == "custom_tool_call":
+            return [{"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}, done]
+        part = item["content"][0]
+        at["content_index"] = 0
+        ended = {"type": f"response.{part['type']}.done", **at, **_said(part)}
+        return [ended, {"type": "response.content_part.done", **at, "part": part}, done]
+
+    def _written(self, kind: str, text: str) -> list[Event]:
+        """A text goes on, or begins: of thoughts, of the answer, or of a refusal."""
+        events: list[Event] = []
+        if begins := self._open != kind:
+            events = self.closed()
+            thinks = kind == "reasoning_text"
+            named: dict[str, Any] = {"type": "reasoning", "summary": []} if thinks else _MESSAGE
+            item = self._new("rs" if thinks else "msg", **named, content=[dict(_EMPTY[kind])])
+            events.append(self._begun(kind, item))
+        item, index = self.whole[-1], len(self.whole) - 1
+        part, at = item["content"][0], {"output_index": index, "item_id": item["id"], "content_index": 0}
+        if begins:
+            events.append({"type": "response.content_part.added", **at, "part": dict(part)})
+        part["refusal" if kind == "refusal" else "text"] += text
+        logged: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+        return [*events, {"type": f"response.{kind}.delta", **at, "delta": text, **logged}]
+
+    def _called(self, number: object, call: dict[str, Any]) -> list[Event]:
+        events: list[Event] = []
+        custom = call.get("custom")
+        if number not in self._calls:
+            events = self.closed()
+            told = {"call_id": str(call.get("id"))}
+            if isinstance(custom, dict):
+                item = self._new("ctc", type="custom_tool_call", **told, name=str(custom.get("name")), input="")
+            else:
+                item = self._new("fc", type="function_call", **told, name=chunks.function_of(call)[0], arguments="")
+            events.append(self._begun(("call", number), item))
+            self._calls[number] = len(self.whole) - 1
+        index = self._calls[number]
+        item = self.whole[index]
+        field, kind = "arguments", "function_call_arguments"
+        text = chunks.function_of(call)[1]
+        if isinstance(custom, dict):
+            field, kind, text = "input", "custom_tool_call_input", str(custom.get("input") or "")
+        if text:
+            item[field] += text
+            at = {"output_index": index, "item_id": item["id"]}
+            events.append({"type": f"response.{kind}.delta", **at, "delta": text})
+        return events
+
+    def _new(self, prefix: str, **told: Any) -> dict[str, Any]:
+        return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **told}
+
+    def _begun(self, what: object, item: dict[str, Any]) -> Event:
+        self._open = what
+        self.whole.append(item)
+        shown = {**item, "content": []} if "content" in item else dict(item)
+        return {"type": "response.output_item.added", "output_index": len(self.whole) - 1, "item": shown}
+
+
+def _said(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] == "refusal":
+        return {"refusal": part["refusal"]}
+    return {"text": part["text"], **({"logprobs": []} if part["type"] == "output_text" else {})}

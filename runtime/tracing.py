@@ -1,0 +1,100 @@
+"""Spans, sent to an OTLP collector in the background. An installation that does not trace loads nothing of it."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from baobab.tools.call import Door
+from baobab.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span, Tracer
+
+_LAST_SECONDS = 3.0
+_SEND_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def traced(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
+    """What makes spans; None where no collector is named. What is left when the block ends has three seconds.
+
+    url: a collector that takes OTLP over HTTP. content: whether spans may hold what was asked and answered.
+    """
+    if not url:
+        yield None
+        return
+    # Here: an installation that does not trace does not pay for it.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces", timeout=_SEND_SECONDS)
+    resource = Resource.create({"service.name": "baobab"})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    # Spans wait in its queue and are sent by its thread; what a full queue pushes out is lost, and no call waits.
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield Tracing(provider.get_tracer("baobab"), content=content)
+    finally:
+        if not await _shut(provider):
+            _log.warning("traces: the collector did not take the last spans")
+            # Ends the thread that still tries; it is no reason to go on living.
+            exporter.shutdown()  # type: ignore[no-untyped-call]
+
+
+async def _shut(provider: "TracerProvider") -> bool:
+    """Send what is left; whether that was done in time. In a thread of its own, which nobody waits for any longer."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def work() -> None:
+        provider.shutdown()
+        with contextlib.suppress(RuntimeError):  # the loop is closed by now
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=work, name="last spans", daemon=True).start()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(done.wait(), _LAST_SECONDS)
+    return done.is_set()
+
+
+class Tracing:
+    """content: whether spans may hold what was asked and answered."""
+
+    def __init__(self, tracer: "Tracer", *, content: bool) -> None:
+        self._tracer = tracer
+        self.content = content
+
+    def start(self, name: str, attributes: Mapping[str, Any], parent: str = "") -> "Span":
+        """A span of a call to somebody else, which begins now. parent: a W3C `traceparent`, as it came; or nothing."""
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415
+
+        return self._tracer.start_span(name, _context(parent), SpanKind.CLIENT, dict(attributes))
+
+    def observe(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None:
+        """A call of a tool has ended: it was a span."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+
+        ended = time.time_ns()
+        told = {"baobab.tool": tool.name, "baobab.door": door.name, "baobab.request_id": door.request_id}
+        began = ended - int(seconds * 1e9)
+        span = self._tracer.start_span(tool.name, _context(door.trace), SpanKind.SERVER, told, start_time=began)
+        if outcome != "ok":
+            span.set_attribute("error.type", outcome)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(ended)
+
+
+def _context(parent: str) -> "Context | None":
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    # What is no traceparent is no parent.
+    return TraceContextTextMapPropagator().extract({"traceparent": parent}) if parent else None

@@ -1,0 +1,71 @@
+"""`baobab credits`: what the operator gives organisations, and what these have."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import select
+
+from baobab.tools.credit_account import Account
+from baobab.tools.credit_errors import NoCreditAccount
+from baobab.tools.credits import Credits
+from baobab.tools.money import dollars
+from baobab.tools.platform_tables import accounts, members, organisations
+from baobab.tools.services import Services
+
+
+async def show(services: Services, organisation: str) -> list[str]:
+    """What an organisation has, in lines for people. NoCreditAccount."""
+    return await _statement(services.credits, await _named(services, organisation))
+
+
+async def top_up(services: Services, organisation: str, amount: int, reference: str) -> list[str]:
+    """Add nano-dollars, once for each reference; what it has then. NoCreditAccount, TopUpConflict."""
+    found = await _named(services, organisation)
+    await services.credits.top_up(found, amount, reference)
+    return await _statement(services.credits, found)
+
+
+async def set_terms(services: Services, organisation: str, allowance: int | None, floor: int | None) -> list[str]:
+    """Terms of its own, in nano-dollars; None is what its plan says. What it has then. NoCreditAccount."""
+    found = await _named(services, organisation)
+    await services.credits.set_terms(found, allowance=allowance, floor=floor)
+    return await _statement(services.credits, found)
+
+
+async def _named(services: Services, text: str) -> str:
+    """The id of an organisation that is named by it, or by the address of the account whose personal one it is."""
+    query = select(organisations.c.id).where(organisations.c.id == text)
+    if "@" in text:
+        owner = select(members.c.organisation_id).join(accounts).where(accounts.c.email == text.lower())
+        owned = organisations.c.id.in_(owner.where(members.c.role == "owner"))
+        query = select(organisations.c.id).where(organisations.c.personal, owned)
+    async with services.database.reading() as connection:
+        found: str | None = (await connection.execute(query)).scalar()
+    if found is None:
+        raise NoCreditAccount(
+            remediation="Name it by its id, or by the e-mail address of the account whose personal one it is."
+        )
+    return found
+
+
+async def _statement(credits_: Credits, organisation: str) -> list[str]:
+    account = await credits_.account(organisation)
+    budgets = [
+        f"budget {dollars(budget.most)} a {budget.period} for the {budget.subject} {budget.subject_id}, "
+        f"{dollars(budget.spent)} spent"
+        for budget in await credits_.budgets(organisation)
+    ]
+    return [f"organisation {organisation}", *_money(account), *budgets]
+
+
+def _money(account: Account) -> Iterator[str]:
+    balance, terms = account.balance, account.terms
+    if balance.allowance is None or balance.available is None or terms.allowance is None:
+        yield "allowance no cap"
+    else:
+        how_often = "once" if terms.once else "a month"
+        yield f"allowance {dollars(terms.allowance)} {how_often}, {dollars(balance.allowance)} left"
+    yield f"topped up {dollars(balance.credits)} left"
+    yield f"floor {dollars(balance.floor)}"
+    yield f"reserved {dollars(balance.reserved)}"
+    if balance.available is not None:
+        yield f"available {dollars(max(0, balance.available))}"

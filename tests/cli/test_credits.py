@@ -1,0 +1,102 @@
+"""`baobab credits`: what the operator gives organisations."""
+
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from baobab.cli import main
+from tests.cli.server_process import baobab, serving
+
+OWNER = "owner@localhost"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    assert baobab("init", "--data", folder, settings={"BAOBAB_PLAN": "launch"}).returncode == 0
+    return folder
+
+
+def run(data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return baobab("credits", *arguments, "--data", data)
+
+
+def told(data: Path, *arguments: object) -> list[str]:
+    done = run(data, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_an_organisation_has_what_its_plan_gives(data: Path) -> None:
+    first, *rest = told(data, "show", OWNER)
+    assert rest == [
+        "allowance 5.00 a month, 5.00 left",
+        "topped up 0.00 left",
+        "floor 0.00",
+        "reserved 0.00",
+        "available 5.00",
+    ]
+    by_id = told(data, "show", first.removeprefix("organisation "))
+    assert by_id == [first, *rest] == told(data, "show", "Owner@LocalHost")
+
+
+def test_a_payment_is_topped_up_once(data: Path) -> None:
+    for _ in range(2):
+        assert "topped up 12.000000001 left" in told(data, "top-up", OWNER, "12.000000001", "--reference", "invoice 1")
+    assert "available 18.000000001" in told(data, "top-up", OWNER, "1", "--reference", "invoice 2")
+    other = run(data, "top-up", OWNER, "13", "--reference", "invoice 1")
+    assert other.returncode == 1
+    assert len(other.stderr.splitlines()) == 1
+    assert "available 18.000000001" in told(data, "show", OWNER)
+
+
+def test_terms_of_its_own_are_set_and_taken_back(data: Path) -> None:
+    lines = told(data, "terms", OWNER, "--allowance", "7.5", "--floor", "-10")
+    assert {"allowance 7.50 a month, 7.50 left", "floor -10.00", "available 17.50"} <= set(lines)
+    assert {"allowance 5.00 a month, 5.00 left", "floor -1.00"} <= set(told(data, "terms", OWNER, "--floor", "-1"))
+    assert {"allowance 5.00 a month, 5.00 left", "floor 0.00"} <= set(told(data, "terms", OWNER))
+
+
+def test_a_running_server_knows_at_once(data: Path) -> None:
+    with serving(data) as server:
+        # The folder has its first account, and its key was told then; another one is as good.
+        key = baobab("keys", "create", "agent", "--data", data).stdout.strip()
+        assert run(data, "top-up", OWNER, "2", "--reference", "invoice 1").returncode == 0
+        headers = {"authorization": f"Bearer {key}"}
+        billing = httpx.get(f"{server.address}/dashboard/billing", headers=headers).json()
+    assert (billing["credits"]["topup_usd"], billing["credits"]["available_usd"]) == (2.0, 7.0)
+
+
+def test_an_organisation_that_is_not_there_is_one_line(data: Path) -> None:
+    for name in ("nobody@example.com", "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "nobody"):
+        for command in (("show", name), ("top-up", name, "1", "--reference", "x"), ("terms", name)):
+            done = run(data, *command)
+            assert (done.returncode, done.stdout) == (1, "")
+            (line,) = done.stderr.splitlines()
+            assert "no such organisation" in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("top-up", OWNER, "0", "--reference", "x"),
+        ("top-up", OWNER, "1.0000000001", "--reference", "x"),
+        ("top-up", OWNER, "1e3", "--reference", "x"),
+        ("top-up", OWNER, "2000000", "--reference", "x"),
+        ("top-up", OWNER, "1", "--reference", ""),
+        ("top-up", OWNER, "1", "--reference", "x" * 201),
+        ("top-up", OWNER, "1"),
+        ("terms", OWNER, "--floor", "10"),
+        ("terms", OWNER, "--allowance", "-1"),
+        ("show", "two\nlines"),
+    ],
+    ids=str,
+)
+def test_what_is_no_amount_or_reference_changes_nothing_and_is_no_traceback(arguments: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main, ["credits", *arguments])
+    assert done.exit_code in (1, 2)
+    assert isinstance(done.exception, SystemExit)
+    assert "Error: " in done.stderr.splitlines()[-1]

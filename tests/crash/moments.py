@@ -1,0 +1,181 @@
+"""A worker of runs that is driven by hand: the test says what happens at the moment of one of its transactions."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import select, update
+
+from baobab.runtime.job_attempt import Attempt
+from baobab.runtime.job_rows import jobs
+from baobab.storage.database import Database
+from baobab.storage.transactions import Statements, Transactions, TransactionsOf
+from baobab.tools.jobs import Again, JobLost
+from baobab.tools.services import Services
+from tests.conftest import Baobab
+from tests.crash.runs import AGENT, AT_ONCE, GRAPH, Run
+from tests.installation import installation
+
+T = TypeVar("T")
+# Each transaction of a run is a run of its own here: as few as there can be.
+SHORT = {
+    **GRAPH,
+    "nodes": {name: GRAPH["nodes"][name] for name in ("read", "several", "done")},
+    "edges": [{"from": "read", "to": "several"}, {"from": "several", "to": "done"}],
+}
+_MADE_HERE = ("agents_advance", "agents_decided", "approvals_execute", "agents_tend")
+
+
+class Killed(BaseException):
+    """What was going on is never gone on with."""
+
+
+class Moments(TransactionsOf):
+    """The transactions of segments, at one of which something happens."""
+
+    def __init__(self, house: TransactionsOf) -> None:
+        super().__init__()
+        self._house = house
+        self._what: Callable[[], Awaitable[None]] | None = None
+        self._left = 0
+        self._after = False
+
+    def on(self, database: Database) -> Transactions:
+        return _Watched(self._house.on(database), self)
+
+    def plan(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:
+        """Do so before the transaction of this number, from now on, or after it."""
+        self._left, self._what, self._after = number, what, after
+
+    @property
+    def planned(self) -> bool:
+        return self._what is not None
+
+    async def come(self, *, after: bool) -> None:
+        if self._what is None or after is not self._after:
+            return
+        self._left -= 1
+        if self._left < 0:
+            what, self._what = self._what, None
+            await what()
+
+
+class _Watched:
+    def __init__(self, inner: Transactions, moments: Moments) -> None:
+        self._inner = inner
+        self._moments = moments
+
+    async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
+        await self._moments.come(after=False)
+        result = await self._inner.run(work, durable=durable, announce=announce)
+        await self._moments.come(after=True)
+        return result
+
+    async def close(self) -> None:
+        """The house closes what is its own."""
+
+
+@dataclass
+class Hand:
+    """Makes the jobs of runs one by one, whoever holds them: nobody waits for a lease."""
+
+    baobab: Baobab
+    moments: Moments
+    app: str = ""
+    runs: int = 0
+    lost: list[str] = field(default_factory=list)
+    """The jobs that another attempt had taken over when they wrote."""
+
+    @property
+    def services(self) -> Services:
+        return self.baobab.house.services
+
+    async def start(self) -> Run:
+        self.runs += 1
+        keys = [f"key {self.runs} {index}" for index in range(AT_ONCE)]
+        told = await self.post(f"/agents/{AGENT}/runs", {"input": {"keys": keys}}, 201)
+        return Run(told["run_id"], keys)
+
+    async def finish(self, run: Run) -> None:
+        """Until the run has ended: make what is to be made, approve what is asked."""
+        while run.status not in ("completed", "failed", "cancelled", "timed_out"):
+            await self.make(await self.unmade())
+            await self.read(run)
+            await self.approve(run)
+
+    async def read(self, run: Run) -> None:
+        run.events = (await self.get(f"/agents/{AGENT}/runs/{run.id}/events.json?limit=500"))["events"]
+        run.status = (await self.get(f"/agents/{AGENT}/runs/{run.id}"))["run"]["status"]
+
+    async def approve(self, run: Run) -> None:
+        for waiting in run.waiting:
+            body = {"approval_token": waiting["approval_token"], "approved": True}
+            path = f"/v1/{self.app}/agents/{AGENT}/runs/{run.id}/resume"
+            await self.baobab.client.post(path, json=body, headers=self.baobab.owner)
+
+    async def approve_whatever_waits(self) -> None:
+        """By the other door, which needs no event of the run."""
+        listed = await self.baobab.client.get("/v1/approvals?status=pending", headers=self.baobab.owner)
+        for waiting in listed.json()["approvals"]:
+            path = f"/v1/approvals/{waiting['id']}/approve"
+            decided = await self.baobab.client.post(path, json={}, headers=self.baobab.owner)
+            assert decided.status_code == 200, decided.text
+
+    async def unmade(self) -> list[str]:
+        query = select(jobs.c.id).where(jobs.c.finished_at.is_(None), jobs.c.kind.in_(_MADE_HERE)).order_by(jobs.c.id)
+        async with self.services.database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def make(self, job_ids: list[str]) -> None:
+        """One attempt at each."""
+        for job_id in job_ids:
+            taken = update(jobs).where(jobs.c.id == job_id, jobs.c.finished_at.is_(None))
+            values = {"epoch": jobs.c.epoch + 1, "attempts": jobs.c.attempts + 1}
+            async with self.services.database.writing() as connection:
+                row = (await connection.execute(taken.values(**values).returning(jobs))).first()
+            if row is not None:
+                await self._attempt(row)
+
+    async def _attempt(self, row: Any) -> None:
+        registry = self.baobab.house.registry
+        kind = registry.jobs[row.kind]
+        attempt = Attempt(row, kind, registry, self.services.database, self.services.clock)
+        try:
+            if kind.consumes is None:
+                await kind.work(attempt, **attempt.arguments)
+            else:
+                await kind.work(attempt, await attempt.event())
+            if not attempt.ended:
+                await attempt.finish()
+        except Again as again:
+            await attempt.put_back(again.seconds, blameless=True)
+        except JobLost:
+            self.lost.append(row.id)
+        except Killed:
+            pass
+
+    async def get(self, path: str) -> Any:
+        answer = await self.baobab.client.get(f"/v1/{self.app}{path}", headers=self.baobab.owner)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, path: str, body: Any, status: int) -> Any:
+        answer = await self.baobab.client.post(f"/v1/{self.app}{path}", json=body, headers=self.baobab.owner)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+
+@contextlib.asynccontextmanager
+async def hand(data: Path) -> AsyncIterator[Hand]:
+    """In a house that makes no jobs by itself, with an app that has the agent."""
+    async with installation(data, {"BAOBAB_JOBS": "0"}) as baobab:
+        services = baobab.house.services
+        moments = Moments(services.part(TransactionsOf))
+        baobab.house.registry.bind(replace(services, parts={**services.parts, TransactionsOf: moments}))
+        made = Hand(baobab, moments, await baobab.app())
+        put = await baobab.client.put(f"/v1/{made.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
+        assert put.status_code == 204
+        await made.post("/agents", {"name": AGENT, "graph_spec": SHORT, "dedupe_window_seconds": 0}, 201)
+        yield made

@@ -1,0 +1,224 @@
+"""Runs of an agent that read, write and ask, and somebody who approves it all, whatever becomes of the servers."""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.rows import ENDED
+from baobab.runtime.job_rows import jobs
+from baobab.storage.databases import database_at
+from baobab.tools.approval_rows import approvals
+from tests.cli.server_process import PATIENCE, ServerProcess
+from tests.crash.machines import Installation, made_app
+
+AGENT = "counter"
+AT_ONCE = 2
+"""Keys that a run counts up at the same time."""
+ASKS = AT_ONCE + 2
+"""Approvals that a run needs: for each of those keys, for the one that all runs share, and to go on."""
+_PAUSE_SECONDS = 0.1
+_LONGEST_SECONDS = 120
+_INCR = {"source": "builtin", "name": "kv_incr"}
+# A raise is nothing that could be done twice without showing.
+GRAPH: dict[str, Any] = {
+    "spec_version": 1,
+    "entry": "read",
+    "tools": {"builtin": ["kv_get", "kv_incr", "interrupt"]},
+    "nodes": {
+        "read": {
+            "type": "tool",
+            "tool_ref": {"source": "builtin", "name": "kv_get"},
+            "args_template": {"key": "seed"},
+            "output_key": "seed",
+        },
+        "several": {
+            "type": "map",
+            "over": "{{ input.keys }}",
+            "tool_ref": _INCR,
+            "args_template": {"key": "{{ item }}"},
+            "output_key": "several",
+        },
+        "ask": {
+            "type": "tool",
+            "tool_ref": {"source": "builtin", "name": "interrupt"},
+            "args_template": {"reason": "Go on?"},
+            "output_key": "asked",
+        },
+        "shared": {"type": "tool", "tool_ref": _INCR, "args_template": {"key": "shared"}, "output_key": "shared"},
+        "done": {"type": "end", "output_template": {"read": "{{ state.seed.value }}", "keys": "{{ input.keys }}"}},
+    },
+    "edges": [
+        {"from": "read", "to": "several"},
+        {"from": "several", "to": "ask"},
+        {"from": "ask", "to": "shared"},
+        {"from": "shared", "to": "done"},
+    ],
+}
+
+
+@dataclass
+class Run:
+    id: str
+    keys: list[str]
+    status: str = "queued"
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[dict[str, Any]]:
+        """What it has asked and has no outcome yet, as far as its events tell."""
+        ended = {event["payload"]["call_id"] for event in self.events if event["type"] == "tool_call_end"}
+        paused = [event["payload"] for event in self.events if event["type"] == "run_paused"]
+        return [payload for payload in paused if payload["call_id"] not in ended]
+
+
+@dataclass
+class Runs:
+    session: aiohttp.ClientSession
+    app: str
+    all: list[Run] = field(default_factory=list)
+    _named: int = 0
+
+    @classmethod
+    async def begun(cls, session: aiohttp.ClientSession, server: ServerProcess) -> "Runs":
+        runs = cls(session, await made_app(session, server, "runs"))
+        made, _ = await runs.ask(server, "PUT", "/kv/seed", {"value": 7})
+        assert made == 204
+        agent = {"name": AGENT, "graph_spec": GRAPH, "dedupe_window_seconds": 0}
+        made, told = await runs.ask(server, "POST", "/agents", agent)
+        assert made == 201, told
+        return runs
+
+    @property
+    def open(self) -> list[Run]:
+        return [run for run in self.all if run.status not in ENDED]
+
+    async def ask(self, server: ServerProcess, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and answer; (0, None) where there was none."""
+        try:
+            async with self.session.request(method, f"{server.address}/v1/{self.app}{path}", json=body) as answer:
+                return answer.status, await answer.json() if answer.status != 204 else None
+        except aiohttp.ClientError:
+            return 0, None
+
+    async def start(self, server: ServerProcess, count: int) -> None:
+        await asyncio.gather(*(self._start(server) for _ in range(count)))
+
+    async def _start(self, server: ServerProcess) -> None:
+        self._named += 1
+        keys = [f"key {self._named} {index}" for index in range(AT_ONCE)]
+        body = {"input": {"keys": keys}, "idempotency_key": f"run {self._named}"}
+        status, told = await self.ask(server, "POST", f"/agents/{AGENT}/runs", body)
+        assert status == 201, told
+        self.all.append(Run(told["run_id"], keys))
+
+    async def see_through(self, servers: list[ServerProcess], dice: random.Random) -> None:
+        """Read what the runs do, and approve what they ask, until all have ended. `servers` may change meanwhile."""
+        while self.open:
+            await asyncio.gather(*(self._look(dice.choice(servers), run, dice) for run in self.open))
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _look(self, server: ServerProcess, run: Run, dice: random.Random) -> None:
+        # Before its events: one that has ended has told all of them.
+        path = f"/agents/{AGENT}/runs/{run.id}"
+        status, told = await self.ask(server, "GET", path)
+        if status != 200:
+            assert status in (0, 503), told
+            return
+        found = told["run"]["status"]
+        status, told = await self.ask(server, "GET", f"{path}/events.json?since_seq={len(run.events)}&limit=500")
+        if status != 200:
+            assert status in (0, 503), told
+            return
+        run.events += told["events"]
+        run.status = found
+        await asyncio.gather(*(self._approve(server, run, waiting, dice) for waiting in run.waiting))
+
+    async def _approve(self, server: ServerProcess, run: Run, waiting: dict[str, Any], dice: random.Random) -> None:
+        """By the one door or the other, twice now and then: what was decided is not decided again."""
+        body = {"approval_token": waiting["approval_token"], "approved": True}
+        for _ in range(dice.choice([1, 1, 2])):
+            if dice.random() < 0.7:
+                status, told = await self.ask(server, "POST", f"/agents/{AGENT}/runs/{run.id}/resume", body)
+            else:
+                path = f"{server.address}/v1/approvals/{waiting['approval_id']}/approve"
+                try:
+                    async with self.session.post(path, json={}) as answer:
+                        status, told = answer.status, await answer.json()
+                except aiohttp.ClientError:
+                    return
+            assert status in (0, 200, 400, 401, 403, 404, 409, 503), told
+
+    async def verify(self, server: ServerProcess, here: Installation) -> None:
+        """Every run has ended well and has told each thing once; each call was approved, and made, once."""
+        for run in self.all:
+            status, told = await self.ask(server, "GET", f"/agents/{AGENT}/runs/{run.id}/events.json?limit=500")
+            assert status == 200
+            assert told["events"] == run.events, "what was told has changed"
+            verify_told(run)
+            for key in run.keys:
+                assert await self.counted(server, key) == 1, key
+        assert await self.counted(server, "shared") == len(self.all)
+        await verify_left(here, {run.id for run in self.all})
+
+    async def counted(self, server: ServerProcess, key: str) -> int:
+        status, told = await self.ask(server, "GET", f"/kv/{key}")
+        assert status == 200, told
+        value: int = told["value"]
+        return value
+
+
+@contextlib.asynccontextmanager
+async def seen_through(runs: Runs, servers: list[ServerProcess], dice: random.Random) -> AsyncIterator[None]:
+    """Somebody approves, until every run has ended."""
+    seeing = asyncio.create_task(runs.see_through(servers, dice))
+    try:
+        yield
+        async with asyncio.timeout(_LONGEST_SECONDS):
+            await seeing
+    finally:
+        seeing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await seeing
+
+
+def verify_told(run: Run, asks: int = ASKS) -> None:
+    """asks: how many approvals it needed."""
+    assert run.status == "completed", (run.status, run.events[-1])
+    assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
+    told = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
+    calls = {key: count for key, count in told.items() if key[1] is not None}
+    assert set(calls.values()) == {1}, calls
+    types = Counter(event["type"] for event in run.events)
+    assert (types["run_start"], types["run_end"], types["run_paused"]) == (1, 1, asks)
+    assert (types["tool_call_start"], types["tool_call_end"]) == (asks + 1, asks + 1)
+    assert run.events[-1]["type"] == "run_end"
+    assert run.events[-1]["payload"]["output"] == {"read": 7, "keys": run.keys}
+
+
+async def verify_left(here: Installation, runs: set[str]) -> None:
+    """Of each run so many approvals, each executed; and of all that was asked of workers nothing is left to do."""
+    database = database_at(here.rows_url)
+    await database.open()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            left = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.kind.like("agents_%"))
+            while True:
+                async with database.reading() as connection:
+                    if not await connection.scalar(left):
+                        break
+                await asyncio.sleep(0.2)
+        async with database.reading() as connection:
+            made = (await connection.execute(select(approvals.c.run_id, approvals.c.status))).all()
+            failed = (await connection.execute(select(jobs.c.id, jobs.c.error).where(jobs.c.error.is_not(None)))).all()
+    finally:
+        await database.close()
+    assert Counter(row.run_id for row in made) == dict.fromkeys(runs, ASKS)
+    assert {row.status for row in made} == {"executed"}
+    assert [tuple(row) for row in failed] == []

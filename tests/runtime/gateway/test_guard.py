@@ -1,0 +1,137 @@
+"""Customers' own servers are called by the rules of the guarded client: each connection, whoever asks for it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from baobab.runtime.egress import Egress
+from baobab.runtime.gateway.catalogue import Catalogue
+from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.providers import own_server
+from baobab.runtime.gateway.reach import OwnServer, Reach
+from baobab.runtime.gateway.relay import Relay
+from baobab.storage.clock import Ids
+from tests.clock import FixedClock
+from tests.runtime.gateway.upstream import Upstream, upstream
+
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
+LOOPBACK = ("127.0.0.1/32",)
+HOUSE_MODEL = Model("house/plain", "plain", "chat", Price(0, 0), None, None, "openai/plain", "house", frozenset())
+
+
+class Names:
+    """What every name leads to, for now."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses: tuple[str, ...] = addresses
+        self.asked = 0
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked += 1
+        return self.addresses
+
+
+class Customer:
+    """One with a server `lab` at an address."""
+
+    def __init__(self, gateway: Gateway, url: str) -> None:
+        self.gateway = gateway
+        self.reach = Reach(servers={"lab": OwnServer("1", "lab", url)})
+
+    async def ask(self, behaviour: str, lane: str = "chat") -> Any:
+        model = self.gateway.find(f"lab/{behaviour}", self.reach)
+        body = {"input": "Hello!"} if lane == "embed" else BODY
+        answer = await getattr(self.gateway, lane)(model, body, Outcome(), self.gateway.own(model, self.reach))
+        return [piece async for piece in answer] if lane == "stream" else answer
+
+
+@contextlib.asynccontextmanager
+async def guarded(egress: Egress, **limits: Any) -> AsyncIterator[tuple[Gateway, Upstream]]:
+    clock = FixedClock()
+    async with upstream() as fake:
+        gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(egress, **limits))
+        try:
+            yield gateway, fake
+        finally:
+            await gateway.close()
+            await egress.close()
+
+
+def at_a_name(fake: Upstream) -> str:
+    return fake.url.replace("127.0.0.1", "models.test") + "/v1"
+
+
+async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() -> None:
+    names = Names("127.0.0.1")
+    async with guarded(Egress(LOOPBACK, resolver=names)) as (gateway, fake):
+        customer = Customer(gateway, at_a_name(fake))
+        for _ in range(2):
+            await customer.ask("plain")
+        # One connection, for both: it was vetted when it was made.
+        assert names.asked == 1
+        with pytest.raises(UpstreamFailed):
+            await customer.ask("drop-first")  # after which there is no connection
+        received = len(fake.requests)
+        for rebound in (("10.0.0.7",), ("127.0.0.1", "169.254.169.254"), ("::1",)):
+            names.addresses = rebound
+            for lane in ("chat", "stream", "embed"):
+                with pytest.raises(UpstreamFailed) as raised:
+                    await customer.ask("plain", lane)
+                assert "models.test" not in raised.value.message
+        assert len(fake.requests) == received
+
+
+async def test_an_address_that_may_not_be_called_is_not() -> None:
+    async with guarded(Egress()) as (gateway, fake):
+        customer = Customer(gateway, f"{fake.url}/v1")
+        for lane in ("chat", "stream", "embed"):
+            with pytest.raises(UpstreamFailed):
+                await customer.ask("plain", lane)
+        assert not fake.requests
+
+
+async def test_what_the_operator_has_declared_is_called_wherever_it_is() -> None:
+    async with guarded(Egress()) as (gateway, fake):
+        gateway.add(own_server("house", f"{fake.url}/v1"), [HOUSE_MODEL])
+        # Whoever has a server or a key of its own is no exception.
+        for reach in (Reach(), Customer(gateway, "http://10.0.0.7/v1").reach):
+            model = gateway.find("house/plain", reach)
+            await gateway.chat(model, BODY, Outcome(), gateway.own(model, reach))
+        assert len(fake.requests) == 2
+
+
+async def test_a_customers_server_does_not_lead_elsewhere_when_the_installation_gets_one_of_its_name() -> None:
+    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+        customer = Customer(gateway, f"{fake.url}/v1")
+        async with upstream() as house:
+            gateway.add(own_server("lab", f"{house.url}/v1"), [])
+            await customer.ask("plain")
+            assert not house.requests
+        assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "lane", "limits"),
+    [
+        ("huge:200000", "chat", {"largest": 100_000}),
+        ("long:2000", "stream", {"longest": 100_000}),
+        ("huge:200000", "stream", {"longest": 100_000}),
+    ],
+)
+async def test_an_answer_without_end_is_broken_off(behaviour: str, lane: str, limits: dict[str, int]) -> None:
+    async with guarded(Egress(LOOPBACK), **limits) as (gateway, fake):
+        with pytest.raises(UpstreamMalformed):
+            await Customer(gateway, f"{fake.url}/v1").ask(behaviour, lane)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+        for lane in ("chat", "stream", "embed"):
+            with pytest.raises(UpstreamFailed):
+                await Customer(gateway, f"{fake.url}/v1").ask("redirect", lane)
+        assert {request.path for request in fake.requests} == {"/v1/chat/completions", "/v1/embeddings"}

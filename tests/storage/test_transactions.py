@@ -1,0 +1,161 @@
+"""Transactions that one function makes: whole or not at all, whoever else is writing, by text on either database."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Date, Integer, MetaData, String, Table, func, insert, select, text
+from sqlalchemy.exc import IntegrityError
+
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.databases import database_at
+from baobab.storage.tables import Instant
+from baobab.storage.transactions import Statements, Transactions, transactions_on
+from tests.columns import address, end
+
+_COUNT = "SELECT n FROM counted locked WHERE name IN ? FOR NO KEY UPDATE OF locked"
+
+counted = Table(
+    "counted",
+    MetaData(),
+    Column("name", String(40), primary_key=True),
+    Column("n", Integer, nullable=False),
+    Column("day", Date),
+    Column("at", Instant),
+)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = database_at(address(tmp_path))
+    await database.open()
+    async with database.writing() as connection:
+        await connection.run_sync(counted.create)
+        await connection.execute(insert(counted), [{"name": name, "n": 0} for name in "abcdefg"])
+    yield database
+    async with database.writing() as connection:
+        await connection.run_sync(counted.drop)
+    await database.close()
+    end(tmp_path)
+
+
+@pytest.fixture
+async def transactions(database: Database) -> AsyncIterator[Transactions]:
+    made = transactions_on(database)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=[True, False], ids=["durable", "not waiting for the disk"])
+def durable(request: pytest.FixtureRequest) -> bool:
+    chosen: bool = request.param
+    return chosen
+
+
+async def sum_in(database: Database) -> int:
+    async with database.reading() as connection:
+        return int(await connection.scalar(select(func.sum(counted.c.n))) or 0)
+
+
+def raising(statements: Statements) -> int:
+    """One more on `a`, read first and written then."""
+    ((number,),) = statements.rows(_COUNT, ["a"])
+    statements.rows("UPDATE counted SET n = ? WHERE name = ?", number + 1, "a")
+    return int(number)
+
+
+async def test_what_was_done_is_there_for_everybody(
+    database: Database, transactions: Transactions, *, durable: bool
+) -> None:
+    assert await transactions.run(raising, durable=durable) == 0
+    assert await transactions.run(raising, durable=durable) == 1
+    assert await sum_in(database) == 2
+
+
+async def test_what_fails_leaves_nothing_and_the_next_one_in(
+    database: Database, transactions: Transactions, *, durable: bool
+) -> None:
+    def failing(statements: Statements) -> None:
+        raising(statements)
+        raise LookupError
+
+    def broken(statements: Statements) -> None:
+        raising(statements)
+        statements.rows("SELECT n FROM nowhere")
+
+    def twice(statements: Statements) -> None:
+        raising(statements)
+        statements.each("INSERT INTO counted (name, n) VALUES (?, ?)", [("z", 1), ("z", 2)])
+
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            await transactions.run(failing, durable=durable)
+        with pytest.raises(IntegrityError):
+            await transactions.run(twice, durable=durable)
+        with pytest.raises(DatabaseUnavailable):
+            await transactions.run(broken, durable=durable)
+    assert await transactions.run(raising, durable=durable) == 0
+
+
+async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, transactions: Transactions) -> None:
+    others = transactions_on(database)
+
+    async def by_a_unit() -> None:
+        unit = database.unit(write=True)
+        await unit.execute(text("UPDATE counted SET n = n + 1 WHERE name = 'a'"))
+        await unit.commit()
+
+    each = [(made, chosen) for made in (transactions, others) for chosen in (True, False)] * 20
+    running = [made.run(raising, durable=chosen) for made, chosen in each]
+    await asyncio.gather(*running, *[by_a_unit() for _ in range(20)])
+    await others.close()
+    assert await sum_in(database) == 100
+
+
+async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transactions: Transactions) -> None:
+    await transactions.run(raising, durable=False)
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE counted SET n = 10 WHERE name = 'a'"))
+        waiting = asyncio.create_task(transactions.run(raising, durable=False))
+        await asyncio.sleep(0)
+        assert await connection.scalar(text("SELECT n FROM counted WHERE name = 'a'")) == 10
+    assert await waiting == 10
+
+
+async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
+    database: Database, transactions: Transactions
+) -> None:
+    now, day = datetime(2026, 11, 21, 12, 0, tzinfo=timezone(timedelta(hours=2))), date(2026, 11, 21)
+
+    def work(statements: Statements) -> list[int]:
+        statements.each(
+            "UPDATE counted SET n = ?, day = ?, at = ? WHERE name = ?", [(1, day, now, name) for name in "abcdefg"]
+        )
+        lists = [list("abcdefg"[:length]) for length in range(8)]
+        return [len(statements.rows("SELECT n FROM counted WHERE name IN ? AND at <= ?", some, now)) for some in lists]
+
+    assert await transactions.run(work) == list(range(8))
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(counted.c.day, counted.c.at).distinct())).all()
+    assert [tuple(row) for row in rows] == [(day, now.astimezone(UTC))]
+
+
+async def test_a_file_that_is_none_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "rows.db").write_bytes(b"no database" * 1000)
+    made = transactions_on(database_at(f"sqlite:///{tmp_path / 'rows.db'}"))
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable):
+            await made.run(raising)
+    await made.close()
+
+
+async def test_what_is_closed_is_unavailable(database: Database) -> None:
+    made = transactions_on(database)
+    await made.run(raising)
+    await made.close()
+    await made.close()
+    if database.dialect == "sqlite":
+        with pytest.raises(DatabaseUnavailable):
+            await made.run(raising)

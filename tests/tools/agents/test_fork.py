@@ -1,0 +1,181 @@
+"""Forks: runs that go on from a step of an earlier one."""
+
+from typing import Any
+
+from baobab.tools.callers import Caller
+from tests.tools.agents.conftest import Agency, graph
+
+KV = {"tools": {"builtin": ["kv_get", "kv_incr", "interrupt"]}}
+DONE = {"type": "end", "output_template": {"note": "{{ state.note.value }}", "n": "{{ state.n.value }}"}}
+
+
+def use(tool: str, **arguments: Any) -> dict[str, Any]:
+    """A node that calls a tool and writes nothing."""
+    return {"type": "tool", "tool_ref": {"source": "builtin", "name": tool}, "args_template": arguments}
+
+
+READ_THEN_COUNT: dict[str, Any] = graph(
+    {
+        "read": {**use("kv_get", key="{{ input.key }}"), "output_key": "note"},
+        "count": {**use("kv_incr", key="visits"), "output_key": "n"},
+        "done": DONE,
+    },
+    ("read", "count"),
+    ("count", "done"),
+    **KV,
+)
+
+
+async def fork(agency: Agency, name: str, run_id: str, by: Caller | None = None, **body: Any) -> dict[str, Any]:
+    """A fork, when it has ended or waits."""
+    named = {"app_id": agency.app_id, "name": name, "id": run_id}
+    begun = await agency.house.use("agents_runs_fork", by or agency.owner, **named, **body)
+    return await agency.rests(name, begun["run_id"])
+
+
+async def counted(agency: Agency) -> dict[str, Any]:
+    """A run that has read "a", and counted to 1 after a person agreed."""
+    await agency.put("a", "first")
+    await agency.agent("counter", READ_THEN_COUNT)
+    run = await agency.run("counter", input={"key": "a"})
+    run = await agency.decide("counter", run["id"])
+    assert run["output"] == {"note": "first", "n": 1}, run
+    return run
+
+
+async def test_a_fork_goes_on_from_a_step_and_does_not_do_again_what_was_done(agency: Agency) -> None:
+    run = await counted(agency)
+    again = await fork(agency, "counter", run["id"], step=2)
+    assert again["output"] == {"note": "first", "n": 1}, again
+    assert await agency.get("visits") == "1"
+    assert (again["forked_from"], again["forked_step"]) == (run["id"], 2)
+    events = await agency.events("counter", again["id"])
+    start = events[0]["payload"]
+    assert (events[0]["type"], start["forked_from"], start["step"]) == ("run_start", run["id"], 2)
+    assert [event["payload"]["node_id"] for event in events if event["type"] == "node_start"] == ["done"]
+
+
+async def test_a_fork_asks_for_approvals_of_its_own(agency: Agency) -> None:
+    run = await counted(agency)
+    again = await fork(agency, "counter", run["id"], step=1)
+    assert again["status"] == "paused"
+    assert await agency.get("visits") == "1"
+    again = await agency.decide("counter", again["id"])
+    assert again["output"] == {"note": "first", "n": 2}
+
+
+async def test_a_fork_without_a_step_goes_on_from_the_last_that_something_follows(agency: Agency) -> None:
+    run = await counted(agency)
+    again = await fork(agency, "counter", run["id"])
+    assert again["forked_step"] == 2
+    assert again["output"] == run["output"]
+
+
+async def test_a_fork_from_the_beginning_can_have_another_input(agency: Agency) -> None:
+    run = await counted(agency)
+    await agency.put("b", "second")
+    again = await fork(agency, "counter", run["id"], step=0, input={"key": "b"})
+    again = await agency.decide("counter", again["id"])
+    assert again["output"] == {"note": "second", "n": 2}
+    assert again["input"] == {"key": "b"}
+
+
+async def test_a_fork_can_have_another_state(agency: Agency) -> None:
+    run = await counted(agency)
+    again = await fork(agency, "counter", run["id"], step=2, state={"note": {"value": "changed"}})
+    assert again["output"] == {"note": "changed", "n": 1}
+
+
+async def test_a_fork_of_a_fork_goes_on(agency: Agency) -> None:
+    run = await counted(agency)
+    once = await fork(agency, "counter", run["id"], step=1)
+    once = await agency.decide("counter", once["id"])
+    twice = await fork(agency, "counter", once["id"], step=2)
+    assert twice["output"] == {"note": "first", "n": 2}
+    assert twice["forked_from"] == once["id"]
+
+
+async def test_a_paused_run_is_forked_and_both_are_decided_by_themselves(agency: Agency) -> None:
+    await agency.put("a", "first")
+    await agency.agent("counter", READ_THEN_COUNT)
+    run = await agency.run("counter", input={"key": "a"})
+    again = await fork(agency, "counter", run["id"])
+    assert again["status"] == "paused"
+    tokens = [
+        (await agency.events("counter", one["id"], "run_paused"))[0]["payload"]["approval_token"]
+        for one in (run, again)
+    ]
+    assert tokens[0] != tokens[1]
+    again = await agency.decide("counter", again["id"])
+    assert again["output"]["n"] == 1
+    assert (await agency.read("counter", run["id"]))["status"] == "paused"
+
+
+async def test_results_of_a_step_whose_other_calls_wait_are_kept_in_a_fork(agency: Agency) -> None:
+    two = '/call kv_incr {"key": "visits"}\n/call interrupt {"reason": "Go on?"}'
+    refs = [{"source": "builtin", "name": name} for name in ("kv_incr", "interrupt")]
+    think = {"type": "llm", "input_template": two, "output_key": "answer", "tools": refs}
+    spec = graph({"think": think, "done": {"type": "end", "output_template": "ok"}}, ("think", "done"), **KV)
+    await agency.agent("both", spec)
+    run = await agency.run("both")
+    tools = [event["payload"]["tool_name"] for event in await agency.events("both", run["id"], "run_paused")]
+    run = await agency.decide("both", run["id"], index=tools.index("kv_incr"))
+    assert (run["status"], await agency.get("visits")) == ("paused", "1")
+    again = await fork(agency, "both", run["id"])
+    (waiting,) = await agency.events("both", again["id"], "run_paused")
+    assert waiting["payload"]["tool_name"] == "interrupt"
+    again = await agency.decide("both", again["id"])
+    assert (again["status"], await agency.get("visits")) == ("completed", "1")
+
+
+async def test_a_failed_run_goes_on_where_it_failed(agency: Agency) -> None:
+    await agency.agent("counter", READ_THEN_COUNT)
+    run = await agency.run("counter", input={"key": "a"})
+    assert run["error"]["type"] == "tool_failed"
+    await agency.put("a", "now it is there")
+    again = await fork(agency, "counter", run["id"])
+    again = await agency.decide("counter", again["id"])
+    assert again["output"] == {"note": "now it is there", "n": 1}
+
+
+async def test_a_run_that_has_read_outside_text_is_forked_as_one_that_has(agency: Agency) -> None:
+    run = await counted(agency)
+    assert run["tainted"] is True
+    assert (await fork(agency, "counter", run["id"], step=1))["tainted"] is True
+
+
+async def test_a_step_that_was_not_taken_or_that_nothing_follows_is_no_step_to_go_on_from(agency: Agency) -> None:
+    run = await counted(agency)
+    for step in (3, 4, 200):
+        named = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "step": step}
+        assert (await agency.refused("agents_runs_fork", agency.owner, **named)).code == "run_step_not_found"
+
+
+async def test_a_key_names_a_fork(agency: Agency) -> None:
+    run = await counted(agency)
+    named = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "idempotency_key": "once"}
+    first = await agency.house.use("agents_runs_fork", agency.owner, **named, step=2)
+    second = await agency.house.use("agents_runs_fork", agency.owner, **named, step=2)
+    assert second["run_id"] == first["run_id"]
+    assert (await agency.refused("agents_runs_fork", agency.owner, **named, step=1)).code == "idempotency_key_reuse"
+
+
+async def test_a_user_forks_its_own_runs_and_changes_nothing_in_them(agency: Agency) -> None:
+    ada, bob = agency.user("ada"), agency.user("bob")
+    say = {"type": "llm", "input_template": "/say Hello.", "output_key": "answer"}
+    ask = use("interrupt", reason="Go on?")
+    done = {"type": "end", "output_template": "{{ state.answer }}"}
+    spec = graph({"say": say, "ask": ask, "done": done}, ("say", "ask"), ("ask", "done"), **KV)
+    await agency.agent("asker", spec, visibility="authenticated")
+    run = await agency.run("asker", ada)
+    named = {"app_id": agency.app_id, "name": "asker", "id": run["id"]}
+    assert (await agency.refused("agents_runs_fork", bob, **named)).code == "run_not_found"
+    for changed in ({"input": {"a": 1}}, {"state": {"answer": "mine"}}):
+        assert (await agency.refused("agents_runs_fork", ada, **named, step=1, **changed)).status == 403
+    again = await fork(agency, "asker", run["id"], ada, step=1)
+    assert (again["status"], again["caller_user_id"]) == ("paused", "ada")
+    await agency.decide("asker", run["id"])
+    # What somebody agreed to was agreed to for that run.
+    assert (await agency.refused("agents_runs_fork", ada, **named, step=2)).status == 403
+    by_owner = await fork(agency, "asker", run["id"], step=2)
+    assert (by_owner["status"], by_owner["caller_user_id"]) == ("completed", "ada")

@@ -1,0 +1,455 @@
+"""Agents under bad input, strangers, and callers who do not behave."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baobab import composition
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.providers import own_server
+from baobab.settings import load
+from baobab.tools.agents.errors import LimitExceeded
+from baobab.tools.call import Door
+from baobab.tools.callers import Anonymous
+from baobab.tools.stream import Stream
+from tests.clock import FixedClock
+from tests.columns import begin, end
+from tests.jobs import settled, unfinished
+from tests.runtime.gateway.upstream import upstream
+from tests.tools.agents.conftest import Agency, graph
+from tests.tools.ai.conftest import listening
+from tests.tools.conftest import House
+
+NAMES = ["kv_get", "kv_put", "interrupt"]
+TOOLS = {"tools": {"builtin": NAMES}}
+DONE = {"type": "end", "output_template": "{{ state.answer }}"}
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """One that may call this machine, where webhooks are received; nothing else that is private."""
+    clock = FixedClock()
+    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.house(settings, clock=clock) as opened:
+        yield House(opened.services, opened.registry, clock, tmp_path)
+    end(tmp_path)
+
+
+def use(tool: str, **arguments: Any) -> dict[str, Any]:
+    ref = {"source": "builtin", "name": tool}
+    return {"type": "tool", "tool_ref": ref, "args_template": arguments, "output_key": "answer"}
+
+
+def one(node: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    """A graph of a node and an end that returns what it wrote."""
+    return graph({"do": node, "done": DONE}, ("do", "done"), **{**TOOLS, **rest})
+
+
+USE_NONE = use("kv_get", key="{{ item }}") | {"type": "map", "over": "{{ input.none }}"}
+SAY = one({"type": "llm", "input_template": "/say Hello.", "output_key": "answer"})
+ASK = one(use("interrupt", reason="Go on?"))
+
+
+async def issues(agency: Agency, spec: Any) -> list[dict[str, Any]]:
+    found = await agency.house.use("agents_validate", agency.owner, app_id=agency.app_id, name="a", graph_spec=spec)
+    return list(found.get("issues", []))
+
+
+def deep(levels: int) -> Any:
+    value: Any = "{{ input.x }}"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {**SAY, "nodes": {f"n{n}": {"type": "end"} for n in range(10_000)}},
+        {**SAY, "edges": [{"from": "do", "to": "done"}] * 10_000},
+        one(use("kv_get", key=deep(40))),
+        {**SAY, "nodes": {"do": {"type": "end", "output_template": deep(60)}}, "entry": "do"},
+        {**SAY, "nodes": {"a" * 65: {"type": "end"}}, "entry": "a" * 65},
+        {**SAY, "nodes": {"line\nbreak": {"type": "end"}}, "entry": "line\nbreak"},
+        {**SAY, "limits": {"max_steps": 10**400}},
+        one(use("kv_get", key="{{ state." + "a." * 5000 + "b }}")),
+        {},
+        {"spec_version": 2},
+    ],
+    ids=lambda spec: str(spec)[:30],
+)
+async def test_a_graph_that_cannot_be_is_told_what_is_wrong_and_is_not_kept(agency: Agency, spec: Any) -> None:
+    found = await issues(agency, spec)
+    assert 0 < len(found) <= 100
+    assert all(issue["message"] for issue in found)
+    named = {"app_id": agency.app_id, "name": "a", "graph_spec": spec}
+    assert (await agency.refused("agents_create", agency.owner, **named)).code == "invalid_graph_spec"
+    assert (await agency.house.use("agents_list", agency.owner, app_id=agency.app_id))["agents"] == []
+
+
+async def test_nodes_may_be_called_anything(agency: Agency) -> None:
+    names = ["a:b|c", "__start__", "__end__", "über 🜚", "n0_tool", "checkpoint_ns"]
+    nodes: dict[str, Any] = {name: {"type": "llm", "output_key": f"k{n}"} for n, name in enumerate(names)}
+    nodes["done"] = {"type": "end", "output_template": "ok"}
+    spec = graph(nodes, *zip(names, [*names[1:], "done"], strict=True))
+    await agency.agent("odd", spec)
+    run = await agency.run("odd")
+    assert run["status"] == "completed", run
+    starts = [event["payload"]["node_id"] for event in await agency.events("odd", run["id"], "node_start")]
+    assert starts == [*names, "done"]
+
+
+async def test_a_graph_of_200_nodes_is_run_as_far_as_its_steps_reach(agency: Agency) -> None:
+    names = [f"n{n}" for n in range(199)]
+    nodes: dict[str, Any] = {name: USE_NONE for name in names}
+    spec = graph({**nodes, "done": DONE}, *zip(names, [*names[1:], "done"], strict=True), **TOOLS)
+    await agency.agent("long", {**spec, "limits": {"max_steps": 200}})
+    run = await agency.run("long", input={"none": []})
+    assert run["output"] == [], run["error"]
+    await agency.agent("short", {**spec, "limits": {"max_steps": 199}})
+    assert (await agency.run("short", input={"none": []}))["error"]["type"] == "max_steps"
+
+
+async def test_what_looks_like_a_template_in_an_input_stays_text(agency: Agency) -> None:
+    await agency.agent("echo", one({"type": "llm", "input_template": "{{ input.say }}", "output_key": "answer"}))
+    run = await agency.run("echo", input={"say": "{{ state.answer }} {{ input.secret }}", "secret": "hidden"})
+    assert "{{ input.secret }}" in run["output"]
+    assert "hidden" not in run["output"]
+
+
+async def test_an_input_without_a_field_that_a_template_names_ends_the_run(agency: Agency) -> None:
+    await agency.agent("reader", one(use("kv_get", key="{{ input.key }}")))
+    run = await agency.run("reader")
+    assert run["error"]["type"] == "invalid_template"
+    assert "input.key" in run["error"]["message"]
+
+
+async def test_an_output_of_more_than_a_megabyte_fails_the_run(agency: Agency) -> None:
+    text = "x" * 250_000
+    spec = {
+        "spec_version": 1,
+        "entry": "done",
+        "nodes": {"done": {"type": "end", "output_template": ["{{ input }}"] * 5}},
+    }
+    await agency.agent("large", spec)
+    run = await agency.run("large", input={"text": text})
+    assert run["error"]["type"] in ("output_too_large", "invalid_template")
+    assert run["output"] is None
+    spec["nodes"] = {"done": {"type": "end", "output_template": ["{{ input }}"] * 3}}
+    await agency.agent("fits", spec)
+    run = await agency.run("fits", input={"text": text})
+    assert len(json.dumps(run["output"])) > 750_000
+
+
+async def test_a_result_beyond_what_a_run_holds_is_an_error_of_its_call(agency: Agency) -> None:
+    values = {f"k{n}": "x" * 200_000 for n in range(2)}
+    for key, value in values.items():
+        await agency.put(key, value)
+    spec = one(use("kv_batch", ops=[{"op": "get", "key": key} for key in values]), tools={"builtin": ["kv_batch"]})
+    spec["nodes"]["do"]["tool_ref"]["name"] = "kv_batch"
+    await agency.agent("reader", spec)
+    run = await agency.run("reader")
+    if run["status"] == "paused":
+        run = await agency.decide("reader", run["id"])
+    assert run["error"]["type"] == "tool_failed"
+    (ended,) = await agency.events("reader", run["id"], "tool_call_end")
+    assert ended["payload"]["error"]["code"] == "RESULT_TOO_LARGE"
+
+
+async def test_an_input_of_too_many_fields_or_of_another_shape_is_refused(agency: Agency) -> None:
+    await agency.agent("say", SAY)
+    for wrong in ({f"f{n}": n for n in range(1001)}, [1], "text", None):
+        refused = await agency.refused("agents_run", agency.owner, app_id=agency.app_id, name="say", input=wrong)
+        assert refused.status in (400, 422), wrong
+    assert await unfinished(agency.house) == []
+
+
+async def test_runs_of_others_and_of_other_apps_and_of_other_agents_are_no_runs(agency: Agency) -> None:
+    await agency.agent("say", SAY)
+    await agency.agent("other", SAY)
+    run = await agency.run("say")
+    elsewhere = await agency.house.app(agency.owner.organisation_id, "app_000000000002")
+    stranger = await agency.house.sign_up("stranger@example.com")
+    for tool in ("agents_runs_get", "agents_runs_cancel", "agents_runs_events_list", "agents_runs_fork"):
+        for app_id, name, run_id in (
+            (elsewhere, "say", run["id"]),
+            (agency.app_id, "other", run["id"]),
+            (agency.app_id, "say", NOWHERE),
+        ):
+            refused = await agency.refused(tool, agency.owner, app_id=app_id, name=name, id=run_id)
+            assert refused.code == "run_not_found", tool
+        refused = await agency.refused(tool, stranger, app_id=agency.app_id, name="say", id=run["id"])
+        assert refused.status in (403, 404), tool
+
+
+async def test_an_ended_run_is_neither_resumed_nor_cancelled(agency: Agency) -> None:
+    await agency.agent("ask", ASK)
+    run = await agency.run("ask")
+    token = (await agency.events("ask", run["id"], "run_paused"))[0]["payload"]["approval_token"]
+    run = await agency.decide("ask", run["id"])
+    named = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
+    again = {**named, "approval_token": token, "approved": False}
+    assert (await agency.refused("agents_runs_resume", agency.owner, **again)).code == "run_ended"
+    assert (await agency.refused("agents_runs_cancel", agency.owner, **named)).code == "run_ended"
+    assert (await agency.read("ask", run["id"])) == run
+
+
+async def test_a_token_of_one_run_decides_nothing_in_another(agency: Agency) -> None:
+    await agency.agent("ask", ASK)
+    runs = [await agency.run("ask", input={"n": n}) for n in range(2)]
+    token = (await agency.events("ask", runs[0]["id"], "run_paused"))[0]["payload"]["approval_token"]
+    named = {"app_id": agency.app_id, "name": "ask", "id": runs[1]["id"], "approved": True}
+    for stale in (token, "appr_" + "0" * 40):
+        refused = await agency.refused("agents_runs_resume", agency.owner, **named, approval_token=stale)
+        assert refused.code == "approval_token_invalid"
+    assert (await agency.read("ask", runs[1]["id"]))["status"] == "paused"
+
+
+async def test_decisions_at_once_are_one(agency: Agency) -> None:
+    await agency.agent("put", one(use("kv_put", key="x", value=1)))
+    run = await agency.run("put")
+    token = (await agency.events("put", run["id"], "run_paused"))[0]["payload"]["approval_token"]
+    named = {"app_id": agency.app_id, "name": "put", "id": run["id"], "approval_token": token, "approved": True}
+    outcomes = await asyncio.gather(
+        *(agency.house.use("agents_runs_resume", agency.owner, **named) for _ in range(8)), return_exceptions=True
+    )
+    assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
+    run = await agency.rests("put", run["id"])
+    assert (run["status"], await agency.get("x")) == ("completed", "1")
+
+
+async def following(agency: Agency, name: str, run_id: str) -> AsyncGenerator[bytes, None]:
+    """The events of a run as a stream."""
+    arguments = {"app_id": agency.app_id, "name": name, "id": run_id}
+    door = Door("test", "stream", streams=True)
+    streamed = await agency.house.registry.call("agents_runs_events", arguments, agency.owner, door)
+    assert isinstance(streamed, Stream)
+    return streamed.pieces
+
+
+async def test_readers_that_go_away_leave_nothing_behind(agency: Agency) -> None:
+    await agency.agent("ask", ASK)
+    run = await agency.run("ask")
+    before = asyncio.all_tasks()
+    for _ in range(20):
+        told = await following(agency, "ask", run["id"])
+        assert b"retry" in await anext(told)
+        assert b"run_start" in await anext(told)
+        await told.aclose()
+    reader = await following(agency, "ask", run["id"])
+
+    async def read() -> None:
+        async for frame in reader:
+            if b"run_paused" in frame:
+                paused.set()
+
+    paused = asyncio.Event()
+    reading = asyncio.create_task(read())
+    await paused.wait()
+    reading.cancel()
+    await asyncio.wait({reading})
+    assert asyncio.all_tasks() <= before
+    assert (await agency.decide("ask", run["id"]))["status"] == "completed"
+
+
+class Receiver:
+    """Takes webhooks: refuses as many as it is told to."""
+
+    def __init__(self, refusing: int) -> None:
+        self.refusing = refusing
+        self.received: list[tuple[str, dict[str, Any]]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        key = dict(scope["headers"])[b"idempotency-key"].decode()
+        self.received.append((key, json.loads(body)))
+        self.refusing -= 1
+        status = 500 if self.refusing >= 0 else 204
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def passed(agency: Agency) -> None:
+    """Let the pauses between five attempts pass."""
+    for _ in range(6):
+        await settled(agency.house)
+        agency.house.clock.advance(20)
+
+
+async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key(agency: Agency) -> None:
+    receiver = Receiver(refusing=3)
+    await agency.agent("say", SAY)
+    async with listening(receiver) as address:
+        run = await agency.run("say", webhook_url=f"{address}/told")
+        await passed(agency)
+    told = {"run_id": run["id"], "status": "completed", "output": run["output"]}
+    assert receiver.received == [(run["id"], told)] * 4
+
+
+async def test_a_webhook_that_is_never_taken_is_given_up(agency: Agency) -> None:
+    receiver = Receiver(refusing=100)
+    await agency.agent("ask", ASK)
+    async with listening(receiver) as address:
+        run = await agency.run("ask", webhook_url=f"{address}/told")
+        assert receiver.received == []
+        await agency.decide("ask", run["id"], approved=False, reason="No.")
+        await passed(agency)
+    told = {"run_id": run["id"], "status": "failed", "error": {"type": "approval_denied", "message": "No."}}
+    assert receiver.received == [(run["id"], told)] * 5
+
+
+async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
+    receiver = Receiver(refusing=0)
+    await agency.agent("ask", ASK)
+    async with listening(receiver) as address:
+        run = await agency.run("ask", webhook_url=f"{address}/told")
+        await agency.house.use("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
+        await passed(agency)
+    assert [body["status"] for _, body in receiver.received] == ["cancelled"]
+
+
+async def test_a_webhook_goes_to_no_private_address(agency: Agency) -> None:
+    receiver = Receiver(refusing=0)
+    await agency.agent("say", SAY)
+    async with listening(receiver) as address:
+        port = address.rpartition(":")[2]
+        for host in ("[::1]", "127.0.0.2", "0x7f000002", "169.254.169.254"):
+            run = await agency.run("say", webhook_url=f"http://{host}:{port}/", input={"host": host})
+            assert run["status"] == "completed"
+        await passed(agency)
+    assert receiver.received == []
+
+
+async def test_limits_of_an_hour_are_exact_when_many_start_at_once(agency: Agency) -> None:
+    each = {"visibility": "authenticated", "max_runs_per_user_per_hour": 5}
+    await agency.agent("each", SAY, **each)
+    await agency.agent("all", SAY, visibility="authenticated", max_runs_per_app_per_hour=12)
+
+    async def start(name: str, user: str, n: int) -> str:
+        try:
+            await agency.start(name, agency.user(user), input={"n": n})
+        except LimitExceeded as refused:
+            return str(refused.details["limit"])
+        return "started"
+
+    outcomes = await asyncio.gather(*(start("each", f"user {n % 2}", n) for n in range(50)))
+    assert [outcomes[n::2].count("started") for n in (0, 1)] == [5, 5]
+    outcomes = await asyncio.gather(*(start("all", f"user {n}", n) for n in range(50)))
+    assert outcomes.count("started") == 12
+    assert await start("all", "user 99", 99) == "max_runs_per_app_per_hour"
+    agency.house.clock.advance(3600)
+    assert await start("all", "user 99", 99) == "started"
+    await settled(agency.house)
+
+
+async def test_runs_at_once_are_exact_when_many_start(agency: Agency) -> None:
+    await agency.agent("ask", ASK, max_concurrent_runs=7)
+
+    async def start(n: int) -> bool:
+        try:
+            await agency.start("ask", input={"n": n})
+        except LimitExceeded:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*(start(n) for n in range(50)))) == 7
+    await settled(agency.house)
+
+
+async def test_a_budget_that_is_used_up_takes_no_more_runs_until_tomorrow(agency: Agency) -> None:
+    price = Price(prompt=10**12, completion=10**12)
+    async with upstream() as fake:
+        provider = own_server("lab", f"{fake.url}/v1", "key")
+        features = frozenset(("streaming", "tools"))
+        model = Model(
+            id="lab/ok",
+            name="ok",
+            modality="chat",
+            price=price,
+            context_window=8192,
+            max_output=64,
+            litellm="lab/ok",
+            provider="lab",
+            features=features,
+        )
+        agency.house.services.part(Gateway).add(provider, [model])
+        await agency.agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.001)
+        run = await agency.run("say")
+        assert run["status"] == "completed", run
+        assert run["usage"]["cost_usd"] > 0.001
+        named = {"app_id": agency.app_id, "name": "say", "input": {"n": 2}}
+        refused = await agency.refused("agents_run", agency.owner, **named)
+        assert (refused.status, refused.details["limit"]) == (429, "daily_budget_usd")
+        agency.house.clock.advance(86_400)
+        assert (await agency.run("say", input={"n": 2}))["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("visibility", "admitted"),
+    [("private", ["owner"]), ("authenticated", ["owner", "user"]), ("public", ["owner", "user", "anonymous"])],
+)
+async def test_whom_an_agent_can_be_seen_by_may_run_it(agency: Agency, visibility: str, admitted: list[str]) -> None:
+    await agency.agent("say", SAY, visibility=visibility, safety_acknowledged=True)
+    callers = {
+        "owner": ("agents_run", agency.owner),
+        "user": ("agents_public_run", agency.user("ada")),
+        "anonymous": ("agents_public_run", Anonymous(agency.app_id)),
+    }
+    named = {"app_id": agency.app_id, "name": "say", "input": {}}
+    for who, (tool, caller) in callers.items():
+        if who in admitted:
+            assert (await agency.house.use(tool, caller, **named))["run_id"]
+        else:
+            assert (await agency.refused(tool, caller, **named)).status == 403, who
+    stranger = await agency.house.sign_up("stranger@example.com")
+    assert (await agency.refused("agents_run", stranger, **named)).status in (403, 404)
+    await settled(agency.house)
+
+
+async def test_a_cycle_goes_round_until_its_condition_holds(agency: Agency) -> None:
+    nodes = {
+        "count": use("kv_incr", key="n") | {"output_key": "n"},
+        "done": {"type": "end", "output_template": "{{ state.n.value }}"},
+    }
+    spec = graph(nodes, tools={"builtin": ["kv_incr"]}, limits={"max_steps": 20})
+    spec["edges"] = [
+        {"from": "count", "to": "done", "when": {">=": [{"var": "state.n.value"}, {"var": "input.to"}]}},
+        {"from": "count", "to": "count"},
+    ]
+    await agency.agent("counter", spec)
+    run = await agency.run("counter", input={"to": 3})
+    for _ in range(3):
+        assert run["status"] == "paused", run
+        run = await agency.decide("counter", run["id"])
+    assert run["output"] == 3, run
+
+
+async def test_a_model_answers_in_the_shape_that_is_asked_for_and_edges_read_it(agency: Agency) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"mood": {"enum": ["glad", "angry"]}, "score": {"type": "integer"}},
+        "required": ["mood", "score"],
+    }
+    judge = {"type": "llm", "input_template": "{{ input.said }}", "output_schema": schema, "output_key": "verdict"}
+    ends = {name: {"type": "end", "output_template": [name, "{{ state.verdict }}"]} for name in ("calm", "call")}
+    spec = graph({"judge": judge, **ends})
+    spec["edges"] = [
+        {"from": "judge", "to": "call", "when": {"==": [{"var": "state.verdict.mood"}, "angry"]}},
+        {"from": "judge", "to": "calm"},
+    ]
+    await agency.agent("judge", spec)
+    for mood, way in (("angry", "call"), ("glad", "calm")):
+        verdict = {"mood": mood, "score": 3}
+        run = await agency.run("judge", input={"said": f"They said {json.dumps(verdict)}."})
+        assert run["output"] == [way, verdict], run

@@ -1,0 +1,178 @@
+"""Models that call tools: one after another, several at once, and some that wait for a person."""
+
+from typing import Any
+
+from tests.tools.agents.conftest import Agency, graph
+
+TOOLS = ("kv_get", "kv_put", "kv_delete", "interrupt")
+KV = {"tools": {"builtin": list(TOOLS)}}
+
+
+def refs(*names: str, **more: str) -> list[dict[str, str]]:
+    return [{"source": "builtin", "name": name, **more} for name in names]
+
+
+def asking(prompt: str, *names: str, **more: Any) -> dict[str, Any]:
+    """A model that does what the prompt says, and an end that tells what it answered."""
+    think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": refs(*names), **more}
+    done = {"type": "end", "output_template": "{{ state.answer }}"}
+    return graph({"think": think, "done": done}, ("think", "done"), **KV)
+
+
+async def test_a_model_reads_then_writes_after_approval(agency: Agency) -> None:
+    await agency.put("a", "first")
+    await agency.agent("a", asking('/call kv_get {"key": "a"}\n/then kv_put {"key": "b", "value": "$1.value"}', *TOOLS))
+    run = await agency.run("a")
+    assert run["status"] == "paused", run
+    assert run["tainted"] is True
+    paused = (await agency.events("a", run["id"], "run_paused"))[-1]["payload"]
+    assert paused["args"] == {"key": "b", "value": "first"}
+    assert paused["tainted"] is True
+    run = await agency.decide("a", run["id"])
+    assert run["status"] == "completed", run
+    assert await agency.get("b") == '"first"'
+    calls = await agency.events("a", run["id"], "tool_call_end")
+    assert [call["payload"]["status"] for call in calls] == ["ok", "ok"]
+
+
+async def test_calls_of_one_step_are_decided_one_by_one(agency: Agency) -> None:
+    two = '/call kv_put {"key": "x", "value": 1}\n/call kv_put {"key": "y", "value": 2}\n/call kv_get {"key": "z"}'
+    await agency.put("z", 0)
+    await agency.agent("a", asking(two, *TOOLS))
+    run = await agency.run("a")
+    assert len(await agency.events("a", run["id"], "run_paused")) == 2
+    run = await agency.decide("a", run["id"], index=1)
+    assert run["status"] == "paused"
+    assert [await agency.get("x"), await agency.get("y")] == [None, "2"]
+    run = await agency.decide("a", run["id"], index=0)
+    assert run["status"] == "completed", run
+    assert [await agency.get("x"), await agency.get("y")] == ["1", "2"]
+    starts = await agency.events("a", run["id"], "tool_call_start")
+    assert len(starts) == 3
+
+
+async def test_two_calls_that_are_the_same_are_two(agency: Agency) -> None:
+    await agency.agent("a", asking('/call interrupt {"reason": "a"}\n/call interrupt {"reason": "a"}', *TOOLS))
+    run = await agency.run("a")
+    assert len(await agency.events("a", run["id"], "run_paused")) == 2
+
+
+async def test_a_model_is_told_of_a_refusal_where_the_graph_says_so(agency: Agency) -> None:
+    prompt = '/call kv_put {"key": "x", "value": 1}\n/say It is over.'
+    await agency.agent("a", asking(prompt, *TOOLS, on_denied="tell"))
+    run = await agency.run("a")
+    run = await agency.decide("a", run["id"], approved=False, reason="Not that key.")
+    assert run["status"] == "completed", run
+    assert await agency.get("x") is None
+
+
+async def test_a_person_can_change_the_arguments(agency: Agency) -> None:
+    await agency.agent("a", asking('/call kv_put {"key": "x", "value": 1}', *TOOLS))
+    run = await agency.run("a")
+    run = await agency.decide("a", run["id"], arguments={"key": "x", "value": 41})
+    assert run["status"] == "completed", run
+    assert await agency.get("x") == "41"
+
+
+async def test_a_token_is_good_for_one_decision(agency: Agency) -> None:
+    await agency.agent("a", asking('/call interrupt {"reason": "a"}\n/then interrupt {"reason": "b"}', *TOOLS))
+    run = await agency.run("a")
+    first = (await agency.events("a", run["id"], "run_paused"))[0]["payload"]["approval_token"]
+    run = await agency.decide("a", run["id"])
+    assert run["status"] == "paused"
+    body = {"app_id": agency.app_id, "name": "a", "id": run["id"], "approval_token": first, "approved": True}
+    refused = await agency.refused("agents_runs_resume", agency.owner, **body)
+    assert refused.code == "approval_token_invalid"
+
+
+async def test_what_a_tool_refuses_is_told_to_the_model(agency: Agency) -> None:
+    await agency.agent("a", asking('/call kv_get {"key": "nothing"}', *TOOLS))
+    run = await agency.run("a")
+    assert run["status"] == "completed", run
+    ended = (await agency.events("a", run["id"], "tool_call_end"))[0]["payload"]
+    assert ended["status"] == "error"
+    assert ended["error"]["code"] == "not_found"
+
+
+async def test_a_model_cannot_name_another_app(agency: Agency) -> None:
+    other = await agency.house.app(agency.owner.organisation_id, "app_000000000002")
+    await agency.house.use("kv_put", agency.owner, app_id=other, key="secret", value="theirs")
+    await agency.agent("a", asking(f'/call kv_get {{"key": "secret", "app_id": "{other}"}}', *TOOLS))
+    run = await agency.run("a")
+    ended = (await agency.events("a", run["id"], "tool_call_end"))[0]["payload"]
+    assert ended["status"] == "error"
+    assert "theirs" not in str(await agency.events("a", run["id"]))
+
+
+async def test_what_a_user_may_not_do_its_run_may_not(agency: Agency) -> None:
+    await agency.put("private", 1)
+    await agency.agent("a", asking('/call kv_get {"key": "private"}', *TOOLS), visibility="authenticated")
+    run = await agency.run("a", agency.user("ada"))
+    ended = (await agency.events("a", run["id"], "tool_call_end"))[0]["payload"]
+    assert ended["status"] == "error"
+
+
+async def test_a_run_stops_at_its_number_of_tool_calls(agency: Agency) -> None:
+    spec = asking('/repeat 9 kv_get {"key": "a"}', *TOOLS) | {"limits": {"max_tool_calls": 3}}
+    await agency.agent("a", spec)
+    run = await agency.run("a")
+    assert run["status"] == "failed"
+    assert run["error"]["type"] == "max_tool_calls"
+
+
+async def test_a_run_stops_at_its_number_of_steps(agency: Agency) -> None:
+    spec = asking('/repeat 9 kv_get {"key": "a"}', *TOOLS) | {"limits": {"max_steps": 4}}
+    await agency.agent("a", spec)
+    run = await agency.run("a")
+    assert run["error"]["type"] == "max_steps"
+
+
+async def test_nobody_decides_in_time(agency: Agency) -> None:
+    spec = asking('/call interrupt {"reason": "a"}', *TOOLS) | {"limits": {"human_timeout_seconds": 60}}
+    await agency.agent("a", spec)
+    run = await agency.run("a")
+    assert run["status"] == "paused"
+    agency.house.clock.advance(61)
+    await agency.tend()
+    run = await agency.rests("a", run["id"])
+    assert run["status"] == "timed_out"
+
+
+async def test_a_cancelled_run_does_nothing_more(agency: Agency) -> None:
+    await agency.agent("a", asking('/call kv_put {"key": "x", "value": 1}', *TOOLS))
+    run = await agency.run("a")
+    token = (await agency.events("a", run["id"], "run_paused"))[0]["payload"]["approval_token"]
+    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    assert (await agency.house.use("agents_runs_cancel", agency.owner, **named))["status"] == "cancelled"
+    refused = await agency.refused("agents_runs_resume", agency.owner, **named, approval_token=token, approved=True)
+    assert refused.code == "run_ended"
+    run = await agency.rests("a", run["id"])
+    assert run["status"] == "cancelled"
+    assert await agency.get("x") is None
+    assert (await agency.events("a", run["id"]))[-1]["type"] == "run_cancelled"
+
+
+async def test_a_map_calls_a_tool_for_each_item(agency: Agency) -> None:
+    for key in ("a", "b", "c"):
+        await agency.put(key, key * 2)
+    each = {
+        "type": "map",
+        "over": "{{ input.keys }}",
+        "tool_ref": {"source": "builtin", "name": "kv_get"},
+        "args_template": {"key": "{{ item }}"},
+        "output_key": "all",
+    }
+    spec = graph({"each": each, "done": {"type": "end", "output_template": "{{ state.all }}"}}, ("each", "done"), **KV)
+    await agency.agent("a", spec)
+    run = await agency.run("a", input={"keys": ["c", "a", "b"]})
+    assert run["output"] == [{"value": "cc"}, {"value": "aa"}, {"value": "bb"}], run
+    assert (await agency.run("a", input={"keys": []}))["output"] == []
+
+
+async def test_a_thread_is_remembered(agency: Agency) -> None:
+    spec = asking("{{ input.say }}", remembers=True)
+    await agency.agent("a", spec)
+    await agency.run("a", input={"say": "/say Hello, Ada."}, thread_id="t")
+    run = await agency.run("a", input={"say": "What did you say?"}, thread_id="t")
+    assert run["status"] == "completed", run
+    assert run["usage"]["input_tokens"] > 10

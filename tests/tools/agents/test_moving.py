@@ -1,0 +1,207 @@
+"""Runs of an app that is moved to another region, or deleted, while they are under way."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.rows import agents, checkpoints, counts, events, runs, stream_tokens, writes
+from baobab.storage.database import Database
+from baobab.tools.access import EVERYBODY
+from baobab.tools.app_freezes import app_freezes
+from baobab.tools.call import Call
+from baobab.tools.tool import Toolset
+from baobab.tools.types import AppId
+from tests import jobs
+from tests.clock import FixedClock
+from tests.conftest import Baobab
+from tests.installation import installation
+from tests.tools.agents.conftest import graph
+
+EU = "eu-west-1"
+ROWS = [agents, runs, events, checkpoints, writes, counts, stream_tokens, app_freezes]
+
+
+@dataclass
+class Gate:
+    """A tool that answers when it is let."""
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: int = 0
+
+    @property
+    def toolset(self) -> Toolset:
+        gates = Toolset("gates", "A tool that answers when it is let.", base="/v1/{app_id}/gates")
+
+        @gates.tool("GET /one", access=EVERYBODY, effect="read")
+        async def gates_one(call: Call, app_id: AppId) -> dict[str, bool]:
+            """Wait."""
+            self.calls += 1
+            await self.open.wait()
+            return {"open": True}
+
+        return gates
+
+
+@dataclass
+class Place:
+    """An installation of two regions, with an app in the first that has two agents: one waits, the other asks."""
+
+    baobab: Baobab
+    clock: FixedClock
+    gate: Gate
+    app: str = ""
+
+    async def ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        answer = await self.baobab.client.request(method, path, json=body, headers=self.baobab.owner)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    async def worked(self, seconds: float = 0) -> None:
+        """So much later, when all that is due has been done."""
+        self.clock.advance(seconds)
+        for database in self.databases:
+            await jobs.settled(self.baobab.house, database)
+
+    async def tended(self) -> None:
+        await jobs.made(self.baobab.house, "agents_tend")
+        await self.worked()
+
+    @property
+    def databases(self) -> list[Database]:
+        return [stores.database for stores in self.baobab.house.services.regions.values()]
+
+    async def agent(self, name: str, tool: str, arguments: dict[str, Any]) -> None:
+        node = {"type": "tool", "tool_ref": {"source": "builtin", "name": tool}, "args_template": arguments}
+        spec = graph({"do": node, "done": {"type": "end"}}, ("do", "done"), tools={"builtin": [tool]})
+        body = {"name": name, "graph_spec": spec, "dedupe_window_seconds": 0}
+        await self.ask("POST", f"/v1/{self.app}/agents", body, 201)
+
+    async def start(self, agent: str) -> str:
+        """The path of a new run."""
+        started = await self.ask("POST", f"/v1/{self.app}/agents/{agent}/runs", {"input": {}}, 201)
+        return f"/v1/{self.app}/agents/{agent}/runs/{started['run_id']}"
+
+    async def status(self, run: str) -> str:
+        status: str = (await self.ask("GET", run))["run"]["status"]
+        return status
+
+    async def becomes(self, run: str, status: str) -> None:
+        async with asyncio.timeout(20):
+            while await self.status(run) != status:
+                await asyncio.sleep(0.01)
+
+    async def approve(self, run: str) -> None:
+        told = (await self.ask("GET", f"{run}/events.json"))["events"]
+        token = next(event["payload"]["approval_token"] for event in told if event["type"] == "run_paused")
+        await self.ask("POST", f"{run}/resume", {"approval_token": token, "approved": True})
+
+    async def moving(self, to: str) -> str:
+        begun = await self.ask("POST", f"/v1/apps/{self.app}/move", {"dest_region": to}, 202)
+        move = f"/v1/apps/{self.app}/migrations/{begun['migration_id']}"
+        async with asyncio.timeout(20):
+            while (await self.ask("GET", move))["current_step"] != "unblocking_writes":
+                await asyncio.sleep(0.01)
+        return move
+
+    async def moved(self, move: str) -> None:
+        for _ in range(20):
+            await self.worked(5)
+            found = await self.ask("GET", move)
+            if found["completed_at"] is not None:
+                assert found["current_step"] == "completed", found
+                return
+        raise AssertionError(found)
+
+    async def left(self) -> dict[str, int]:
+        """How many rows of agents there are, in all regions together."""
+        counted = dict.fromkeys((table.name for table in ROWS), 0)
+        for database in self.databases:
+            async with database.reading() as connection:
+                for table in ROWS:
+                    counted[table.name] += await connection.scalar(select(func.count()).select_from(table)) or 0
+        return {name: count for name, count in counted.items() if count}
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    (tmp_path / "regions.toml").write_text(f"[{EU}]\n")
+    clock, gate = FixedClock(), Gate()
+    settings = {"BAOBAB_REGIONS": str(tmp_path / "regions.toml")}
+    async with installation(tmp_path / "data", settings, clock=clock, further=[gate.toolset]) as baobab:
+        made = Place(baobab, clock, gate)
+        made.app = await baobab.app()
+        await made.agent("waiter", "gates_one", {})
+        await made.agent("asker", "kv_incr", {"key": "n"})
+        yield made
+        gate.open.set()
+
+
+async def test_runs_go_on_where_the_app_has_gone_to_and_those_that_wait_can_be_decided_there(place: Place) -> None:
+    waiting, asking, decided = await place.start("waiter"), await place.start("asker"), await place.start("asker")
+    await place.becomes(waiting, "running")
+    for run in (asking, decided):
+        await place.becomes(run, "paused")
+    move = await place.moving(EU)
+    # While it moves runs can be read, and decided about; nothing is begun and nothing goes on.
+    assert await place.status(waiting) == "running"
+    refused = await place.ask("POST", f"/v1/{place.app}/agents/asker/runs", {"input": {}}, 503)
+    assert refused["error"] == "app_migrating"
+    await place.ask("POST", f"{asking}/cancel", None, 503)
+    await place.approve(decided)
+    place.gate.open.set()
+    assert await place.status(waiting) == "running"
+    await place.moved(move)
+    await place.worked()
+    assert [await place.status(run) for run in (waiting, asking)] == ["completed", "paused"]
+    assert place.gate.calls == 2
+    await place.worked(10)
+    await place.becomes(decided, "completed")
+    await place.approve(asking)
+    await place.becomes(asking, "completed")
+    assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 2
+    for run in (waiting, asking, decided):
+        told = (await place.ask("GET", f"{run}/events.json"))["events"]
+        assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+        assert [event["type"] for event in told].count("run_paused") == (run != waiting)
+    # And back again.
+    await place.moved(await place.moving("local"))
+    again = await place.start("asker")
+    await place.becomes(again, "paused")
+    assert await place.status(asking) == "completed"
+
+
+async def test_a_move_that_is_given_up_leaves_runs_to_go_on_where_they_were(place: Place) -> None:
+    waiting = await place.start("waiter")
+    await place.becomes(waiting, "running")
+    data = next(t.data for t in place.baobab.house.registry.toolsets if t.name == "agents")
+    assert data is not None
+    stores = place.baobab.house.services.regions["local"]
+    await data.freeze(stores, place.app)
+    place.gate.open.set()
+    await place.tended()
+    assert await place.status(waiting) == "running"
+    await data.thaw(stores, place.app)
+    await place.tended()
+    await place.becomes(waiting, "completed")
+
+
+async def test_a_deleted_app_leaves_no_runs_and_nothing_to_complain_of(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = [await place.start("waiter"), await place.start("asker")]
+    for run, status in zip(begun, ["running", "paused"], strict=True):
+        await place.becomes(run, status)
+    await place.ask("DELETE", f"/apps/{place.app}")
+    place.gate.open.set()
+    # Longer than a lease, and than what is purged after an app waits.
+    await place.worked(70)
+    await place.tended()
+    assert await place.left() == {}
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert await jobs.unfinished(place.baobab.house) == []

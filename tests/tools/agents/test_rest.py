@@ -1,0 +1,261 @@
+"""Agents over REST: what documents 3 and 4 say of paths, fields and codes."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import ADDRESS, Baobab
+from tests.jobs import settled
+from tests.tools.agents.conftest import graph
+
+GREET: dict[str, Any] = graph(
+    {
+        "greet": {"type": "llm", "input_template": "/say Hello {{ input.name }}.", "output_key": "said"},
+        "done": {"type": "end", "output_template": {"said": "{{ state.said }}"}},
+    },
+    ("greet", "done"),
+)
+ASK: dict[str, Any] = graph(
+    {
+        "ask": {
+            "type": "tool",
+            "tool_ref": {"source": "builtin", "name": "interrupt"},
+            "args_template": {"reason": "Go on?"},
+        },
+        "done": {"type": "end", "output_template": "done"},
+    },
+    ("ask", "done"),
+    tools={"builtin": ["interrupt"]},
+)
+
+
+class App:
+    """An app's agents, by REST."""
+
+    def __init__(self, baobab: Baobab, app_id: str) -> None:
+        self.baobab = baobab
+        self.id = app_id
+        self.owner = baobab.owner
+
+    async def ask(self, method: str, path: str, body: Any = None, by: dict[str, str] | None = None) -> httpx.Response:
+        headers = self.owner if by is None else by
+        return await self.baobab.client.request(method, f"/v1/{self.id}{path}", json=body, headers=headers)
+
+    async def agent(self, name: str, spec: dict[str, Any], **settings: Any) -> dict[str, Any]:
+        answer = await self.ask("POST", "/agents", {"name": name, "graph_spec": spec, **settings})
+        assert answer.status_code == 201, answer.text
+        agent: dict[str, Any] = answer.json()["agent"]
+        return agent
+
+    async def settle(self) -> None:
+        await settled(self.baobab.house)
+
+    async def anon(self) -> dict[str, str]:
+        app = await self.baobab.house.services.directory.app(self.id)
+        return {"apikey": app.anon_key}
+
+
+@pytest.fixture
+async def app(baobab: Baobab) -> App:
+    return App(baobab, await baobab.app())
+
+
+async def test_an_agent_is_made_read_changed_and_removed(app: App) -> None:
+    made = await app.agent("greeter", GREET, description="Says hello.", daily_budget_usd=1.5)
+    assert made["status"] == "active"
+    assert made["visibility"] == "private"
+    assert made["daily_budget_usd"] == "1.50"
+    assert (await app.ask("GET", "/agents")).json()["agents"] == [made]
+    assert (await app.ask("GET", "/agents/greeter")).json()["agent"] == made
+    changed = await app.ask("PATCH", "/agents/greeter", {"status": "disabled", "max_concurrent_runs": 3})
+    assert changed.json()["agent"]["max_concurrent_runs"] == 3
+    disabled = await app.ask("POST", "/agents/greeter/runs", {"input": {}})
+    assert (disabled.status_code, disabled.json()["error"]) == (400, "agent_disabled")
+    assert (await app.ask("DELETE", "/agents/greeter")).status_code == 204
+    assert (await app.ask("GET", "/agents/greeter")).json()["error"] == "agent_not_found"
+    assert (await app.agent("greeter", GREET))["id"] != made["id"]
+
+
+async def test_names_are_taken_once(app: App) -> None:
+    await app.agent("greeter", GREET)
+    again = await app.ask("POST", "/agents", {"name": "greeter", "graph_spec": GREET})
+    assert (again.status_code, again.json()["error"]) == (409, "agent_exists")
+    bad = await app.ask("POST", "/agents", {"name": "Greeter!", "graph_spec": GREET})
+    assert bad.status_code == 400
+
+
+async def test_a_graph_is_looked_through(app: App) -> None:
+    assert (await app.ask("POST", "/agents/any/validate", {"graph_spec": GREET})).json() == {"valid": True}
+    wrong = {**GREET, "entry": "nowhere"}
+    found = (await app.ask("POST", "/agents/any/validate", {"graph_spec": wrong})).json()
+    assert found["valid"] is False
+    assert ["entry"] in [issue["path"] for issue in found["issues"]]
+    refused = await app.ask("POST", "/agents", {"name": "wrong", "graph_spec": wrong})
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_graph_spec")
+    assert refused.json()["issues"] == found["issues"]
+
+
+async def test_a_public_agent_needs_somebody_who_has_looked(app: App) -> None:
+    refused = await app.ask("POST", "/agents", {"name": "open", "graph_spec": ASK, "visibility": "public"})
+    assert (refused.status_code, refused.json()["error"]) == (409, "unsafe_public_visibility")
+    assert refused.json()["offending_tools"] == ["interrupt"]
+
+
+async def test_the_same_body_leads_to_the_same_run_and_another_waits(app: App) -> None:
+    await app.agent("greeter", GREET)
+    first = await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})
+    assert first.status_code == 201
+    assert first.json()["status"] == "queued"
+    again = await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})
+    assert again.status_code == 200
+    assert again.json()["run_id"] == first.json()["run_id"]
+    other = await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Bob"}})
+    assert other.status_code == 409
+    assert other.json()["error"] == "conflict"
+    assert other.json()["existing_run_id"] == first.json()["run_id"]
+    keyed = {"input": {"name": "Bob"}, "idempotency_key": "k1"}
+    assert (await app.ask("POST", "/agents/greeter/runs", keyed)).status_code == 201
+    reused = await app.ask("POST", "/agents/greeter/runs", {**keyed, "input": {}})
+    assert (reused.status_code, reused.json()["error"]) == (409, "idempotency_key_reuse")
+
+
+async def test_starts_at_once_are_one_run(app: App) -> None:
+    await app.agent("greeter", GREET)
+    body = {"input": {"name": "Ada"}}
+    answers = await asyncio.gather(*(app.ask("POST", "/agents/greeter/runs", body) for _ in range(10)))
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+    assert sorted(answer.status_code for answer in answers) == [200] * 9 + [201]
+
+
+async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App) -> None:
+    await app.agent("greeter", GREET)
+    run_id = (await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}})).json()["run_id"]
+    path = f"/agents/greeter/runs/{run_id}"
+    followed = await app.ask("GET", f"{path}/events")
+    assert followed.headers["content-type"] == "text/event-stream"
+    frames = [frame for frame in followed.text.split("\n\n") if frame.startswith("id: ")]
+    assert [frame.split("\n")[0] for frame in frames] == [f"id: {n}" for n in range(1, len(frames) + 1)]
+    assert frames[0].split("\n")[1] == "event: run_start"
+    assert json.loads(frames[-1].split("\n")[2].removeprefix("data: ")) ["output"]["said"].endswith("Hello Ada.")
+    rest = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": str(len(frames) - 1)})
+    assert rest.text.count("id: ") == 1
+    listed = (await app.ask("GET", f"{path}/events.json?since_seq=2&limit=1")).json()["events"]
+    assert [event["seq"] for event in listed] == [3]
+    run = (await app.ask("GET", path)).json()["run"]
+    assert run["status"] == "completed"
+    assert run["caller_kind"] == "dashboard"
+
+
+async def test_a_stranger_s_run_is_no_run(app: App) -> None:
+    await app.agent("asker", ASK, visibility="authenticated")
+    ada, bob = [await app.baobab.user(app.id, name) for name in ("ada", "bob")]
+    run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}}, by=ada)).json()["run_id"]
+    await app.settle()
+    path = f"/agents/asker/runs/{run_id}"
+    token = (await app.ask("GET", f"{path}/events.json", by=ada)).json()["events"][-1]["payload"]["approval_token"]
+    decision = {"approval_token": token, "approved": True}
+    for method, tail, body in (
+        ("GET", "", None),
+        ("GET", "/events.json", None),
+        ("GET", "/events", None),
+        ("POST", "/cancel", {}),
+        ("POST", "/resume", decision),
+    ):
+        refused = await app.ask(method, path + tail, body, by=bob)
+        assert (refused.status_code, refused.json()["error"]) == (404, "run_not_found"), (method, tail)
+    assert (await app.ask("GET", "/agents/asker/runs", by=bob)).json()["runs"] == []
+    assert (await app.ask("POST", f"{path}/resume", decision, by=ada)).status_code == 200
+    followed = await app.ask("GET", f"{path}/events", by=ada)
+    assert "event: run_end" in followed.text
+
+
+async def test_a_private_agent_is_not_for_users(app: App) -> None:
+    await app.agent("greeter", GREET)
+    refused = await app.ask("POST", "/agents/greeter/runs", {"input": {}}, by=await app.baobab.user(app.id, "ada"))
+    assert refused.status_code == 403
+
+
+async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app: App) -> None:
+    await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True)
+    anon = await app.anon()
+    assert (await app.ask("POST", "/public/agents/greeter/runs", {"input": {}}, by={})).status_code == 401
+    started = await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)
+    assert started.status_code == 202, started.text
+    run_id, token = started.json()["run_id"], started.json()["stream_token"]
+    path = f"/public/runs/{run_id}"
+    followed = await app.ask("GET", f"{path}/events?token={token}", by={})
+    assert "event: run_end" in followed.text
+    again = await app.ask("GET", f"{path}/events?token={token}", by={})
+    assert (again.status_code, again.json()["error"]) == (401, "stream_token_invalid")
+    assert (await app.ask("GET", path, by=anon)).json()["run"]["status"] == "completed"
+    assert (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"] != token
+    assert (await app.ask("GET", f"{path}/ws?token=x", by={})).status_code == 426
+    stranger = App(app.baobab, await app.baobab.app())
+    assert (await app.ask("GET", path, by=await stranger.anon())).status_code == 403
+
+
+async def test_a_websocket_tells_every_event_and_closes(app: App) -> None:
+    await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True)
+    anon = await app.anon()
+    started = (await app.ask("POST", "/public/agents/greeter/runs", {"input": {"name": "you"}}, by=anon)).json()
+    path = f"/v1/{app.id}/public/runs/{started['run_id']}/ws"
+    sent = await socket(app, path, f"token={started['stream_token']}")
+    assert sent[0] == {"type": "websocket.accept"}
+    events = [json.loads(message["text"]) for message in sent[1:-1]]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert events[-1]["type"] == "run_end"
+    assert sent[-1] == {"type": "websocket.close", "code": 1000}
+    refused = await socket(app, path, "token=used")
+    assert json.loads(refused[1]["text"])["error"] == "stream_token_invalid"
+    assert refused[-1]["code"] == 1008
+
+
+async def test_public_runs_are_limited_by_address_and_day_and_number(app: App) -> None:
+    settings = {"visibility": "public", "safety_acknowledged": True, "dedupe_window_seconds": 0}
+    anon = await app.anon()
+    await app.agent("few", GREET, **settings, max_runs_per_ip_per_hour=2)
+    answers = [await app.ask("POST", "/public/agents/few/runs", {"input": {"n": n}}, by=anon) for n in range(4)]
+    assert [answer.status_code for answer in answers] == [202, 202, 429, 429]
+    said = answers[-1].json()
+    assert (said["error"], said["limit"], said["max"]) == ("rate_limit_exceeded", "max_runs_per_ip_per_hour", 2)
+    assert said["reset_at"]
+    assert int(answers[-1].headers["retry-after"]) > 0
+    await app.agent("one", ASK, **settings, max_concurrent_runs=1)
+    answers = await asyncio.gather(
+        *(app.ask("POST", "/public/agents/one/runs", {"input": {"n": n}}, by=anon) for n in range(5))
+    )
+    assert sorted(answer.status_code for answer in answers) == [202, 429, 429, 429, 429]
+    await app.agent("poor", GREET, **settings, daily_budget_usd=0)
+    refused = await app.ask("POST", "/public/agents/poor/runs", {"input": {}}, by=anon)
+    assert (refused.status_code, refused.json()["limit"]) == (429, "daily_budget_usd")
+
+
+async def socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
+    """Everything that a WebSocket is sent."""
+    sent: list[dict[str, Any]] = []
+    connected = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if connected.is_set():
+            await asyncio.Event().wait()
+        connected.set()
+        return {"type": "websocket.connect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", ADDRESS.removeprefix("http://").encode())]
+    scope = {
+        "type": "websocket",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": headers,
+    }
+    server: Any = app.baobab.client._transport
+    async with asyncio.timeout(20):
+        await server.app(scope, receive, send)
+    return sent

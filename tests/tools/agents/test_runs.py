@@ -1,0 +1,82 @@
+"""Runs from their start to their end."""
+
+from typing import Any
+
+from tests.tools.agents.conftest import Agency, graph
+
+READ = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
+KV = {"tools": {"builtin": ["kv_get", "kv_put", "interrupt"]}}
+
+
+def told(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+async def test_a_run_calls_a_model_and_ends_with_its_output(agency: Agency) -> None:
+    spec = graph(
+        {
+            "greet": {"type": "llm", "input_template": "Greet {{ input.name }}.", "output_key": "greeting"},
+            "done": {"type": "end", "output_template": {"said": "{{ state.greeting }}"}},
+        },
+        ("greet", "done"),
+    )
+    await agency.agent("greeter", spec)
+    run = await agency.run("greeter", input={"name": "Ada"})
+    assert run["status"] == "completed", run
+    assert "Ada" in run["output"]["said"]
+    assert run["usage"]["output_tokens"] > 0
+    events = await agency.events("greeter", run["id"])
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert told(events) == [
+        "run_start",
+        "node_start",
+        "llm_token_usage",
+        "node_end",
+        "node_start",
+        "node_end",
+        "run_end",
+    ]
+
+
+async def test_a_graph_reads_by_a_tool(agency: Agency) -> None:
+    await agency.put("note", {"text": "hello"})
+    read = {**READ, "args_template": {"key": "{{ input.key }}"}}
+    done = {"type": "end", "output_template": "{{ state.found.value.text }}!"}
+    await agency.agent("reader", graph({"read": read, "done": done}, ("read", "done"), **KV))
+    run = await agency.run("reader", input={"key": "note"})
+    assert run["output"] == "hello!", run
+    assert run["tainted"] is True
+
+
+async def test_a_write_waits_for_a_person_and_is_done_once(agency: Agency) -> None:
+    write = {
+        "type": "tool",
+        "tool_ref": {"source": "builtin", "name": "kv_put"},
+        "args_template": {"key": "note", "value": "{{ input.value }}"},
+    }
+    spec = graph({"write": write, "done": {"type": "end", "output_template": "ok"}}, ("write", "done"), **KV)
+    await agency.agent("writer", spec)
+    run = await agency.run("writer", input={"value": [1, 2]})
+    assert run["status"] == "paused", run
+    assert await agency.get("note") is None
+    paused = (await agency.events("writer", run["id"], "run_paused"))[0]["payload"]
+    assert paused["tool_name"] == "kv_put"
+    assert paused["args"] == {"key": "note", "value": [1, 2]}
+    run = await agency.decide("writer", run["id"])
+    assert run["status"] == "completed", run
+    assert await agency.get("note") == "[1,2]"
+
+
+async def test_a_refused_write_ends_the_run(agency: Agency) -> None:
+    ask = {
+        "type": "tool",
+        "tool_ref": {"source": "builtin", "name": "interrupt"},
+        "args_template": {"reason": "Go on?"},
+    }
+    spec = graph({"ask": ask, "done": {"type": "end", "output_template": "ok"}}, ("ask", "done"), **KV)
+    await agency.agent("asker", spec)
+    run = await agency.run("asker")
+    run = await agency.decide("asker", run["id"], approved=False, reason="No.")
+    assert run["status"] == "failed"
+    assert run["error"] == {"message": "No.", "type": "approval_denied"}
+    assert (await agency.events("asker", run["id"], "run_failed"))[0]["payload"]["reason"] == "approval_denied"

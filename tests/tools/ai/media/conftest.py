@@ -1,0 +1,135 @@
+"""An installation whose clock is moved by hand, and whose provider of images and videos is a fake one on loopback."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model, Price
+from baobab.tools.ai.media.rows import generation_jobs
+from baobab.tools.credit_terms import Balance
+from baobab.tools.credit_usage import Used
+from baobab.tools.errors import AppNotFound
+from tests import jobs
+from tests.clock import FixedClock
+from tests.conftest import ADDRESS, Baobab
+from tests.installation import installation
+from tests.people import first_organisation
+from tests.tools.ai.media.studio import Studio, studio
+
+Kind = Literal["image", "video"]
+
+BUILT_IN = {"image": "baobab/picture", "video": "baobab/film"}
+VIDEO = "openai/sora-2"
+IMAGE = "openai/gpt-image-2"
+SECOND = 10**8
+"""Nano-dollars for a second of VIDEO: ten cents."""
+TERMINAL = ("completed", "failed", "cancelled", "expired")
+
+
+@dataclass
+class House(Baobab):
+    clock: FixedClock = field(default_factory=FixedClock)
+    fake: Studio = field(default_factory=Studio)
+
+    async def submit(self, app: str, kind: Kind, by: Any = None, **body: Any) -> httpx.Response:
+        asked = {"model": BUILT_IN[kind], "prompt": "A baobab at dusk", **body}
+        return await self.client.post(f"/v1/{app}/{kind}s/completions", json=asked, headers=by or self.owner)
+
+    async def submitted(self, app: str, kind: Kind, by: Any = None, **body: Any) -> str:
+        """The path where the job is polled."""
+        answer = await self.submit(app, kind, by, **body)
+        assert answer.status_code == 202, answer.text
+        told = answer.json()
+        path = f"/v1/{app}/{kind}s/completions/{told['job_id']}"
+        assert told == {"job_id": told["job_id"], "status": "pending", "polling_url": ADDRESS + path}
+        return path
+
+    async def poll(self, path: str, by: Any = None) -> Any:
+        answer = await self.client.get(path, headers=by or self.owner)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def worked(self, seconds: float = 0) -> None:
+        """So much later, when all that is due has been done."""
+        self.clock.advance(seconds)
+        for stores in self.house.services.regions.values():
+            await jobs.settled(self.house, stores.database)
+
+    async def swept(self, seconds: float = 0) -> None:
+        """So much later, when what nobody else looks after has been looked after."""
+        self.clock.advance(seconds)
+        await jobs.made(self.house, "media_sweep")
+        await self.worked()
+
+    async def row(self, path: str) -> Any:
+        """The job's row where its app is now; in any region, where there is no such app any more."""
+        services = self.house.services
+        places = list(services.regions.values())
+        with contextlib.suppress(AppNotFound):
+            places = [services.regions[(await services.directory.app(path.split("/")[2])).region]]
+        query = select(generation_jobs).where(generation_jobs.c.id == path.rpartition("/")[2])
+        for stores in places:
+            async with stores.database.reading() as connection:
+                row = (await connection.execute(query)).first()
+            if row is not None:
+                return row
+        return None
+
+    async def ended(self, path: str, by: Any = None) -> Any:
+        """The job as its first poll after its end tells it."""
+        for tried in range(100):
+            await self.worked(1 if tried < 10 else 15)
+            if (await self.row(path)).ended_at is not None:
+                return await self.poll(path, by)
+        raise AssertionError(await self.poll(path, by))
+
+    async def made(self, app: str, kind: Kind, by: Any = None, **body: Any) -> Any:
+        return await self.ended(await self.submitted(app, kind, by, **body), by)
+
+    async def get(self, url: str, by: Any = None) -> httpx.Response:
+        return await self.client.get(url, headers=by or self.owner)
+
+    async def balance(self) -> Balance:
+        return await self.house.services.credits.balance(await first_organisation(self))
+
+    async def used(self) -> list[Used]:
+        today = self.clock.now().date()
+        return await self.house.services.credits.usage(await first_organisation(self), today, today)
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@contextlib.asynccontextmanager
+async def opened(data: Path, fake: Studio, clock: FixedClock, variables: dict[str, str]) -> AsyncIterator[House]:
+    environment = {"OPENAI_API_KEY": "sk-vendor-0123456789", "OPENAI_BASE_URL": f"{fake.url}/v1"}
+    async with installation(data, variables, clock=clock, environment=environment) as found:
+        model = Model(VIDEO, "Sora", "video", Price(0, 0, unit=SECOND), None, None, VIDEO, "openai", frozenset())
+        found.house.services.part(Gateway).catalogue.offer("openai", [model])
+        yield House(found.house, found.client, clock=clock, fake=fake)
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[Studio]:
+    async with studio() as found:
+        yield found
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    return {"BAOBAB_AI_PROBE": "false", "BAOBAB_PLAN": "launch", "BAOBAB_AI_MARKUP": "20"}
+
+
+@pytest.fixture
+async def baobab(tmp_path: Path, clock: FixedClock, fake: Studio, settings: dict[str, str]) -> AsyncIterator[House]:
+    async with opened(tmp_path / "data", fake, clock, settings) as house:
+        yield house

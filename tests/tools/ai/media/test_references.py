@@ -1,0 +1,97 @@
+"""Images that a request refers to: every way to say it means the same, and none leads where it must not."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baobab.tools.ai.media.references import FOLDED, INPUT_IMAGES, folded, folded_names
+from tests.tools.ai.media.conftest import House
+
+URL = "https://images.example.com/one.png"
+urls = st.integers(0, 99).map(lambda number: f"https://images.example.com/{number}.png")
+said = urls | urls.map(lambda url: {"url": url})
+values = said | st.lists(said, max_size=2)
+
+
+@given(st.dictionaries(st.sampled_from((INPUT_IMAGES, *FOLDED)), values | st.none()))
+def test_every_image_is_folded_once_in_order_and_nothing_else_is_touched(fields: dict[str, Any]) -> None:
+    plain = []
+    for name in (INPUT_IMAGES, *FOLDED):
+        found = fields.get(name)
+        items = [] if found is None else found if isinstance(found, list) else [found]
+        plain += [item["url"] if isinstance(item, dict) else item for item in items]
+    made = folded({**fields, "size": "1K", "mask": URL})
+    assert made.pop("size") == "1K"
+    assert made.pop("mask") == URL
+    assert made == ({INPUT_IMAGES: plain} if plain else {})
+    assert set(folded_names(fields)) <= {INPUT_IMAGES}
+
+
+@pytest.mark.parametrize("name", [INPUT_IMAGES, *FOLDED])
+@pytest.mark.parametrize("value", [[URL], [{"url": URL}]])
+async def test_an_image_may_go_by_any_of_its_names(baobab: House, name: str, value: Any) -> None:
+    app = await baobab.app()
+    variants = [value] if name == INPUT_IMAGES else [value, value[0]]
+    for variant in variants:
+        path = await baobab.submitted(app, "image", **{name: variant})
+        row = await baobab.row(path)
+        assert row.request is None or row.request["parameters"] == {INPUT_IMAGES: [URL]}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://images.example.com/one.png",
+        "ftp://images.example.com/one.png",
+        "file:///etc/passwd",
+        "data:image/png;base64,iVBORw0KGgo=",
+        "https://127.0.0.1/one.png",
+        "https://169.254.169.254/latest/meta-data",
+        "https://10.1.2.3/one.png",
+        "https://[::1]/one.png",
+        "https://[::ffff:127.0.0.1]/one.png",
+        "https://0x7f000001/one.png",
+        "https://2130706433/one.png",
+        "https://localhost/one.png",
+        "https://a.localhost/one.png",
+        "https://user:secret@images.example.com/one.png",
+        "https://images.example.com:22/one.png",
+        "https://images.example.com/one two.png",
+        "not a url",
+        "",
+        "https://images.example.com/" + "x" * 2048,
+    ],
+)
+@pytest.mark.parametrize("name", ["image_url", "input_images"])
+async def test_what_is_no_public_https_url_is_refused_with_the_fields_name(baobab: House, name: str, url: str) -> None:
+    refused = await baobab.submit(await baobab.app(), "image", **{name: [url]})
+    told = refused.json()
+    assert (refused.status_code, told["code"]) == (400, "VALIDATION_INVALID_INPUT"), told
+    assert told["details"][0]["field"].startswith(name)
+
+
+@pytest.mark.parametrize("value", [7, {"url": 7}, {"url": URL, "detail": "high"}, [[URL]], {"uri": URL}, True])
+async def test_what_is_no_image_at_all_is_refused(baobab: House, value: Any) -> None:
+    app = await baobab.app()
+    for name in ("image", "input_images"):
+        refused = await baobab.submit(app, "image", **{name: value if name == "image" else [value]})
+        assert refused.status_code == 400
+        assert refused.json()["details"][0]["field"].startswith(name)
+
+
+async def test_at_most_fourteen_images_are_referred_to_under_all_names_together(baobab: House) -> None:
+    app = await baobab.app()
+    assert (await baobab.submit(app, "image", image=[URL] * 7, input_images=[URL] * 7)).status_code == 202
+    refused = await baobab.submit(app, "image", image=[URL] * 8, input_images=[URL] * 7)
+    assert refused.status_code == 400
+    assert (await baobab.submit(app, "image", input_images=[URL] * 15)).status_code == 400
+
+
+async def test_a_mask_and_frames_are_held_to_the_same(baobab: House) -> None:
+    app = await baobab.app()
+    inside = "https://10.0.0.1/mask.png"
+    asked = {"model": "openai/gpt-image-2", "input_images": [URL], "mask": inside}
+    refused = await baobab.submit(app, "image", **asked)
+    assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "mask")

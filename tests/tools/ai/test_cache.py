@@ -1,0 +1,241 @@
+"""Kept answers: the very same request is answered again at no cost, to the same payer, app and user only."""
+
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+
+from baobab.tools.ai.cache_rows import response_cache as rows
+from tests.conftest import Baobab
+from tests.people import key, person
+from tests.tools.ai.conftest import HELLO, MINI, TEXT, TOOL, Installation, joined, told
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOUR = {"ttl": 3600}
+SMALL = "openai/text-embedding-3-small"
+FREE = "0.000000000"
+
+
+def question(text: str) -> dict[str, Any]:
+    """A conversation that no other test has."""
+    return {"messages": [{"role": "user", "content": text}], "cache": HOUR}
+
+
+async def count(world: Baobab) -> int:
+    async with world.house.services.database.reading() as connection:
+        return int(await connection.scalar(select(func.count()).select_from(rows)) or 0)
+
+
+def state(answer: httpx.Response) -> str | None:
+    assert answer.status_code == 200, answer.text
+    return answer.headers.get("x-baobab-cache")
+
+
+async def test_the_same_request_is_answered_again_at_no_cost_and_nobody_is_asked(world: Installation) -> None:
+    asked = question("the same")
+    first = await world.chat(**asked)
+    requests, spent = len(world.fake.requests), await world.spent()
+    again = await world.chat(**asked)
+    assert (state(first), state(again)) == ("miss", "hit")
+    assert again.json() == first.json()
+    assert (again.headers["x-baobab-model"], again.headers["x-baobab-cost-usd"]) == (MINI, FREE)
+    assert len(world.fake.requests) == requests
+    assert await world.spent() == spent
+    assert "cache" not in world.fake.requests[-1].json
+
+
+async def test_without_the_field_nothing_is_kept_and_nothing_looked_for(world: Installation) -> None:
+    asked = question("not kept")
+    there = await count(world)
+    without = {"messages": asked["messages"]}
+    assert [state(await world.chat(**without)) for _ in range(2)] == [None, None]
+    assert await count(world) == there
+    assert state(await world.chat(**asked)) == "miss"
+    requests = len(world.fake.requests)
+    assert state(await world.chat(**without)) is None
+    assert len(world.fake.requests) == requests + 1
+
+
+async def test_neither_the_order_of_fields_nor_how_it_is_sent_makes_another_request(world: Installation) -> None:
+    asked = {"temperature": 0.5, "seed": 7, **question("order")}
+    assert state(await world.chat(**asked)) == "miss"
+    turned = dict(reversed(asked.items()))
+    requests = len(world.fake.requests)
+    assert state(await world.chat(**turned, stream=False)) == "hit"
+    assert state(await world.chat("gpt-4o-mini", **{**turned, "cache": {"ttl": 60}})) == "hit"
+    assert state(await world.chat(**turned, stream=True, stream_options={"include_usage": True})) == "hit"
+    assert len(world.fake.requests) == requests
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"messages": HELLO},
+        {"model": "openai/gpt-4o"},
+        {"temperature": 0.1},
+        {"max_tokens": 5},
+        {"n": 2},
+        {"user": "somebody"},
+        {"future_field": None},
+    ],
+)
+async def test_whatever_else_differs_is_another_request(world: Installation, other: dict[str, Any]) -> None:
+    asked = {"model": MINI, **question(f"differs {other}")}
+    assert state(await world.chat(**asked)) == "miss"
+    assert state(await world.chat(**{**asked, **other})) != "hit"
+    assert state(await world.chat(**asked)) == "hit"
+
+
+@pytest.mark.parametrize("behaviour", ["works", "tools:2", "comments", "no-usage", "long:300"])
+@pytest.mark.parametrize("first", [False, True])
+async def test_whole_and_streamed_answers_stand_for_each_other(
+    world: Installation, behaviour: str, *, first: bool
+) -> None:
+    asked = {"tools": [TOOL], **question(f"{behaviour} {first}")}
+    model = world.lab(behaviour)
+    plain = {name: value for name, value in asked.items() if name != "cache"}
+    whole = (await world.chat(model, **plain)).json()
+    streamed = told((await world.chat(model, stream=True, **plain)).text)
+    assert state(await world.chat(model, stream=first, **asked)) == "miss"
+    requests = len(world.fake.requests)
+    again = await world.chat(model, **asked)
+    assert state(again) == "hit"
+    assert again.json()["choices"][0]["message"] == whole["choices"][0]["message"]
+    assert again.json()["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
+    assert (again.json()["id"], again.json()["object"]) == (whole["id"], "chat.completion")
+    if "usage" in whole:
+        for count_ in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            assert again.json()["usage"][count_] == whole["usage"][count_]
+    events = await world.chat(model, stream=True, **asked)
+    assert (state(events), events.headers["x-baobab-cost-usd"]) == ("hit", FREE)
+    assert joined(told(events.text)) == joined(streamed)
+    assert told(events.text)[-1] == "[DONE]"
+    assert not [event for event in told(events.text)[:-1] if event.get("usage")]
+    assert len(world.fake.requests) == requests
+
+
+async def test_a_client_that_joins_events_gets_the_same_calls_of_tools_from_what_is_kept(world: Installation) -> None:
+    strict: Any = {"type": "function", "function": {**TOOL["function"], "strict": True}}
+    asked: Any = {"tools": [strict], "messages": question("joined")["messages"], "model": world.lab("tools:2")}
+    async with world.official() as client:
+        answers = []
+        for _ in range(2):
+            async with client.chat.completions.stream(**asked, extra_body={"cache": HOUR}) as stream:
+                answers.append(await stream.get_final_completion())
+    first, again = (answer.choices[0].message.tool_calls for answer in answers)
+    assert first
+    assert again
+    assert [(c.id, c.function.name, c.function.arguments) for c in first] == [
+        (c.id, c.function.name, c.function.arguments) for c in again
+    ]
+
+
+async def test_a_kept_stream_tells_what_was_used_to_who_asks(world: Installation) -> None:
+    asked = question("usage")
+    assert state(await world.chat(stream=True, **asked)) == "miss"
+    events = told((await world.chat(stream=True, stream_options={"include_usage": True}, **asked)).text)
+    assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"]) == ([], 18)
+
+
+async def test_embeddings_are_kept_too(world: Installation) -> None:
+    asked = {"input": ["one", "two"], "model": SMALL, "cache": {}}
+    first, again, other = [
+        await world.client.post("/v1/embeddings", json=body, headers=world.owner)
+        for body in (asked, asked, {**asked, "dimensions": 3})
+    ]
+    assert [state(answer) for answer in (first, again, other)] == ["miss", "hit", "miss"]
+    assert again.json() == first.json()
+    assert again.headers["x-baobab-cost-usd"] == FREE
+
+
+async def test_what_is_kept_for_one_is_not_for_another(world: Installation) -> None:
+    asked = question("whose")
+    one, other = await world.app(), await world.app()
+    stranger = await person(world, "stranger")
+    callers: list[tuple[str, dict[str, str]]] = [
+        ("/v1", world.owner),
+        ("/v1", stranger.headers),
+        (f"/v1/{one}", world.owner),
+        (f"/v1/{other}", world.owner),
+        (f"/v1/{one}", await world.user(one, "anna")),
+        (f"/v1/{one}", await world.user(one, "ben")),
+        (f"/v1/{other}", await world.user(other, "anna")),
+    ]
+    for path, by in callers:
+        assert state(await world.chat(path=path, by=by, **asked)) == "miss"
+    for path, by in callers:
+        assert state(await world.chat(path=path, by=by, **asked)) == "hit"
+    # The same payer, in the same place.
+    assert state(await world.chat(by=await key(world, scopes=["ai:gateway"]), **asked)) == "hit"
+    assert (
+        state(await world.chat(path=f"/v1/{one}", by=await key(world, key_scope="app", target_app_id=one), **asked))
+        == "hit"
+    )
+
+
+async def test_a_kept_answer_is_there_when_nothing_is_left_to_spend(world: Installation) -> None:
+    poor = await person(world, "poor")
+    asked = question("poor")
+    assert state(await world.chat(by=poor.headers, **asked)) == "miss"
+    await world.credits.set_terms(poor.organisation_id, allowance=0)
+    assert (await world.chat(by=poor.headers, **question("poorer"))).status_code == 402
+    again = await world.chat(by=poor.headers, **asked)
+    assert (state(again), again.headers["x-baobab-cost-usd"]) == ("hit", FREE)
+
+
+@pytest.mark.parametrize("behaviour", ["500", "400", "429:1", "context", "drop:3", "error-frame:3", "no-done", "drop"])
+async def test_what_failed_is_not_kept(world: Installation, behaviour: str) -> None:
+    model, asked = world.lab(behaviour), question(f"failing {behaviour}")
+    there = await count(world)
+    for stream in (False, True):
+        answer = await world.chat(model, stream=stream, **asked)
+        assert answer.headers.get("x-baobab-cache") != "hit"
+        if stream or answer.status_code != 200:
+            assert await count(world) == there
+        else:
+            # Whole it does not fail: then it is forgotten again, to see what its stream does.
+            asked = question(f"failing {behaviour} in a stream")
+            there = await count(world)
+
+
+async def test_a_stream_that_is_left_is_kept_whole_or_not_at_all(world: Installation) -> None:
+    # It is read on for what was used, and may come to its end so.
+    slow, asked = world.lab("slow-tokens:0.05"), question("left")
+    body = {"model": slow, "stream": True, **asked}
+    url = f"{world.address}/v1/chat/completions"
+    http = httpx.AsyncClient(trust_env=False)
+    async with http, http.stream("POST", url, json=body, headers=world.owner) as answer:
+        assert answer.headers["x-baobab-cache"] == "miss"
+        await anext(answer.aiter_lines())
+    await world.settled()
+    again = await world.chat(slow, **asked)
+    assert state(again) in ("hit", "miss")
+    assert again.json()["choices"][0]["message"]["content"] == TEXT
+
+
+async def test_the_answer_of_a_model_that_stood_in_is_not_kept(world: Installation) -> None:
+    app_id, broken, works = await world.app(), world.lab("503"), world.lab("stands-in")
+    settings = {"fallbackModels": [works]}
+    await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
+    for _ in range(2):
+        answer = await world.chat(broken, path=f"/v1/{app_id}", **question("stands in"))
+        assert (state(answer), answer.headers["x-baobab-model"]) == ("miss", works)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_above_a_megabyte_is_passed_on_and_not_kept(world: Installation, *, stream: bool) -> None:
+    huge = world.lab("huge:1100000")
+    for _ in range(2):
+        answer = await world.chat(huge, stream=stream, **question(f"huge {stream}"))
+        assert state(answer) == "miss"
+        assert len(answer.content) > 1_100_000
+
+
+@pytest.mark.parametrize("cache", [{"ttl": 0}, {"ttl": 604_801}, {"ttl": "60"}, {"ttl": True}, {"days": 1}, 60, True])
+async def test_what_is_no_time_is_refused(world: Installation, cache: Any) -> None:
+    for path, body in (("chat/completions", {"messages": HELLO}), ("embeddings", {"input": "one"})):
+        answer = await world.client.post(f"/v1/{path}", json={**body, "cache": cache}, headers=world.owner)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+        assert "cache" in answer.json()["error"]["message"]

@@ -1,0 +1,299 @@
+"""Spans of calls to models, as a collector receives them."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tests.people import first_organisation
+from tests.runtime.gateway.upstream import upstream
+from tests.test_observing import collector
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation, installation
+
+SECRET = "what nobody else may read"
+ASKED: Any = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SECRET}]}
+
+
+@dataclass
+class Traced:
+    """An installation, and when it is closed, the spans of its calls to models and all that was sent."""
+
+    world: Installation
+    spans: list[Span] = field(default_factory=list)
+    calls: list[Span] = field(default_factory=list)
+    """Those of the calls of tools."""
+    sent: bytes = b""
+
+
+def told(span: Span) -> dict[str, Any]:
+    found = {}
+    for pair in span.attributes:
+        kind = pair.value.WhichOneof("value")
+        value = getattr(pair.value, str(kind))
+        found[pair.key] = [item.string_value for item in value.values] if kind == "array_value" else value
+    return found
+
+
+@contextlib.asynccontextmanager
+async def traced(data: Path, **variables: str) -> AsyncIterator[Traced]:
+    with collector() as (url, received):
+        given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": url, **variables}
+        async with installation(data, given) as world:
+            made = Traced(world)
+            yield made
+            # A call has ended for its caller before all of it is counted.
+            await world.settled()
+    for _, body in received:
+        made.sent += body
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for scope in resource.scope_spans:
+                made.spans += [span for span in scope.spans if span.kind == Span.SPAN_KIND_CLIENT]
+                made.calls += [span for span in scope.spans if span.kind == Span.SPAN_KIND_SERVER]
+    made.spans.sort(key=lambda span: span.start_time_unix_nano)
+
+
+async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        asked = {**ASKED, "max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "seed": 7, "n": 2}
+        answer = await made.world.chat(**asked)
+        organisation_id = await first_organisation(made.world)
+        port = made.world.fake.url.rpartition(":")[2]
+    (span,) = made.spans
+    assert (span.name, span.kind, span.status.code) == (f"chat {MINI}", Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_UNSET)
+    assert told(span) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "server.address": "127.0.0.1",
+        "server.port": int(port),
+        "gen_ai.request.model": MINI,
+        "gen_ai.request.max_tokens": 50,
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.top_p": 0.9,
+        "gen_ai.request.seed": 7,
+        "gen_ai.request.choice.count": 2,
+        "gen_ai.response.id": "chatcmpl-upstream",
+        "gen_ai.response.model": "gpt-4o-mini",
+        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 7,
+        "baobab.cost_usd": float(answer.headers["x-baobab-cost-usd"]),
+        "baobab.organisation_id": organisation_id,
+        "baobab.request_id": answer.headers["x-request-id"],
+    }
+    assert span.end_time_unix_nano > span.start_time_unix_nano
+
+
+async def test_the_span_of_a_stream_ends_with_the_stream(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        app_id = await made.world.app()
+        await made.world.chat(made.world.lab("slow-tokens:0.01"), path=f"/v1/{app_id}", stream=True, **ASKED)
+    (span,) = made.spans
+    found = told(span)
+    assert (found["gen_ai.request.stream"], found["gen_ai.provider.name"]) == (True, "lab")
+    assert (found["gen_ai.response.id"], found["gen_ai.response.finish_reasons"]) == ("chatcmpl-upstream", ["stop"])
+    assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (11, 7)
+    assert found["baobab.app_id"] == app_id
+    assert found["baobab.cost_usd"] == pytest.approx((11 * 150 + 7 * 600) / 10**9)
+    lasted = (span.end_time_unix_nano - span.start_time_unix_nano) / 10**9
+    # Nine events follow the first, each after its pause.
+    assert 0 < found["gen_ai.response.time_to_first_chunk"] < lasted - 0.05
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [("responses", {"input": SECRET}, "completed"), ("messages", {"messages": HELLO, "max_tokens": 9}, "end_turn")],
+)
+async def test_the_other_wires_are_spans_of_the_same_kind(
+    tmp_path: Path, path: str, body: Any, reason: str, *, stream: bool
+) -> None:
+    async with traced(tmp_path) as made:
+        asked = {"model": MINI, "stream": stream, **body}
+        answer = await made.world.client.post(f"/v1/{path}", json=asked, headers=made.world.owner)
+        assert answer.status_code == 200, answer.text
+    (span,) = made.spans
+    found = told(span)
+    assert (span.name, found["gen_ai.response.finish_reasons"]) == (f"chat {MINI}", [reason])
+    assert (found["gen_ai.usage.input_tokens"], found["gen_ai.usage.output_tokens"]) == (11, 7)
+    assert found["gen_ai.response.id"]
+    assert found.get("gen_ai.request.stream", False) is stream
+
+
+async def test_embeddings_are_spans_too(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        body = {"input": ["one", "two"], "model": "text-embedding-3-small", "dimensions": 4, "encoding_format": "float"}
+        answer = await made.world.client.post("/v1/embeddings", json=body, headers=made.world.owner)
+        assert answer.status_code == 200
+    (span,) = made.spans
+    found = told(span)
+    assert span.name == "embeddings openai/text-embedding-3-small"
+    assert (found["gen_ai.operation.name"], found["gen_ai.usage.input_tokens"]) == ("embeddings", 22)
+    assert (found["gen_ai.embeddings.dimension.count"], found["gen_ai.request.encoding_formats"]) == (4, ["float"])
+    assert "gen_ai.response.finish_reasons" not in found
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("behaviour", "code"), [("503", "upstream_error"), ("400", "invalid_request")])
+async def test_what_fails_is_an_error_of_a_kind_and_costs_nothing(
+    tmp_path: Path, behaviour: str, code: str, *, stream: bool
+) -> None:
+    async with traced(tmp_path) as made:
+        await made.world.chat(made.world.lab(behaviour), stream=stream, **ASKED)
+    (span,) = made.spans
+    found = told(span)
+    assert (span.status.code, found["error.type"]) == (Status.STATUS_CODE_ERROR, code)
+    assert found["baobab.cost_usd"] == 0
+    assert "gen_ai.usage.input_tokens" not in found
+    assert "upstream_" + behaviour not in str(span)
+
+
+async def test_a_stream_that_breaks_off_tells_what_came_and_why_it_ended(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        await made.world.chat(made.world.lab("drop:3"), stream=True, **ASKED)
+    (span,) = made.spans
+    found = told(span)
+    assert (span.status.code, found["error.type"]) == (Status.STATUS_CODE_ERROR, "upstream_malformed")
+    assert found["gen_ai.response.finish_reasons"] == ["error"]
+    assert found["gen_ai.usage.output_tokens"] == 3
+    assert found["baobab.cost_usd"] > 0
+
+
+async def test_a_call_whose_caller_has_left_is_a_span_that_says_so(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        world = made.world
+        body = {"model": world.lab("slow-tokens:0.1"), "stream": True, **ASKED}
+        async with httpx.AsyncClient(trust_env=False) as http:
+            url = f"{world.address}/v1/chat/completions"
+            async with http.stream("POST", url, json=body, headers=world.owner) as answer:
+                await anext(answer.aiter_lines())
+    (span,) = made.spans
+    found = told(span)
+    assert found["baobab.left"] is True
+    assert found["gen_ai.usage.input_tokens"] > 0
+    assert span.status.code == Status.STATUS_CODE_UNSET
+
+
+async def test_each_model_that_is_tried_has_its_span(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        world = made.world
+        app_id, broken, works = await world.app(), world.lab("503"), world.lab("works")
+        put = {"fallbackModels": [works]}
+        assert (await world.client.put(f"/v1/{app_id}/ai/config", json=put, headers=world.owner)).status_code == 200
+        assert (await world.chat(broken, path=f"/v1/{app_id}", **ASKED)).status_code == 200
+    assert [(span.name, told(span).get("error.type")) for span in made.spans] == [
+        (f"chat {broken}", "upstream_error"),
+        (f"chat {works}", None),
+    ]
+
+
+async def test_the_trace_tells_what_came_from_the_cache(tmp_path: Path) -> None:
+    async with traced(tmp_path) as made:
+        for stream in (False, False, True):
+            assert (await made.world.chat(stream=stream, cache={"ttl": 60}, **ASKED)).status_code == 200
+        await made.world.chat(stream=True, cache={}, messages=HELLO)
+    found = [told(span) for span in made.spans]
+    assert [one["baobab.cache"] for one in found] == ["miss", "hit", "hit", "miss"]
+    assert [one["baobab.cost_usd"] > 0 for one in found] == [True, False, False, True]
+    # What was not used is not counted.
+    assert ["gen_ai.usage.input_tokens" in one for one in found] == [True, False, False, True]
+    assert [one["gen_ai.response.finish_reasons"] for one in found] == [["stop"]] * 4
+
+
+@pytest.mark.parametrize("content", ["0", "1"])
+async def test_prompts_and_answers_are_in_a_trace_only_where_the_operator_wants_them(
+    tmp_path: Path, content: str
+) -> None:
+    async with traced(tmp_path, BAOBAB_TRACE_CONTENT=content) as made:
+        for stream in (False, True):
+            await made.world.chat(stream=stream, **ASKED)
+            await made.world.chat(made.world.lab("tools:1"), stream=stream, tools=[TOOL], **ASKED)
+        await made.world.client.post("/v1/embeddings", json={"input": SECRET}, headers=made.world.owner)
+    for key in (made.world.key, VENDOR_KEY, LAB_KEY):
+        assert key.encode() not in made.sent
+    if content == "0":
+        for word in (SECRET, "Be brief.", TEXT, "Paris", "get_weather"):
+            assert json.dumps(word)[1:-1].encode() not in made.sent
+            assert word.encode() not in made.sent
+        return
+    *chats, embeddings = [told(span) for span in made.spans]
+    for one in chats:
+        assert json.loads(one["gen_ai.input.messages"]) == [
+            {"role": "system", "parts": [{"type": "text", "content": "Be brief."}]},
+            {"role": "user", "parts": [{"type": "text", "content": SECRET}]},
+        ]
+    said = [json.loads(one["gen_ai.output.messages"]) for one in chats]
+    spoken = {"role": "assistant", "parts": [{"type": "text", "content": TEXT}], "finish_reason": "stop"}
+    called = {"type": "tool_call", "id": "call_0", "name": "get_weather", "arguments": '{"city": "Paris"}'}
+    for (message,), (calling,) in ((said[0], said[1]), (said[2], said[3])):
+        assert message == spoken
+        assert (calling["parts"], calling["finish_reason"]) == ([called], "tool_calls")
+    assert not [name for name in embeddings if "messages" in name]
+
+
+async def test_a_long_conversation_is_cut_to_its_latest_messages(tmp_path: Path) -> None:
+    long = [{"role": "user", "content": f"{number} " + "x" * 20_000} for number in range(50)]
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    async with traced(tmp_path, BAOBAB_TRACE_CONTENT="1") as made:
+        messages = [*long, {"role": "user", "content": [{"type": "text", "text": "last"}, picture]}]
+        assert (await made.world.chat(messages=messages)).status_code == 200
+    (span,) = made.spans
+    text = told(span)["gen_ai.input.messages"]
+    assert len(text) <= 64 * 1024
+    *_, before, last = json.loads(text)
+    assert before["parts"][0]["content"].startswith("49 xxx")
+    assert last["parts"] == [{"type": "text", "content": "last"}, {"type": "image_url"}]
+
+
+async def test_the_spans_of_a_call_are_part_of_its_callers_trace(tmp_path: Path) -> None:
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    async with traced(tmp_path) as made:
+        world = made.world
+        for given in (f"00-{trace}-{parent}-01", f"00-{trace}-{parent}-00", "nonsense"):
+            by = {**world.owner, "traceparent": given}
+            for stream in (False, True):
+                assert (await world.chat(by=by, stream=stream, **ASKED)).status_code == 200
+    # One that is not sampled is not ours to sample.
+    assert len(made.spans) == 4
+    assert [(span.trace_id.hex(), span.parent_span_id.hex()) for span in made.spans[:2]] == [(trace, parent)] * 2
+    assert not [span for span in made.spans[2:] if span.parent_span_id or span.trace_id.hex() == trace]
+    calls = [span for span in made.calls if span.trace_id.hex() == trace]
+    assert [(span.name, span.parent_span_id.hex()) for span in calls] == [("gateway_chat", parent)] * 2
+
+
+async def test_parameters_that_are_none_do_no_harm(tmp_path: Path) -> None:
+    odd = {"temperature": "hot", "top_p": True, "seed": 2**70, "frequency_penalty": 10**400, "response_format": 7}
+    async with traced(tmp_path) as made:
+        assert (await made.world.chat(**ASKED, **odd)).status_code == 200
+    (span,) = made.spans
+    assert not {name for name in told(span) if name.startswith("gen_ai.request.")} - {"gen_ai.request.model"}
+
+
+async def test_a_collector_that_takes_nothing_is_no_matter_to_callers(tmp_path: Path) -> None:
+    async with upstream() as nobody:
+        # It knows no traces: its answer is 404.
+        given = {"BAOBAB_PLAN": "enterprise", "BAOBAB_OTEL_URL": nobody.url}
+        async with installation(tmp_path, given) as world:
+            for stream in (False, True):
+                assert (await world.chat(stream=stream)).status_code == 200
+
+
+async def test_without_the_setting_nothing_of_it_is_loaded_or_sent(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from baobab.server import Server\n"
+        "from baobab.settings import load\n"
+        f"async def main():\n    async with Server(load({{}}, data={str(tmp_path / 'data')!r})).open():\n        pass\n"
+        "asyncio.run(main())\n"
+        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,182 @@
+"""Budgets over the API: who may set them, and that they bound what is spent."""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from baobab.tools import platform_tables
+from baobab.tools.billing.budgets import MOST
+from tests import jobs
+from tests.mcp_server.speaking import use
+from tests.people import first_organisation, key, person
+from tests.tools.ai.conftest import MINI, Installation
+
+BUDGETS = "/dashboard/billing/budgets"
+
+
+async def put(
+    baobab: Installation, place: str, most: Any, by: dict[str, str] | None = None, **query: str
+) -> httpx.Response:
+    body = {"most_usd": most}
+    return await baobab.client.put(f"{BUDGETS}/{place}", json=body, params=query, headers=by or baobab.owner)
+
+
+async def listed(baobab: Installation, by: dict[str, str] | None = None, **query: str) -> list[Any]:
+    answer = await baobab.client.get(BUDGETS, params=query, headers=by or baobab.owner)
+    budgets: list[Any] = answer.json()["budgets"]
+    return budgets
+
+
+async def gateway_key(baobab: Installation) -> tuple[str, dict[str, str]]:
+    body = {"name": "agent", "scopes": ["ai:gateway"]}
+    made = (await baobab.client.post("/api-keys", json=body, headers=baobab.owner)).json()
+    return made["key_id"], {"authorization": f"Bearer {made['key']}"}
+
+
+@pytest.mark.parametrize("subject", ["app", "key"])
+async def test_a_budget_refuses_a_call_before_any_provider_is_asked(baobab: Installation, subject: str) -> None:
+    app_id = await baobab.app()
+    key_id, agent = await gateway_key(baobab)
+    place, mine = (f"app/{app_id}/day", {"path": f"/v1/{app_id}"}) if subject == "app" else (f"key/{key_id}/day", {})
+    by = None if subject == "app" else agent
+    made = await put(baobab, place, "0.000005")
+    assert made.status_code == 200, made.text
+    refused = await baobab.chat(by=by, **mine)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (402, "insufficient_credits")
+    assert refused.json()["error"]["budget"]["limit_usd"] == 0.000005
+    assert not baobab.fake.requests
+    assert (await put(baobab, place, 1)).status_code == 200
+    assert (await baobab.chat(by=by, **mine)).status_code == 200
+    gone = await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
+    assert gone.json() == {"deleted": True}
+    assert await listed(baobab) == []
+
+
+async def test_a_new_budget_counts_what_was_spent_before(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    await baobab.chat(MINI, path=f"/v1/{app_id}")
+    await baobab.settled()
+    now = baobab.house.services.clock.now()
+    budget = (await put(baobab, f"app/{app_id}/day", 2)).json()["budget"]
+    assert budget == {
+        "subject": "app",
+        "subject_id": app_id,
+        "period": "day",
+        "limit_usd": 2.0,
+        "spent_usd": 0.00000585,
+        "reserved_usd": 0.0,
+        "resets_at": f"{now + timedelta(days=1):%Y-%m-%d}T00:00:00Z",
+    }
+
+
+async def test_what_is_set_over_mcp_is_listed_over_rest(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    asked = {"subject": "app", "subject_id": app_id, "period": "month", "most_usd": 0.1}
+    set_ = (await use(baobab, "billing_set_budget", asked))["structuredContent"]["budget"]
+    asked["most_usd"] = "0.3"
+    again = (await use(baobab, "billing_set_budget", asked))["structuredContent"]["budget"]
+    assert (set_["limit_usd"], again["limit_usd"]) == (0.1, 0.3)
+    assert await listed(baobab) == [again]
+    assert (await use(baobab, "billing_budgets"))["structuredContent"] == {"budgets": [again]}
+    assert (await baobab.client.get("/dashboard/billing", headers=baobab.owner)).json()["budgets"] == [again]
+    del asked["most_usd"]
+    assert not (await use(baobab, "billing_delete_budget", asked))["isError"]
+    assert (await use(baobab, "billing_delete_budget", asked))["isError"]
+
+
+async def test_members_look_and_admins_set(baobab: Installation) -> None:
+    ours, app_id = await first_organisation(baobab), await baobab.app()
+    member, admin = [await person(baobab, role, role=role) for role in ("member", "admin")]
+    place = f"app/{app_id}/day"
+    refused = await put(baobab, place, 1, member.headers, org_id=ours)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_INSUFFICIENT_PERMISSIONS")
+    assert (await put(baobab, place, 1, admin.headers, org_id=ours)).status_code == 200
+    header = {**admin.headers, "x-organization-id": ours}
+    assert (await put(baobab, place, 2, header)).status_code == 200
+    assert [budget["limit_usd"] for budget in await listed(baobab, member.headers, org_id=ours)] == [2.0]
+    path, query = f"{BUDGETS}/{place}", {"org_id": ours}
+    assert (await baobab.client.delete(path, params=query, headers=member.headers)).status_code == 403
+    assert (await baobab.client.delete(path, params=query, headers=admin.headers)).status_code == 200
+
+
+async def test_two_organisations_are_strangers(baobab: Installation) -> None:
+    ours, app_id = await first_organisation(baobab), await baobab.app()
+    key_id, _ = await gateway_key(baobab)
+    stranger = await person(baobab, "stranger")
+    their_key = await key(baobab, stranger.headers)
+    await put(baobab, f"app/{app_id}/day", 1)
+    for by in (stranger.headers, their_key):
+        for place in (f"app/{app_id}/day", f"key/{key_id}/day", "app/app_000000000000/day"):
+            answer = await put(baobab, place, 0, by)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "RESOURCE_NOT_FOUND")
+            assert (await put(baobab, place, 0, by, org_id=ours)).status_code == 403
+            assert (await baobab.client.delete(f"{BUDGETS}/{place}", headers=by)).status_code == 404
+        assert await listed(baobab, by) == []
+    assert [budget["limit_usd"] for budget in await listed(baobab)] == [1.0]
+
+
+async def test_a_revoked_key_gets_no_budget_and_what_it_had_can_be_deleted(baobab: Installation) -> None:
+    key_id, _ = await gateway_key(baobab)
+    place = f"key/{key_id}/month"
+    assert (await put(baobab, place, 1)).status_code == 200
+    await baobab.client.delete(f"/api-keys/{key_id}", headers=baobab.owner)
+    assert (await put(baobab, place, 2)).status_code == 404
+    assert (await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)).status_code == 200
+    assert (await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)).status_code == 404
+
+
+async def test_the_budgets_of_an_app_go_with_it(baobab: Installation) -> None:
+    app_id, other = await baobab.app(), await baobab.app()
+    for place in (f"app/{app_id}/day", f"app/{app_id}/month", f"app/{other}/day"):
+        assert (await put(baobab, place, 1)).status_code == 200
+    await baobab.client.delete(f"/apps/{app_id}", headers=baobab.owner)
+    await jobs.settled(baobab.house)
+    assert [budget["subject_id"] for budget in await listed(baobab)] == [other]
+
+
+async def test_a_key_with_limits_does_not_choose_what_it_may_spend(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    for limits in ({"toolsets": ["billing"]}, {"approval": "destructive"}, {"read_only": True}):
+        agent = await key(baobab, **limits)
+        refused = await put(baobab, f"app/{app_id}/day", 1, agent)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_KEY_LIMITED")
+        assert await listed(baobab, agent) == []
+
+
+async def test_keys_of_an_app_and_its_users_are_not_admitted(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    _, agent = await gateway_key(baobab)
+    of_app = await key(baobab, key_scope="app", target_app_id=app_id)
+    for by in (agent, of_app, await baobab.user(app_id, "somebody")):
+        for path in (BUDGETS, "/dashboard/billing", "/dashboard/usage"):
+            assert (await baobab.client.get(path, headers=by)).status_code == 403
+        assert (await put(baobab, f"app/{app_id}/day", 1, by)).status_code == 403
+
+
+async def test_who_set_and_deleted_a_budget_is_written_down(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    place = f"app/{app_id}/day"
+    await put(baobab, place, 0.123456789)
+    await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
+    logs = await baobab.client.get(f"/v1/{app_id}/audit-logs", params={"resource_type": "budget"}, headers=baobab.owner)
+    gone, set_ = logs.json()["logs"]
+    assert (set_["event_type"], set_["resource_id"]) == ("billing.budget.set", place)
+    assert set_["event_data"]["most_usd"] == "0.123456789"
+    assert (gone["event_type"], gone["action"]) == ("billing.budget.delete", "delete")
+    rows = platform_tables.audit_logs
+    async with baobab.house.services.database.reading() as connection:
+        found = await connection.execute(select(rows.c.organisation_id).where(rows.c.resource_id == place))
+    assert set(found.scalars()) == {await first_organisation(baobab)}
+
+
+async def test_there_are_so_many_budgets_and_no_more(baobab: Installation) -> None:
+    ours, app_id, full = await first_organisation(baobab), await baobab.app(), await baobab.app()
+    for number in range(MOST - 1):
+        await baobab.credits.set_budget(ours, "key", f"gone-{number}", "day", 1)
+    assert (await put(baobab, f"app/{app_id}/day", 1)).status_code == 200
+    refused = await put(baobab, f"app/{full}/day", 1)
+    assert (refused.status_code, refused.json()["error"]["details"]) == (409, {"limit": MOST})
+    assert (await put(baobab, f"app/{app_id}/day", 2)).status_code == 200

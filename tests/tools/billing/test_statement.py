@@ -1,0 +1,142 @@
+"""What an organisation is told of its plan, its credits and its use."""
+
+from typing import Any
+
+import pytest
+
+from baobab.tools.credit_usage import Usage
+from tests.mcp_server.speaking import use
+from tests.people import first_organisation, key, person
+from tests.tools.ai.conftest import MINI, Installation
+
+USD = 10**9
+MINI_COST = 5850
+"""Nano-dollars of the fake provider's answer: 11 tokens of the prompt and 7 of the answer."""
+BILLING = "/dashboard/billing"
+
+
+async def billing(baobab: Installation, by: dict[str, str] | None = None, **query: str) -> Any:
+    answer = await baobab.client.get(BILLING, params=query, headers=by or baobab.owner)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
+    ours = await first_organisation(baobab)
+    await baobab.credits.top_up(ours, 2 * USD + 1, "payment 1")
+    await baobab.credits.set_terms(ours, floor=-10 * USD)
+    await baobab.credits.reserve(ours, 3 * USD, purpose="chat", ttl_seconds=60)
+    told = await billing(baobab)
+    assert told["organization_id"] == ours
+    assert told["plan"]["id"] == "launch"
+    assert told["plan"]["name"] == "Launch"
+    assert told["plan"]["limits"] == {
+        "maxAiCreditsUsd": 5.0,
+        "aiCreditsLifetime": False,
+        "requestsPerMinute": 3000,
+        "kvOpsPerSecond": 1000,
+        "kvBytes": 2**30,
+        "kvKeys": 1_000_000,
+    }
+    assert told["credits"] == {
+        "monthly_allowance_usd": 5.0,
+        "topup_usd": 2.000000001,
+        "total_usd": 7.000000001,
+        "reserved_usd": 3.0,
+        "available_usd": 14.000000001,
+        "floor_usd": -10.0,
+    }
+    assert told["aiCredits"] == {"included": 5.0, "used": 0.0, "remaining": 5.0}
+    now = baobab.house.services.clock.now()
+    assert told["billingPeriodStart"] == f"{now:%Y-%m}-01T00:00:00Z"
+
+
+async def test_what_was_called_shows_as_use_and_what_was_called_with_an_own_key_apart(baobab: Installation) -> None:
+    ours = await first_organisation(baobab)
+    await baobab.chat(MINI)
+    await baobab.chat("baobab/echo")
+    reservation = await baobab.credits.reserve(ours, 0, purpose="chat", ttl_seconds=60)
+    await baobab.credits.settle(reservation, 999, Usage(MINI, 3, 4, byok=True))
+    free = sum(one.prompt_tokens + one.completion_tokens for one in await baobab.used() if one.model == "baobab/echo")
+    told = await billing(baobab)
+    spent = MINI_COST / USD
+    assert told["platform"] == {"requests": 2, "tokens": 18 + free, "cost": spent}
+    assert told["byok"] == {"requests": 1, "tokens": 7, "cost": 999 / USD}
+    assert told["usage"] == {"ai_credits_usd": spent}
+    assert told["aiCredits"] == {"included": 5.0, "used": spent, "remaining": (5 * USD - MINI_COST) / USD}
+
+
+async def test_what_is_owed_is_below_zero_and_nothing_is_available(baobab: Installation) -> None:
+    ours = await first_organisation(baobab)
+    reservation = await baobab.credits.reserve(ours, 5 * USD, purpose="chat", ttl_seconds=60)
+    await baobab.credits.settle(reservation, 6 * USD, Usage(MINI))
+    told = (await billing(baobab))["credits"]
+    assert (told["monthly_allowance_usd"], told["topup_usd"], told["total_usd"]) == (0.0, -1.0, -1.0)
+    assert told["available_usd"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "included", "once"),
+    [({"BAOBAB_PLAN": "playground"}, 1.0, True), ({"BAOBAB_PLAN": "enterprise"}, None, False)],
+)
+async def test_a_plan_without_a_cap_and_one_that_gives_once_say_so(
+    baobab: Installation, included: float | None, once: bool
+) -> None:
+    await baobab.chat(MINI)
+    await baobab.settled()
+    told = await billing(baobab)
+    left = None if included is None else (USD - MINI_COST) / USD
+    limits = told["plan"]["limits"]
+    assert (limits["maxAiCreditsUsd"], limits["aiCreditsLifetime"]) == (included, once)
+    assert told["aiCredits"] == {"included": included, "used": MINI_COST / USD, "remaining": left}
+    assert told["credits"]["total_usd"] == told["credits"]["available_usd"] == left
+
+
+async def test_terms_of_its_own_stand_in_the_place_of_the_plans(baobab: Installation) -> None:
+    await baobab.credits.set_terms(await first_organisation(baobab), allowance=7 * USD)
+    told = await billing(baobab)
+    assert told["plan"]["limits"]["maxAiCreditsUsd"] == told["aiCredits"]["included"] == 7.0
+
+
+async def test_both_doors_answer_the_same(baobab: Installation) -> None:
+    over_mcp = (await use(baobab, "billing_get"))["structuredContent"]
+    assert over_mcp == await billing(baobab)
+
+
+async def test_a_member_chooses_the_organisation_by_query_or_header(baobab: Installation) -> None:
+    ours = await first_organisation(baobab)
+    who = await person(baobab, "member", role="member")
+    assert (await billing(baobab, who.headers))["organization_id"] == who.organisation_id
+    assert (await billing(baobab, who.headers, org_id=ours))["organization_id"] == ours
+    assert (await billing(baobab, {**who.headers, "x-organization-id": ours}))["organization_id"] == ours
+
+
+@pytest.mark.parametrize("tool", ["billing_get", "billing_budgets", "billing_usage"])
+async def test_strangers_see_nothing_and_are_not_told_who_exists(baobab: Installation, tool: str) -> None:
+    ours = await first_organisation(baobab)
+    stranger = await person(baobab, "stranger")
+    their_key = await key(baobab, stranger.headers)
+    nobody = baobab.house.services.ids.uuid()
+    path = baobab.house.registry.find(tool).rest.path  # type: ignore[union-attr]
+    for by in (stranger.headers, their_key):
+        answers = [await baobab.client.get(path, params={"org_id": org}, headers=by) for org in (ours, nobody)]
+        assert [answer.status_code for answer in answers] == [403, 403]
+        assert answers[0].json() == answers[1].json()
+        refused = (await use(baobab, tool, {"org_id": ours}, by=by))["structuredContent"]["error"]
+        assert refused["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
+
+
+async def test_an_organisation_that_is_no_id_is_bad_input(baobab: Installation) -> None:
+    answer = await baobab.client.get(BILLING, params={"org_id": "ours"}, headers=baobab.owner)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "VALIDATION_INVALID_INPUT")
+
+
+async def test_the_plans_are_public(baobab: Installation) -> None:
+    plans = (await baobab.client.get("/dashboard/plans")).json()["plans"]
+    assert [(plan["id"], plan["name"], plan["aiCreditsUsd"], plan["aiCreditsLifetime"]) for plan in plans] == [
+        ("playground", "Playground", 1.0, True),
+        ("launch", "Launch", 5.0, False),
+        ("certified", "Certified", 15.0, False),
+        ("enterprise", "Enterprise", None, False),
+    ]
+    assert [plan["requestsPerMinute"] for plan in plans] == [300, 3000, 3000, None]

@@ -1,0 +1,1 @@
+"""Agents: graphs that call models and tools, their runs, and the people whom those wait for."""

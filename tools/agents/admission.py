@@ -1,0 +1,78 @@
+"""How many runs an agent takes: hours, budgets, and how many at once. Exact: each is counted in a transaction."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from baobab.runtime.agents.rows import ENDED, counts, runs
+from baobab.storage.database import Database, Unit
+from baobab.tools.agents.errors import LimitExceeded, Overloaded
+from baobab.tools.call import Call
+
+_HOUR = 3600
+_MOST_QUEUED = 1000
+_NANOS = 10**9
+
+
+async def count(call: Call, agent: Any, who: str) -> None:
+    """One more start in this hour, for its user, its address and the app, though it may be refused; LimitExceeded."""
+    hour = int(call.services.clock.time() // _HOUR)
+    limits = {
+        "max_runs_per_user_per_hour": (who, agent.max_runs_per_user_per_hour),
+        "max_runs_per_ip_per_hour": (f"ip:{call.door.ip}"[:120], agent.max_runs_per_ip_per_hour),
+        "max_runs_per_app_per_hour": ("", agent.max_runs_per_app_per_hour),
+    }
+    asked = {limit: pair for limit, pair in limits.items() if pair[1] is not None}
+    if not asked:
+        return
+    refused: LimitExceeded | None = None
+    database: Database = call.stores.database
+    async with database.writing() as connection:
+        for limit, (subject, most) in asked.items():
+            # The same address may be the user, too.
+            row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
+            dialect: Any = postgresql if database.dialect == "postgresql" else sqlite
+            adding = dialect.insert(counts).values(row)
+            counted = adding.on_conflict_do_update(
+                index_elements=list(counts.primary_key), set_={"started": counts.c.started + 1}
+            )
+            now = (await connection.execute(counted.returning(counts.c.started))).scalar_one()
+            if now > most and refused is None:
+                reset = datetime.fromtimestamp((hour + 1) * _HOUR, UTC)
+                wait = (hour + 1) * _HOUR - int(call.services.clock.time())
+                refused = _refused(limit, now - 1, most, reset, wait)
+    if refused is not None:
+        raise refused
+
+
+async def require_room(call: Call, unit: Unit, agent: Any) -> None:
+    """LimitExceeded, Overloaded. In the transaction that makes the run, and so has its turn: the counts hold."""
+    if agent.daily_budget is not None:
+        today = datetime.combine(call.now.date(), datetime.min.time(), UTC)
+        spent = select(func.coalesce(func.sum(runs.c.cost), 0)).where(
+            runs.c.agent_id == agent.id, runs.c.created_at >= today
+        )
+        used = int((await unit.execute(spent)).scalar_one())
+        if used >= agent.daily_budget:
+            wait = int((today + timedelta(days=1) - call.now).total_seconds())
+            raise _refused("daily_budget_usd", used / _NANOS, agent.daily_budget / _NANOS, None, wait)
+    if agent.max_concurrent_runs is not None:
+        under_way = select(func.count()).where(runs.c.agent_id == agent.id, runs.c.status.not_in(ENDED))
+        now = (await unit.execute(under_way)).scalar_one()
+        if now >= agent.max_concurrent_runs:
+            raise _refused("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
+    queued = select(func.count()).where(runs.c.app_id == agent.app_id, runs.c.status == "queued")
+    if (await unit.execute(queued)).scalar_one() >= _MOST_QUEUED:
+        raise Overloaded
+
+
+def _refused(limit: str, current: float, most: float, reset_at: datetime | None, wait: int) -> LimitExceeded:
+    details = {
+        "limit": limit,
+        "current": current,
+        "max": most,
+        "reset_at": None if reset_at is None else reset_at.isoformat(),
+    }
+    return LimitExceeded(f"{limit} is {most:g}.", details=details, headers={"retry-after": str(max(wait, 1))})

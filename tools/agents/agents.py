@@ -1,0 +1,305 @@
+"""Agents: made, read, changed, removed, and their graphs looked through."""
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+from typing_extensions import TypedDict
+
+from baobab.runtime.agents.issue import MAX_ISSUES
+from baobab.runtime.agents.issue import Issue as Found
+from baobab.runtime.agents.offers import Offers, offered
+from baobab.runtime.agents.rows import agents as rows
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
+from baobab.runtime.agents.validation import issues_of, narrowed
+from baobab.runtime.agents.wiring import inevitable
+from baobab.tools.access import AppOwner
+from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, UnsafePublic
+from baobab.tools.agents.records import (
+    Agents,
+    AgentStatus,
+    Description,
+    Graph,
+    Hourly,
+    Issue,
+    Name,
+    OneAgent,
+    Visibility,
+    agent_of,
+)
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.toolset import agents
+from baobab.tools.call import Call
+from baobab.tools.callers import Account
+from baobab.tools.money import Usd
+from baobab.tools.tool import Audit
+from baobab.tools.types import OMITTED, AppId, Text
+
+_DEDUPE_SECONDS = 60
+_MOST_BYTES = 2 * 2**20
+_EXAMPLE = {
+    "name": "greeter",
+    "graph_spec": {
+        "spec_version": 1,
+        "entry": "greet",
+        "nodes": {
+            "greet": {"type": "llm", "input_template": "Greet {{ input.name }}.", "output_key": "greeting"},
+            "done": {"type": "end", "output_template": {"greeting": "{{ state.greeting }}"}},
+        },
+        "edges": [{"from": "greet", "to": "done"}],
+    },
+}
+
+ModelName = Annotated[str, Text(200, min_length=1)]
+DisplayName = Annotated[str, Text(200)]
+Window = Annotated[int, Field(ge=0, le=3600)]
+Concurrent = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class Validity(TypedDict):
+    valid: bool
+    issues: NotRequired[list[Issue]]
+
+
+@agents.tool("GET /agents", access=AppOwner(), effect="read")
+async def agents_list(call: Call, app_id: AppId) -> Agents:
+    """List the app's agents by name."""
+    query = select(rows).where(rows.c.app_id == app_id, rows.c.deleted_at.is_(None)).order_by(rows.c.name)
+    async with call.stores.database.reading() as connection:
+        found = (await connection.execute(query)).all()
+    return {"agents": [agent_of(row) for row in found]}
+
+
+@agents.tool("GET /agents/{name}", access=AppOwner(), effect="read", raises=(AgentNotFound,))
+async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
+    """Read an agent."""
+    return {"agent": agent_of(await found_agent(call, app_id, name))}
+
+
+@agents.tool(
+    "POST /agents",
+    access=AppOwner("admin"),
+    effect="write",
+    status=201,
+    raises=(AgentExists, InvalidGraph, UnsafePublic),
+    audit=Audit("agent.create", action="create", resource="agent"),
+    max_body=_MOST_BYTES,
+    examples=_EXAMPLE,
+)
+async def agents_create(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    graph_spec: Graph,
+    display_name: DisplayName | None = None,
+    description: Description | None = None,
+    default_model: ModelName | None = None,
+    visibility: Visibility = "private",
+    max_runs_per_user_per_hour: Hourly | None = None,
+    max_runs_per_ip_per_hour: Hourly | None = None,
+    max_runs_per_app_per_hour: Hourly | None = None,
+    daily_budget_usd: Usd | None = None,
+    max_concurrent_runs: Concurrent | None = None,
+    dedupe_window_seconds: Window = _DEDUPE_SECONDS,
+    safety_acknowledged: bool = False,
+    taint_checks: bool = True,
+) -> OneAgent:
+    """Make an agent from a graph of models and tools.
+
+    default_model: for nodes that name none; left out, the app's.
+    visibility: who may run it: `private`, those who run the app; `authenticated`, its users too; `public`, anybody.
+    daily_budget_usd: what its runs may cost in a day (UTC).
+    dedupe_window_seconds: how long the same caller's same body leads to the same run; 0 never.
+    safety_acknowledged: true says that somebody has looked at what a public agent can do.
+    taint_checks: false lets a run that has read outside text make external calls without asking.
+    """
+    spec = await _valid(call, name, graph_spec)
+    if visibility == "public" and not safety_acknowledged:
+        raise UnsafePublic(details={"offending_tools": await _writing_tools(call, spec)})
+    now = call.now
+    values: dict[str, Any] = {
+        "id": call.services.ids.uuid(),
+        "app_id": app_id,
+        "name": name,
+        "display_name": display_name,
+        "description": description,
+        "graph_spec": graph_spec,
+        "default_model": default_model,
+        "status": "active",
+        "visibility": visibility,
+        "max_runs_per_user_per_hour": max_runs_per_user_per_hour,
+        "max_runs_per_ip_per_hour": max_runs_per_ip_per_hour,
+        "max_runs_per_app_per_hour": max_runs_per_app_per_hour,
+        "daily_budget": daily_budget_usd,
+        "max_concurrent_runs": max_concurrent_runs,
+        "dedupe_window": dedupe_window_seconds,
+        "safety_acknowledged": safety_acknowledged,
+        "taint_checks": taint_checks,
+        "created_by": call.caller.account_id if isinstance(call.caller, Account) else None,
+        "created_at": now,
+        "updated_at": now,
+    }
+    call.audit.resource_id, call.audit.data["name"] = values["id"], name
+    async with writing(call) as unit:
+        try:
+            await unit.execute(insert(rows), values)
+        except IntegrityError as exc:
+            raise AgentExists from exc
+        row = (await unit.execute(select(rows).where(rows.c.id == values["id"]))).one()
+    return {"agent": agent_of(row)}
+
+
+@agents.tool(
+    "PATCH /agents/{name}",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(AgentNotFound, InvalidGraph, UnsafePublic),
+    audit=Audit("agent.update", resource="agent"),
+    max_body=_MOST_BYTES,
+)
+async def agents_update(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    graph_spec: Graph = OMITTED,
+    display_name: DisplayName | None = OMITTED,
+    description: Description | None = OMITTED,
+    default_model: ModelName | None = OMITTED,
+    status: AgentStatus = OMITTED,
+    visibility: Visibility = OMITTED,
+    max_runs_per_user_per_hour: Hourly | None = OMITTED,
+    max_runs_per_ip_per_hour: Hourly | None = OMITTED,
+    max_runs_per_app_per_hour: Hourly | None = OMITTED,
+    daily_budget_usd: Usd | None = OMITTED,
+    max_concurrent_runs: Concurrent | None = OMITTED,
+    dedupe_window_seconds: Window = OMITTED,
+    safety_acknowledged: bool = OMITTED,
+    taint_checks: bool = OMITTED,
+) -> OneAgent:
+    """Change an agent; what is left out stays. Runs that have begun go on with the graph that they began with."""
+    given = {
+        "graph_spec": graph_spec,
+        "display_name": display_name,
+        "description": description,
+        "default_model": default_model,
+        "status": status,
+        "visibility": visibility,
+        "max_runs_per_user_per_hour": max_runs_per_user_per_hour,
+        "max_runs_per_ip_per_hour": max_runs_per_ip_per_hour,
+        "max_runs_per_app_per_hour": max_runs_per_app_per_hour,
+        "daily_budget": daily_budget_usd,
+        "max_concurrent_runs": max_concurrent_runs,
+        "dedupe_window": dedupe_window_seconds,
+        "safety_acknowledged": safety_acknowledged,
+        "taint_checks": taint_checks,
+    }
+    values = {column: value for column, value in given.items() if value is not OMITTED}
+    call.audit.data |= {"name": name, "fields": sorted(values)}
+    async with writing(call) as unit:
+        row = await _found(unit.execute, app_id, name)
+        graph = values.get("graph_spec", row.graph_spec)
+        if graph_spec is not OMITTED:
+            # Only then: an agent can be disabled though a tool of its graph is no more, or has changed.
+            await _valid(call, name, graph)
+        public = values.get("visibility", row.visibility) == "public"
+        if public and not values.get("safety_acknowledged", row.safety_acknowledged):
+            tools = await _writing_tools(call, GraphSpec.model_validate(graph))
+            raise UnsafePublic(details={"offending_tools": tools})
+        call.audit.resource_id = row.id
+        changed = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
+        await unit.execute(changed)
+        row = await _found(unit.execute, app_id, name)
+    return {"agent": agent_of(row)}
+
+
+@agents.tool(
+    "DELETE /agents/{name}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    status=204,
+    raises=(AgentNotFound,),
+    audit=Audit("agent.delete", action="delete", resource="agent"),
+)
+async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
+    """Remove an agent; its name is free again. Its runs can still be read, and those under way go on."""
+    async with writing(call) as unit:
+        row = await _found(unit.execute, app_id, name)
+        call.audit.resource_id, call.audit.data["name"] = row.id, name
+        await unit.execute(update(rows).where(rows.c.id == row.id).values(deleted_at=call.now, status="disabled"))
+
+
+@agents.tool("POST /agents/{name}/validate", access=AppOwner(), effect="read", max_body=_MOST_BYTES, examples=_EXAMPLE)
+async def agents_validate(
+    call: Call,
+    app_id: AppId,  # noqa: ARG001 - the call knows it
+    name: Name,
+    graph_spec: Graph,
+) -> Validity:
+    """Look through a graph without keeping it: every issue with its path. The agent need not exist."""
+    _, issues = await _looked_through(call, name, graph_spec)
+    return {"valid": False, "issues": issues} if issues else {"valid": True}
+
+
+async def found_agent(call: Call, app_id: str, name: str) -> Any:
+    async with call.stores.database.reading() as connection:
+        return await _found(connection.execute, app_id, name)
+
+
+async def _found(execute: Any, app_id: str, name: str) -> Any:
+    mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
+    row = (await execute(select(rows).where(*mine))).first()
+    if row is None:
+        raise AgentNotFound(f"There is no agent `{name}`.")
+    return row
+
+
+async def _looked_through(call: Call, name: str, graph: Any) -> tuple[GraphSpec | None, list[Issue]]:
+    spec, issues = issues_of(graph, await _offers(call))
+    if spec is not None:
+        issues = await _agents_issues(call, name, spec)
+    return spec, [{"path": list(issue.path), "message": issue.message} for issue in issues]
+
+
+async def _agents_issues(call: Call, name: str, spec: GraphSpec) -> list[Found]:
+    """What there is to say about the agents that an agent of this name runs."""
+    nodes = [(node_id, node) for node_id, node in spec.nodes.items() if isinstance(node, AgentNode)]
+    if not nodes:
+        return []
+    named = {node.agent for _, node in nodes}
+    query = select(rows.c.name).where(rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None))
+    async with call.stores.database.reading() as connection:
+        known = {name, *(await connection.execute(query.where(rows.c.name.in_(named)))).scalars()}
+    found = []
+    for node_id, node in nodes:
+        where = ("nodes", node_id, "agent")
+        if node.agent not in known:
+            found.append(Found(where, f"there is no agent {node.agent}"))
+        elif node.agent == name and inevitable(spec, node_id):
+            found.append(Found(where, "runs this agent itself, and no condition leads past it"))
+    return found[:MAX_ISSUES]
+
+
+async def _valid(call: Call, name: str, graph: Any) -> GraphSpec:
+    spec, issues = await _looked_through(call, name, graph)
+    if spec is None or issues:
+        raise InvalidGraph(f"The graph is not valid: {issues[0]['message']}", details={"issues": issues})
+    return spec
+
+
+async def _offers(call: Call) -> Offers:
+    return await offered(call.registry, call.stores.database, call.require_app().id)
+
+
+async def _writing_tools(call: Call, spec: GraphSpec) -> list[str]:
+    """The tools that a graph uses and that change something."""
+    refs: list[ToolRef] = []
+    for node in spec.nodes.values():
+        match node:
+            case LlmNode():
+                refs += node.tools
+            case ToolNode() | MapNode():
+                refs.append(node.tool_ref)
+    offers = await _offers(call)
+    found = ((ref.name, offers.tool(ref)) for ref in refs)
+    return sorted({name for name, offer in found if isinstance(offer, str) or narrowed(offer).mode == "read_write"})

@@ -1,0 +1,77 @@
+"""Cancelling and resuming runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import select
+
+from baobab.runtime.agents.family import cancel
+from baobab.runtime.agents.offers import edited
+from baobab.runtime.agents.rows import ENDED, FROZEN
+from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
+from baobab.tools.agents.owning import require_decider, run_row
+from baobab.tools.agents.tokens import matching
+from baobab.tools.approval_rows import approvals
+from baobab.tools.call import Call
+from baobab.tools.errors import AppMigrating
+from baobab.tools.invalid import invalid
+
+
+async def cancelled(call: Call, app_id: str, run_id: str, agent: str | None = None) -> str:
+    """The run's status: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
+    row = await run_row(call, app_id, run_id, agent)
+    if row.status in ENDED:
+        raise RunEnded(details={"status": row.status})
+    call.audit.resource_id = run_id
+    status = await cancel(call.services, call.stores.database, row)
+    if status is None:
+        row = await run_row(call, app_id, run_id, agent)
+        if row.job_id == FROZEN:
+            raise AppMigrating
+        raise RunEnded(details={"status": row.status})
+    return status
+
+
+async def resumed(
+    call: Call,
+    app_id: str,
+    run_id: str,
+    token: str,
+    *,
+    approved: bool,
+    arguments: Mapping[str, Any] | None,
+    reason: str | None,
+    agent: str | None = None,
+) -> Any:
+    """Decide about one call that the run waits for; the run's row. RunNotFound, NotPaused, TokenInvalid."""
+    require_decider(call.caller)
+    run = await run_row(call, app_id, run_id, agent)
+    if run.status in ENDED:
+        raise RunEnded(details={"status": run.status})
+    waiting = select(approvals).where(
+        approvals.c.proposer == f"run:{run_id}",
+        approvals.c.run_id == run_id,
+        approvals.c.status == "pending",
+        approvals.c.expires_at > call.now,
+    )
+    found = (await call.execute(waiting)).all()
+    if run.status != "paused" and not found:
+        raise NotPaused(details={"status": run.status})
+    row = matching(call.services.vault, run_id, list(found), token)
+    if row is None:
+        raise TokenInvalid
+    call.audit.resource_id = run_id
+    call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved, "edited": arguments is not None}
+    if arguments is not None:
+        # The app is bound, whoever edits, and so is which tool of which server.
+        arguments = edited(row.tool, call.services.approvals.arguments(row), arguments)
+        tool = call.registry.find(row.tool)
+        try:
+            tool.validate(arguments)
+        except ValidationError as exc:
+            raise invalid(exc, tool.arguments) from exc
+    status = "approved" if approved else "rejected"
+    if not await call.services.approvals.decided(call, row, status, reason, arguments):
+        raise TokenInvalid
+    return run

@@ -1,0 +1,138 @@
+"""What goes wrong with agents and runs, and how this family says it (documents 3 and 4, F3)."""
+
+from typing import Any
+
+from baobab.tools.envelopes import Envelope, Schema
+from baobab.tools.errors import (
+    AlreadyExists,
+    BadRequest,
+    BaobabError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    RateLimited,
+    Unavailable,
+)
+
+
+class AgentsEnvelope(Envelope):
+    """`{error, message, remediation, ...details}`: the code stands as `error`, details beside it."""
+
+    name = "AgentsError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        said = {"error": self.code(type(error)), "message": error.message, "remediation": error.remedy}
+        return {**error.details, **said}
+
+    def schema(self) -> Schema:
+        text = {"type": "string"}
+        properties = {"error": text, "message": text, "remediation": text}
+        return {"type": "object", "properties": properties, "required": ["error", "message"]}
+
+
+ENVELOPE = AgentsEnvelope({RateLimited: "rate_limit_exceeded", Forbidden: "forbidden"})
+
+
+class AgentNotFound(NotFound):
+    code = "agent_not_found"
+    summary = "The app has no agent of this name."
+    remediation = "List the agents with GET /v1/{app_id}/agents."
+
+
+class RunNotFound(NotFound):
+    code = "run_not_found"
+    summary = "There is no such run."
+    remediation = "List the runs with GET /v1/{app_id}/agents/{name}/runs."
+
+
+class AgentExists(AlreadyExists):
+    code = "agent_exists"
+    summary = "The app has an agent of this name."
+    remediation = "Choose another name, or change the agent with PATCH."
+
+
+class InvalidGraph(BadRequest):
+    code = "invalid_graph_spec"
+    summary = "The graph is not valid."
+    remediation = "Mend what `issues` names; POST .../validate checks a graph without keeping it."
+
+
+class AgentDisabled(BadRequest):
+    code = "agent_disabled"
+    summary = "Agent is disabled"
+    remediation = "Set its status to `active` with PATCH."
+
+
+class UnsafePublic(Conflict):
+    code = "unsafe_public_visibility"
+    summary = "Anybody may run a public agent, so somebody must have looked at what it can do."
+    remediation = "Look at `offending_tools`, then send `safety_acknowledged: true`."
+
+
+class RunConflict(Conflict):
+    code = "conflict"
+    summary = "Another run of this agent has just been started, with another body."
+    remediation = (
+        "Send the same body to get that run, wait for the agent's dedupe_window_seconds, or send an `idempotency_key`."
+    )
+
+
+class StepNotFound(NotFound):
+    code = "run_step_not_found"
+    summary = "Nothing can go on from this step of the run."
+    remediation = "Take a step of one of its node_start events, or 0, where something follows it; or leave it out."
+
+
+class KeyReused(Conflict):
+    code = "idempotency_key_reuse"
+    summary = "This idempotency key was used for a run with another body."
+    remediation = "Use a new key for a new run."
+
+
+class RunEnded(Conflict):
+    code = "run_ended"
+    summary = "The run has ended."
+    remediation = "Start a new one."
+
+
+class NotPaused(Conflict):
+    code = "run_not_paused"
+    summary = "The run does not wait for anybody."
+    remediation = "Read the run; only a paused one is resumed."
+
+
+class TokenInvalid(Conflict):
+    code = "approval_token_invalid"
+    summary = "The token names nothing that this run still waits for."
+    remediation = "Take the token from the latest run_paused event; each is good for one decision."
+
+
+class StreamTokenInvalid(BaobabError):
+    code = "stream_token_invalid"
+    status = 401
+    summary = "The stream token is unknown, used or too old."
+    remediation = "Ask for a new one with POST .../stream-token: each is good for one stream within 15 minutes."
+
+
+class NotYourRun(Forbidden):
+    summary = "This agent is private."
+    remediation = "Ask whoever runs the app to make it `authenticated` or `public`."
+
+
+class LimitExceeded(BaobabError):
+    """`limit` names which; `details` say how far."""
+
+    code = "rate_limit_exceeded"
+    status = 429
+    summary = "The agent takes no more runs for now."
+    remediation = "Try again at `reset_at`, or when other runs have ended."
+
+
+class Overloaded(Unavailable):
+    code = "agent_runtime_overloaded"
+    summary = "More runs wait than can be begun soon."
+    remediation = "Try again later, with growing pauses."
+
+    def __init__(self) -> None:
+        super().__init__(self.summary)
+        self.headers["retry-after"] = "10"

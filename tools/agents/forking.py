@@ -1,0 +1,86 @@
+"""Forks: runs that go on from a step of an earlier one."""
+
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import select
+
+from baobab.runtime.agents.library import graphs
+from baobab.runtime.agents.rows import events
+from baobab.tools.agents.access import RUNNERS
+from baobab.tools.agents.agents import found_agent
+from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
+from baobab.tools.agents.owning import run_row
+from baobab.tools.agents.records import Name
+from baobab.tools.agents.running import STARTING, Input, Key, RunId, Started, WebhookUrl
+from baobab.tools.agents.starting import Origin, Wish, started
+from baobab.tools.agents.toolset import agents
+from baobab.tools.call import Call
+from baobab.tools.callers import EndUser
+from baobab.tools.tool import Audit
+from baobab.tools.types import AppId, JsonObject
+
+Step = Annotated[int, Field(ge=0, le=200)]
+State = Annotated[JsonObject, Field(max_length=1000)]
+
+
+@agents.tool(
+    "POST /agents/{name}/runs/{id}/fork",
+    access=RUNNERS,
+    effect="external",
+    status=lambda result: 200 if "replayed" in result else 201,
+    statuses=(201, 200),
+    raises=(*STARTING, RunNotFound, StepNotFound),
+    audit=Audit("agent.run.fork", category="agents", action="invoke", resource="run"),
+)
+async def agents_runs_fork(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    id: RunId,  # noqa: A002 - the name on the wire
+    step: Step | None = None,
+    input: Input | None = None,  # noqa: A002
+    state: State | None = None,
+    idempotency_key: Key | None = None,
+    webhook_url: WebhookUrl | None = None,
+) -> Started:
+    """Start a run that goes on from a step of an earlier one, with the graph of that run and its state.
+
+    What the earlier run had done by then is not done again; what follows waits for approvals of its own.
+
+    step: after which it goes on, as told by node_start; 0 is the beginning; left out, the last that something follows.
+    input: what the graph calls `input` from there on, for those who run the app.
+    state: values of keys of the state that are to be others, for those who run the app.
+    idempotency_key: the same one twice is one run.
+    webhook_url: told when the run has ended.
+    """
+    run, agent = await run_row(call, app_id, id, name), await found_agent(call, app_id, name)
+    point = await (await graphs()).point(call.stores.database, run, step)
+    if point is None:
+        raise StepNotFound
+    if isinstance(call.caller, EndUser):
+        if input is not None or state is not None:
+            raise NotYourRun("Only those who run the app change what a run goes on with.")
+        await _require_undecided(call, id, point.step)
+    point.change(input, state)
+    as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
+    origin = Origin(run, point, state)
+    wish = Wish(point.input, idempotency_key, run.thread_id, webhook_url, as_user, origin)
+    row, new = await started(call, agent, wish)
+    call.audit.data["forked_from"] = id
+    told: Started = {"run_id": row.id, "status": row.status}
+    if not new:
+        call.audit.nothing_done = True
+        told["replayed"] = True
+    return told
+
+
+async def _require_undecided(call: Call, run_id: str, step: int) -> None:
+    """What a person decided was for that run: a user does not go on behind it once more."""
+    asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
+    async with call.stores.database.reading() as connection:
+        payloads = (await connection.execute(asked)).scalars().all()
+    # A call of a run below has the number of a step there.
+    steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
+    if any(asked_at <= step for asked_at in steps):
+        raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")

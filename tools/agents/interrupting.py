@@ -1,0 +1,33 @@
+"""The tool by which a graph asks a person: it does nothing, and nothing goes on before it is approved."""
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.access import EVERYBODY
+from baobab.tools.agents.toolset import agents
+from baobab.tools.call import Call
+from baobab.tools.tool import Audit
+from baobab.tools.types import AppId, JsonObject, Text
+
+
+class Answered(TypedDict):
+    approved: bool
+    reason: str
+    data: Annotated[dict[str, object] | None, Field(description="As the run gave it, or as the person changed it.")]
+
+
+@agents.tool(access=EVERYBODY, effect="write", audit=Audit("agent.interrupt", category="agents"), mcp=False, limit=None)
+async def interrupt(
+    call: Call,  # noqa: ARG001 - it does nothing
+    app_id: AppId,  # noqa: ARG001
+    reason: Annotated[str, Text(2000, min_length=1)],
+    data: JsonObject | None = None,
+) -> Answered:
+    """Ask a person before going on. What they change in `data` is in the answer.
+
+    reason: what the person is asked.
+    data: what they look at, and may change.
+    """
+    return {"approved": True, "reason": reason, "data": data}

@@ -1,0 +1,58 @@
+"""Whose a run is. One user never sees another's."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.rows import runs
+from baobab.tools import proposers
+from baobab.tools.agents.errors import RunNotFound
+from baobab.tools.call import Call
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.errors import Forbidden
+
+
+def kind(caller: Caller) -> str:
+    match caller:
+        case Account():
+            return "dashboard"
+        case AppKey():
+            return "function"
+        case EndUser():
+            return "end_user"
+    return "anonymous"
+
+
+def subject(caller: Caller, ip: str) -> str:
+    """Who it is, as one word: runs of one subject are told apart from all others'."""
+    if isinstance(caller, EndUser):
+        return f"user:{caller.user_id}"[:80]
+    return f"ip:{ip}"[:80] if isinstance(caller, Anonymous) else proposers.name(caller)[:80]
+
+
+async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
+    """The run, where it is the caller's business; RunNotFound for a stranger's as for none."""
+    query = select(runs).where(runs.c.id == run_id, runs.c.app_id == app_id)
+    if agent is not None:
+        query = query.where(runs.c.agent == agent)
+    async with call.stores.database.reading() as connection:
+        row = (await connection.execute(query)).first()
+    if row is None or not sees(call.caller, row):
+        raise RunNotFound
+    return row
+
+
+def sees(caller: Caller, row: Any) -> bool:
+    match caller:
+        case Account() | AppKey():
+            return True
+        case EndUser():
+            return bool(row.subject == subject(caller, ""))
+    # Whoever started it without a credential has nothing to show but its id.
+    return bool(row.caller_kind == "anonymous")
+
+
+def require_decider(caller: Caller) -> None:
+    """What is held to approval itself must not approve."""
+    if caller.limits is not None:
+        raise Forbidden("A key that is held to limits decides nothing.")

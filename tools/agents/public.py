@@ -1,0 +1,235 @@
+"""Runs of public agents, for whoever has the app's anon key, and for its users."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, insert
+from typing_extensions import TypedDict
+
+from baobab.runtime.agents.rows import stream_tokens
+from baobab.storage.secrets import digest
+from baobab.tools.access import EVERYBODY
+from baobab.tools.agents.access import PUBLIC
+from baobab.tools.agents.agents import found_agent
+from baobab.tools.agents.deciding import cancelled, resumed
+from baobab.tools.agents.errors import NotYourRun, RunEnded, RunNotFound, StreamTokenInvalid
+from baobab.tools.agents.owning import run_row
+from baobab.tools.agents.reading import PAGE, following, frames, read_events, stream
+from baobab.tools.agents.records import Events, Name, OneRun, RunStatus, run_of
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.running import (
+    RESUMING,
+    STARTING,
+    Input,
+    Key,
+    LastEventId,
+    Reason,
+    RunId,
+    RunState,
+    Seq,
+    Token,
+    after,
+)
+from baobab.tools.agents.starting import Wish, started
+from baobab.tools.agents.toolset import agents
+from baobab.tools.call import Call
+from baobab.tools.callers import Anonymous
+from baobab.tools.stream import Stream
+from baobab.tools.tool import Audit
+from baobab.tools.types import AppId, JsonObject, Text
+
+_TOKEN_LIFE = timedelta(minutes=15)
+_TOKEN_LENGTH = 40
+StreamToken = Annotated[str, Text(100, min_length=1), Field(description="From POST .../stream-token.")]
+
+
+class Opened(TypedDict):
+    stream_token: str
+    expires_at: datetime
+
+
+class StartedPublicly(Opened):
+    run_id: str
+    status: RunStatus
+
+
+@agents.tool(
+    "POST /public/agents/{name}/runs",
+    access=PUBLIC,
+    effect="external",
+    status=202,
+    raises=STARTING,
+    examples={"name": "greeter", "input": {"name": "Ada"}},
+    audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
+    mcp=False,
+)
+async def agents_public_run(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    input: Input,  # noqa: A002 - the name on the wire
+    idempotency_key: Key | None = None,
+    thread_id: Key | None = None,
+) -> StartedPublicly:
+    """Start a run of a public agent, with a token for one stream of its events.
+
+    idempotency_key: names the run instead of its body.
+    thread_id: the conversation that the run belongs to, for nodes that remember.
+    """
+    agent = await found_agent(call, app_id, name)
+    if agent.visibility == "private" and isinstance(call.caller, Anonymous):
+        # A stranger is not told which names there are.
+        raise NotYourRun
+    row, new = await started(call, agent, Wish(input, idempotency_key, thread_id))
+    call.audit.nothing_done = not new
+    token = await _token(call, row.id)
+    return {"run_id": row.id, "status": row.status, **token}
+
+
+@agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
+async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # noqa: A002
+    """Read a run that was started here; its id is what shows that it is the caller's."""
+    return {"run": run_of(await run_row(call, app_id, id))}
+
+
+@agents.tool(
+    "POST /public/runs/{id}/cancel",
+    access=PUBLIC,
+    effect="write",
+    status=202,
+    raises=(RunNotFound, RunEnded),
+    audit=Audit("agent.run.cancel", category="agents", resource="run"),
+    mcp=False,
+)
+async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState:  # noqa: A002
+    """Have a run end: at once where it waits, else as soon as its worker hears of it."""
+    return {"run_id": id, "status": await cancelled(call, app_id, id)}  # type: ignore[typeddict-item]
+
+
+@agents.tool(
+    "POST /public/runs/{id}/resume",
+    access=PUBLIC,
+    effect="external",
+    raises=RESUMING,
+    examples={"approval_token": "appr_0a1b2c3d", "approved": True},
+    audit=Audit("agent.run.resume", category="agents", resource="run"),
+    mcp=False,
+)
+async def agents_public_resume(
+    call: Call,
+    app_id: AppId,
+    id: RunId,  # noqa: A002
+    approval_token: Token,
+    approved: bool,
+    arguments: JsonObject | None = None,
+    reason: Reason | None = None,
+) -> RunState:
+    """Decide about a call that a paused run waits for.
+
+    arguments: with which the call is made, instead of those that the run wanted.
+    reason: why it is refused; the run is told.
+    """
+    row = await resumed(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)
+    return {"run_id": row.id, "status": row.status}
+
+
+@agents.tool("GET /public/runs/{id}/events.json", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
+async def agents_public_events_list(
+    call: Call,
+    app_id: AppId,
+    id: RunId,  # noqa: A002
+    since_seq: Seq = 0,
+    limit: Annotated[int, Field(ge=1, le=PAGE)] = 100,
+) -> Events:
+    """List what a run has done, oldest first.
+
+    since_seq: only what came after this one.
+    """
+    await run_row(call, app_id, id)
+    found: Any = await read_events(call.services, call.stores.database, id, since_seq, limit)
+    return {"events": found}
+
+
+@agents.tool(
+    "POST /public/runs/{id}/stream-token",
+    access=PUBLIC,
+    effect="write",
+    raises=(RunNotFound,),
+    audit=Audit("agent.run.stream_token", category="agents", resource="run", tallied=True),
+    mcp=False,
+)
+async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Opened:  # noqa: A002
+    """Get a token that opens one stream of the run's events within 15 minutes, where no header can be sent."""
+    await run_row(call, app_id, id)
+    return await _token(call, id)
+
+
+@agents.tool(
+    "GET /public/runs/{id}/events",
+    access=EVERYBODY,
+    effect="read",
+    raises=(StreamTokenInvalid,),
+    media_type="text/event-stream",
+    from_headers={"last_event_id": "last-event-id"},
+    mcp=False,
+)
+async def agents_public_events(
+    call: Call,
+    app_id: AppId,  # noqa: ARG001 - the token says whose run it is
+    id: RunId,  # noqa: A002
+    token: StreamToken,
+    last_event_id: LastEventId | None = None,
+) -> str:
+    """Follow what a run does, as server-sent events, to its end.
+
+    last_event_id: the `id` of the last event that was received; those after it are sent.
+    """
+    await _require_token(call, id, token)
+    streamed: Any = Stream(stream(call, id, after(last_event_id)))
+    return streamed  # type: ignore[no-any-return]
+
+
+@agents.tool(
+    "GET /public/runs/{id}/ws",
+    access=EVERYBODY,
+    effect="read",
+    raises=(StreamTokenInvalid,),
+    socket=True,
+    mcp=False,
+)
+async def agents_public_socket(
+    call: Call,
+    app_id: AppId,  # noqa: ARG001 - the token says whose run it is
+    id: RunId,  # noqa: A002
+    token: StreamToken,
+    since_seq: Seq = 0,
+) -> str:
+    """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end.
+
+    since_seq: only what came after this one.
+    """
+    await _require_token(call, id, token)
+    told = following(call.services, call.stores.database, id, since_seq)
+    streamed: Any = Stream(frames(told), "application/json")
+    return streamed  # type: ignore[no-any-return]
+
+
+async def _token(call: Call, run_id: str) -> Opened:
+    token, expires = call.services.ids.secret(_TOKEN_LENGTH), call.now + _TOKEN_LIFE
+    async with writing(call) as unit:
+        await unit.execute(delete(stream_tokens).where(stream_tokens.c.expires_at < call.now))
+        kept = {"digest": digest(token), "run_id": run_id, "expires_at": expires}
+        await unit.execute(insert(stream_tokens), kept)
+    return {"stream_token": token, "expires_at": expires}
+
+
+async def _require_token(call: Call, run_id: str, token: str) -> None:
+    """It is good once."""
+    columns = stream_tokens.c
+    taken = delete(stream_tokens).where(
+        columns.digest == digest(token), columns.run_id == run_id, columns.expires_at > call.now
+    )
+    async with call.stores.database.writing() as connection:
+        if (await connection.execute(taken)).rowcount != 1:
+            raise StreamTokenInvalid

@@ -1,0 +1,135 @@
+"""Agents and runs as callers see them."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+from typing_extensions import TypedDict
+
+from baobab.tools.money import dollars
+from baobab.tools.types import JsonObject, Text
+
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100),
+    Field(description="The agent's name.", examples=["note-keeper"]),
+]
+Visibility = Literal["private", "authenticated", "public"]
+AgentStatus = Literal["active", "disabled"]
+RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "timed_out"]
+Graph = Annotated[JsonObject, Field(description="The graph: see docs/graph-spec.md.")]
+Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
+_NANOS = 10**9
+
+
+class Agent(TypedDict):
+    id: str
+    app_id: str
+    name: str
+    display_name: str | None
+    description: str | None
+    graph_spec: dict[str, Any]
+    default_model: str | None
+    status: AgentStatus
+    visibility: Visibility
+    max_runs_per_user_per_hour: int | None
+    max_runs_per_ip_per_hour: int | None
+    max_runs_per_app_per_hour: int | None
+    daily_budget_usd: str | None
+    max_concurrent_runs: int | None
+    dedupe_window_seconds: int
+    safety_acknowledged: bool
+    taint_checks: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+class OneAgent(TypedDict):
+    agent: Agent
+
+
+class Agents(TypedDict):
+    agents: list[Agent]
+
+
+class Failure(TypedDict):
+    message: str
+    type: str
+
+
+class Usage(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+
+
+class Run(TypedDict):
+    id: str
+    app_id: str
+    agent_id: str
+    agent: str
+    caller_kind: Literal["dashboard", "function", "end_user", "anonymous"]
+    caller_user_id: str | None
+    caller_ip: str | None
+    status: RunStatus
+    input: dict[str, Any]
+    output: Any
+    error: Failure | None
+    usage: Usage
+    tainted: Annotated[bool, Field(description="Whether text that strangers may have written was read.")]
+    thread_id: str | None
+    forked_from: str | None
+    forked_step: int | None
+    parent_run_id: Annotated[str | None, Field(description="The run of which this one is a step.")]
+    webhook_url: str | None
+    idempotency_key: str | None
+    payload_hash: str
+    created_at: datetime
+    started_at: datetime | None
+    paused_until: Annotated[datetime | None, Field(description="Until when a person can decide.")]
+    finished_at: datetime | None
+
+
+class OneRun(TypedDict):
+    run: Run
+
+
+class Runs(TypedDict):
+    """Newest first, 50 at most."""
+
+    runs: list[Run]
+
+
+class Event(TypedDict):
+    seq: int
+    type: str
+    payload: dict[str, Any]
+    created_at: datetime
+
+
+class Events(TypedDict):
+    events: list[Event]
+
+
+class Issue(TypedDict):
+    path: list[str | int]
+    message: str
+
+
+Description = Annotated[str, Text(5000)]
+
+
+def agent_of(row: Any) -> Agent:
+    shown: Any = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
+    budget = None if row.daily_budget is None else dollars(row.daily_budget)
+    return shown | {"daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}  # type: ignore[no-any-return]
+
+
+def run_of(row: Any) -> Run:
+    shown: Any = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
+    usage = {
+        "input_tokens": row.prompt_tokens,
+        "output_tokens": row.completion_tokens,
+        "cost_usd": row.cost / _NANOS,
+    }
+    return shown | {"usage": usage}  # type: ignore[no-any-return]

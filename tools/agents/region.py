@@ -1,0 +1,30 @@
+"""Where an app's agents lie: in the database of its region."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from baobab.storage.database import Unit
+from baobab.tools.agents.data import FREEZES
+from baobab.tools.call import Call
+
+
+@asynccontextmanager
+async def writing(call: Call) -> AsyncIterator[Unit]:
+    """A transaction there: the call's own where that is the same database, so that its audit row goes with it.
+
+    AppMigrating while the app is being moved.
+    """
+    database = call.stores.database
+    app_id = call.require_app().id
+    if call.unit.database is database:
+        await FREEZES.require_thawed(call.unit.execute, app_id)
+        yield call.unit
+        return
+    unit = database.unit(write=True)
+    try:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        yield unit
+    except BaseException as exc:
+        await unit.rollback(exc)
+        raise
+    await unit.commit()

@@ -1,0 +1,144 @@
+"""Starting a run: who may, whether it is one that was started already, and its row and first job."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from baobab.runtime.agents.births import born
+from baobab.runtime.agents.kinds import ADVANCE
+from baobab.runtime.agents.rows import runs
+from baobab.storage.database import Unit
+from baobab.tools import proposers
+from baobab.tools.agents.admission import count, require_room
+from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
+from baobab.tools.agents.owning import kind, subject
+from baobab.tools.agents.region import writing
+from baobab.tools.call import Call
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants to have run."""
+
+    input: Mapping[str, Any]
+    idempotency_key: str | None = None
+    thread_id: str | None = None
+    webhook_url: str | None = None
+    as_user: str | None = None
+    origin: "Origin | None" = None
+
+    @property
+    def digest(self) -> str:
+        meant = [self.input, self.thread_id, self.webhook_url, self.as_user]
+        if self.origin is not None:
+            meant += [self.origin.run.id, self.origin.point.step, self.origin.state]
+        return sha256(json.dumps(meant, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a fork goes on from. state: what was given in place of what the run held."""
+
+    run: Any
+    point: Any
+    state: Mapping[str, Any] | None
+
+
+async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
+    """The run's row, and whether it is a new one. AgentDisabled, NotYourRun, LimitExceeded, RunConflict, KeyReused."""
+    caller = _acting(call, wish)
+    _require_admitted(call.caller, agent)
+    who = subject(caller, call.door.ip)
+    if agent.status != "active":
+        raise AgentDisabled
+    async with call.stores.database.reading() as connection:
+        earlier = await _earlier(connection.execute, call, agent, who, wish)
+    if earlier is not None:
+        return earlier, False
+    if isinstance(call.caller, (EndUser, Anonymous)):
+        await count(call, agent, who)
+    async with writing(call) as unit:
+        # Once more, for two may have come at once.
+        earlier = await _earlier(unit.execute, call, agent, who, wish)
+        if earlier is not None:
+            return earlier, False
+        await require_room(call, unit, agent)
+        row = await _made(call, unit, agent, wish, caller, who)
+    return row, True
+
+
+async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, who: str) -> Any:
+    run_id, app = call.services.ids.uuid(), call.require_app()
+    values = born(agent, run_id, wish.input, call.now) | {
+        "caller_kind": kind(caller),
+        "caller": proposers.kept(caller),
+        "subject": who,
+        "caller_user_id": caller.user_id if isinstance(caller, EndUser) else None,
+        "caller_ip": call.door.ip[:60],
+        "organisation_id": app.organisation_id,
+        "account_id": _account(caller) or agent.created_by or "",
+        "idempotency_key": wish.idempotency_key,
+        "payload_hash": wish.digest,
+        "thread_id": wish.thread_id,
+        "webhook_url": wish.webhook_url,
+    }
+    if wish.origin is not None:
+        run, point = wish.origin.run, wish.origin.point
+        # Its state is of that graph.
+        values |= {"graph_spec": run.graph_spec, "model": run.model, "forked_from": run.id, "forked_step": point.step}
+        values |= {"tainted": point.tainted, "taint_checks": agent.taint_checks or run.taint_checks}
+        await point.keep(unit, run_id)
+    await unit.execute(insert(runs), values)
+    await call.services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}")
+    call.audit.resource_id, call.audit.data["agent"] = run_id, agent.name
+    return (await unit.execute(select(runs).where(runs.c.id == run_id))).one()
+
+
+async def _earlier(execute: Any, call: Call, agent: Any, who: str, wish: Wish) -> Any:
+    """The run that this start is a repetition of."""
+    theirs = select(runs).where(runs.c.agent_id == agent.id, runs.c.subject == who).order_by(runs.c.created_at.desc())
+    if wish.idempotency_key is not None:
+        query = theirs.where(runs.c.idempotency_key == wish.idempotency_key)
+    elif agent.dedupe_window and wish.origin is None:
+        since = call.now - timedelta(seconds=agent.dedupe_window)
+        # Neither a fork nor a step of another run was started with a body.
+        own = (runs.c.forked_from.is_(None), runs.c.parent_run_id.is_(None))
+        query = theirs.where(runs.c.idempotency_key.is_(None), runs.c.created_at > since, *own)
+    else:
+        return None
+    row = (await execute(query.limit(1))).first()
+    if row is None or row.payload_hash == wish.digest:
+        return row
+    refused = RunConflict if wish.idempotency_key is None else KeyReused
+    raise refused(details={"existing_run_id": row.id})
+
+
+def _acting(call: Call, wish: Wish) -> Caller:
+    """Whom the run acts as: whoever runs the app may have it act as one of the app's users."""
+    if wish.as_user is None:
+        return call.caller
+    if isinstance(call.caller, EndUser):
+        raise NotYourRun("Only those who run the app start runs for its users.")
+    key_id = call.caller.key_id if isinstance(call.caller, AppKey) else None
+    return EndUser(call.require_app().id, wish.as_user, "user", key_id, call.caller.limits)
+
+
+def _require_admitted(caller: Caller, agent: Any) -> None:
+    match caller:
+        case Account() | AppKey():
+            return
+        case EndUser() if agent.visibility in ("authenticated", "public"):
+            return
+        case Anonymous() if agent.visibility == "public":
+            return
+    raise NotYourRun
+
+
+def _account(caller: Caller) -> str | None:
+    return caller.account_id if isinstance(caller, (Account, AppKey)) else None

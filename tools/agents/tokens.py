@@ -1,0 +1,23 @@
+"""Tokens of runs: one names a call that waits, the other opens one stream of events."""
+
+import hmac
+from hashlib import sha256
+from typing import Any
+
+from baobab.storage.secrets import Vault
+
+_LENGTH = 40
+
+
+def approval_token(vault: Vault, run_id: str, approval_id: str) -> str:
+    """What decides about one waiting call of one run. It is reckoned and never kept; it is void with the decision."""
+    mac = hmac.new(vault.derive("approval token"), f"{run_id}\0{approval_id}".encode(), sha256)
+    return "appr_" + mac.hexdigest()[:_LENGTH]
+
+
+def matching(vault: Vault, run_id: str, waiting: list[Any], token: str) -> Any:
+    """The one of the waiting approvals that a token names."""
+    for row in waiting:
+        if hmac.compare_digest(approval_token(vault, run_id, row.id).encode(), token.encode()):
+            return row
+    return None

@@ -1,0 +1,152 @@
+"""Tool servers as callers name and see them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
+from typing_extensions import TypedDict
+
+from baobab.runtime.agents.remote.server import State, ToolServer
+from baobab.runtime.agents.spec import Exposure, Mode
+from baobab.tools.types import Text
+
+ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+ServerId = Annotated[str, Text(36, min_length=1), Field(description="The tool server's id.")]
+ToolName = Annotated[str, Text(128, min_length=1)]
+Url = Annotated[str, Text(2000, min_length=8)]
+Transport = Literal["streamable_http", "sse", "http"]
+Secret = Annotated[str, Text(8000, min_length=1, pattern="^[!-~]+$"), Field(json_schema_extra={"writeOnly": True})]
+HeaderValue = Annotated[str, Text(8000, min_length=1, pattern="^[ -~]+$"), Field(json_schema_extra={"writeOnly": True})]
+Digest = Annotated[str, Text(64, min_length=1)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class BearerToken(TypedDict):
+    type: Literal["bearer"]
+    token: Secret
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class ClientCredentials(TypedDict):
+    """A token is fetched with them when one is needed (OAuth 2, client credentials)."""
+
+    type: Literal["oauth"]
+    client_id: Annotated[str, Text(500, min_length=1, pattern="^[!-~]+$")]
+    client_secret: Secret
+    token_url: Url
+    scope: NotRequired[Annotated[str, Text(1000, pattern="^[ -~]*$")]]
+
+
+def _type(value: Any) -> Any:
+    return value.get("type") if isinstance(value, dict) else None
+
+
+# Told apart by a function: a discriminator's mapping would refer to what schemas here do not have.
+_TOLD_APART = Discriminator(
+    _type, custom_error_type="auth_type", custom_error_message="must be an object of the type bearer or oauth"
+)
+Auth = Annotated[Annotated[BearerToken, Tag("bearer")] | Annotated[ClientCredentials, Tag("oauth")], _TOLD_APART]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Rule(TypedDict):
+    """How a tool may be used. Left out: its calls wait for approval, and users of the app do not cause them."""
+
+    mode: NotRequired[Mode]
+    exposed_to: NotRequired[Exposure]
+
+
+Acl = Annotated[dict[ToolName, Rule], Field(max_length=256)]
+
+
+class Before(TypedDict):
+    """A tool as it was accepted, where its server describes it otherwise now."""
+
+    description: str
+    input_schema: dict[str, Any]
+
+
+class RemoteTool(TypedDict):
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    mode: Mode
+    exposed_to: Exposure
+    state: Annotated[State, Field(description="Only what is `accepted` is called.")]
+    digest: Annotated[str, Field(description="Of what the server says of it; to accept just this.")]
+    before: Before | None
+
+
+class McpServer(TypedDict):
+    """A tool server. Of its credential only the kind is shown, and what is no secret."""
+
+    id: str
+    app_id: str
+    name: str
+    url: str
+    transport: Transport
+    auth: dict[str, str] | None
+    tool_acl: dict[str, Rule]
+    tools: list[RemoteTool]
+    status: Literal["healthy", "unhealthy", "unknown"]
+    problem: str | None
+    last_health: Annotated[datetime | None, Field(description="When it was last asked.")]
+    created_at: datetime
+    updated_at: datetime
+
+
+class OneMcpServer(TypedDict):
+    mcp_server: McpServer
+
+
+class McpServers(TypedDict):
+    """An app's tool servers, by name."""
+
+    mcp_servers: list[McpServer]
+
+
+class Probe(TypedDict):
+    ok: bool
+    tools: NotRequired[list[RemoteTool]]
+    error: NotRequired[str]
+
+
+class RemoteAnswer(TypedDict):
+    """What a tool answered: a stranger's text and data."""
+
+    text: str
+    structured: Any
+    parts: Annotated[list[dict[str, str]], Field(description="What is neither, such as images, without its bytes.")]
+
+
+def server_of(row: Mapping[str, Any]) -> McpServer:
+    shown: Any = {name: row[name] for name in McpServer.__annotations__ if name != "tools"}
+    return shown | {"tools": tools_of(row)}  # type: ignore[no-any-return]
+
+
+def tools_of(row: Mapping[str, Any]) -> list[RemoteTool]:
+    server = ToolServer.of(row)
+    return [_tool(server, name) for name in sorted({*server.accepted, *(server.seen or {})})]
+
+
+def _tool(server: ToolServer, name: str) -> RemoteTool:
+    accepted, state = server.accepted.get(name), server.state(name)
+    tool = (server.seen or {}).get(name) or accepted
+    assert tool is not None
+    offer = server.offer(tool)
+    before: Before | None = None
+    if state == "changed" and accepted is not None:
+        before = {"description": accepted.description, "input_schema": dict(accepted.input_schema)}
+    return {
+        "name": name,
+        "description": tool.description,
+        "input_schema": dict(tool.input_schema),
+        "mode": offer.mode,
+        "exposed_to": offer.exposed_to,
+        "state": state,
+        "digest": tool.digest,
+        "before": before,
+    }

@@ -1,0 +1,15 @@
+"""The family of agents."""
+
+from baobab.tools.agents.data import AgentData
+from baobab.tools.agents.errors import ENVELOPE
+from baobab.tools.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.tool import Toolset
+
+agents = Toolset(
+    "agents",
+    "Agents of an app: graphs of models and tools, their runs, and the decisions that those wait for.",
+    base="/v1/{app_id}",
+    envelope=ENVELOPE,
+    raises=(RateLimited, Unavailable, AppMigrating),
+    data=AgentData(),
+)

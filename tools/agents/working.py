@@ -1,0 +1,139 @@
+"""The jobs of agents: segments of runs, what follows from decisions, and telling those who asked to be told."""
+
+import contextlib
+from typing import Any
+
+from pydantic_core import to_json
+from sqlalchemy import func, select, update
+
+from baobab.runtime.agents.failures import RunTaken
+from baobab.runtime.agents.family import cancel
+from baobab.runtime.agents.kinds import ADVANCE, WEBHOOK
+from baobab.runtime.agents.rows import FROZEN, UNENDED, runs
+from baobab.runtime.agents.segment import Segment
+from baobab.runtime.egress import EgressError
+from baobab.storage.database import Database
+from baobab.tools.agents.data import FREEZES
+from baobab.tools.agents.toolset import agents
+from baobab.tools.app_data import MOVE_ENDED
+from baobab.tools.errors import AppNotFound
+from baobab.tools.jobs import Event, Job
+from baobab.tools.services import Services
+from baobab.tools.steps import ENDED as APPROVAL_ENDED
+
+_WEBHOOK_SECONDS = 10.0
+_WEBHOOK_TRIES = 5
+_LONGEST_PAUSE_SECONDS = 300
+_ROUND = 500
+_MADE = func.coalesce(runs.c.job_id, "") != FROZEN
+
+
+@agents.job(attempts=1000)
+async def agents_advance(job: Job, run_id: str) -> None:
+    """Make a segment of a run. However often its worker is killed, the run is taken up again."""
+    with contextlib.suppress(RunTaken):
+        await Segment(job, run_id).make()
+
+
+@agents.job(on=APPROVAL_ENDED)
+async def agents_decided(job: Job, event: Event) -> None:
+    """Go on with a run that has the outcome of a call it waited for."""
+    services = job.registry.services
+    run_id, approval_id = event.data["run_id"], event.data["approval_id"]
+    try:
+        app = await services.directory.app(event.app_id)
+    except AppNotFound:
+        return
+    await _advance(services, services.regions[app.region].database, run_id, approval_id)
+
+
+@agents.job(every=30)
+async def agents_tend(job: Job) -> None:
+    """End the runs that nobody has decided about in time; go on with those that have come with a move."""
+    services = job.registry.services
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+        overdue = select(runs.c.id, runs.c.paused_until).where(
+            UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
+        )
+        async with database.reading() as connection:
+            late = (await connection.execute(overdue.limit(_ROUND))).all()
+        for run in late:
+            await _advance(services, database, run.id, f"late:{run.paused_until.timestamp()}")
+        await _take_up(services, database)
+
+
+@agents.job(on=MOVE_ENDED)
+async def agents_moved(job: Job, event: Event) -> None:
+    """Go on with the runs of an app that is not moved any more, wherever it is now."""
+    services = job.registry.services
+    try:
+        app = await services.directory.app(event.app_id)
+    except AppNotFound:
+        return
+    await _take_up(services, services.regions[app.region].database)
+
+
+async def _take_up(services: Services, database: Database) -> None:
+    """Those that wait too: what they wait for may have been decided on the way."""
+    resting = select(runs.c.id).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.thawed(runs.c.app_id))
+    async with database.reading() as connection:
+        found = (await connection.execute(resting.limit(_ROUND))).scalars().all()
+    for run_id in found:
+        unit = database.unit(write=True)
+        free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.thawed(runs.c.app_id))
+        try:
+            if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
+                job_id = f"run:{run_id}:{services.ids.uuid()}"
+                await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id)
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        await unit.commit()
+
+
+@agents.job()
+async def agents_orphans(job: Job, run_id: str) -> None:
+    """End the runs that were steps of one which has ended."""
+    theirs = select(runs).where(UNENDED, runs.c.parent_run_id == run_id)
+    async with job.database.reading() as connection:
+        orphans = (await connection.execute(theirs)).all()
+    for orphan in orphans:
+        await cancel(job.registry.services, job.database, orphan)
+
+
+@agents.job()
+async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
+    """Tell whoever asked for it that a run has ended; with the run's id as idempotency key, up to five times."""
+    async with job.database.reading() as connection:
+        row: Any = (await connection.execute(select(runs).where(runs.c.id == run_id))).first()
+    if row is None or row.webhook_url is None:
+        return
+    body = {"run_id": row.id, "status": row.status}
+    body |= {"output": row.output} if row.status == "completed" else {"error": row.error}
+    headers = {"content-type": "application/json", "idempotency-key": row.id}
+    try:
+        answer = await job.registry.services.outgoing.request(
+            "POST", row.webhook_url, headers=headers, body=to_json(body), timeout=_WEBHOOK_SECONDS
+        )
+        refused = answer.status >= 300
+    except EgressError:
+        refused = True
+    tried += 1
+    if refused and tried < _WEBHOOK_TRIES:
+        # A job of its own: what is put off is not counted.
+        again = {"run_id": run_id, "tried": tried}
+        pause = min(2**tried, _LONGEST_PAUSE_SECONDS)
+        async with job.writing(last=True) as unit:
+            jobs = job.registry.services.jobs
+            await jobs.enqueue(unit, WEBHOOK, again, job_id=f"webhook:{run_id}:{tried}", delay=pause)
+
+
+async def _advance(services: Services, database: Database, run_id: str, why: str) -> None:
+    """Ask for another segment of a run, once for each reason."""
+    unit = database.unit(write=True)
+    try:
+        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}")
+    except BaseException as exc:
+        await unit.rollback(exc)
+        raise
+    await unit.commit()

@@ -1,0 +1,48 @@
+"""Pieces that one task reads ahead of another that takes them. A queue that costs a token's stream next to nothing."""
+
+import asyncio
+
+
+class Ahead:
+    """In order, so many at the most: whoever puts one more than that first waits for room. One puts, one takes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: list[bytes] = []
+        self._ended = False
+        self._come: asyncio.Future[None] | None = None
+        self._left: asyncio.Future[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self._held) >= self._most
+
+    def put(self, piece: bytes) -> None:
+        self._held.append(piece)
+        _wake(self._come)
+
+    def end(self) -> None:
+        """There will be no more."""
+        self._ended = True
+        _wake(self._come)
+
+    async def room(self) -> None:
+        """Returns when something was taken."""
+        self._left = asyncio.get_running_loop().create_future()
+        await self._left
+
+    async def take(self) -> bytes | None:
+        """All that is there, or what comes next, in one piece; None at the end."""
+        while not self._held:
+            if self._ended:
+                return None
+            self._come = asyncio.get_running_loop().create_future()
+            await self._come
+        held, self._held = self._held, []
+        _wake(self._left)
+        return held[0] if len(held) == 1 else b"".join(held)
+
+
+def _wake(waiting: "asyncio.Future[None] | None") -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,91 @@
+"""Kept answers of models, as rows: in the database of the app's region, or in the home region where there is no app."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Column, Index, Integer, String, Table, Text, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.database import Database
+from baobab.storage.tables import Instant, metadata
+from baobab.tools.services import Stores
+
+MOST_ANSWERS, MOST_BYTES = 10_000, 256 * 2**20
+"""Of one organisation in one database."""
+_AT_ONCE = 100
+
+response_cache = Table(
+    "response_cache",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("organisation_id", String(36), nullable=False),
+    Column("app_id", String(36), index=True),
+    Column("kept_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+    Column("size", Integer, nullable=False),
+    # Sealed, but not for a rotation to seal anew: digests change with the key, so what an older one sealed is never
+    # found again and goes when its time is over.
+    Column("answer", Text, nullable=False),
+    # Counting what an organisation has must not read the answers.
+    Index("ix_response_cache_organisation_id_kept_at_size", "organisation_id", "kept_at", "size"),
+)
+_rows = response_cache.c
+
+
+async def find(database: Database, digest: str, now: datetime) -> str | None:
+    """The sealed answer, if its time is not over."""
+    query = select(_rows.answer).where(_rows.digest == digest, _rows.expires_at > now)
+    async with database.reading() as connection:
+        return (await connection.execute(query)).scalar()
+
+
+async def keep(database: Database, row: dict[str, Any]) -> None:
+    """Keep an answer, in place of an earlier one to the same request; the organisation's oldest make room."""
+    dialect: Any = postgresql if database.dialect == "postgresql" else sqlite
+    written = dialect.insert(response_cache).values(row)
+    async with database.writing() as connection:
+        await connection.execute(written.on_conflict_do_update(index_elements=["digest"], set_=row))
+        await _trim(connection, row["organisation_id"])
+
+
+async def _trim(connection: AsyncConnection, organisation_id: str) -> None:
+    mine = _rows.organisation_id == organisation_id
+    total = select(func.count(), func.coalesce(func.sum(_rows.size), 0)).where(mine)
+    count, size = (await connection.execute(total)).one()
+    oldest = select(_rows.digest, _rows.size).where(mine).order_by(_rows.kept_at, _rows.digest).limit(_AT_ONCE)
+    while count > MOST_ANSWERS or size > MOST_BYTES:
+        going = []
+        for row in (await connection.execute(oldest)).all():
+            if count <= MOST_ANSWERS and size <= MOST_BYTES:
+                break
+            going.append(row.digest)
+            count, size = count - 1, size - row.size
+        await connection.execute(delete(response_cache).where(_rows.digest.in_(going)))
+
+
+async def sweep(database: Database, now: datetime) -> None:
+    """Remove those whose time is over, some in each transaction: many of them are large."""
+    over = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
+    while True:
+        async with database.writing(turn=False) as connection:
+            gone = await connection.execute(delete(response_cache).where(_rows.digest.in_(over)))
+        if gone.rowcount < _AT_ONCE:
+            return
+
+
+class KeptAnswers:
+    """What is kept of an app. It is not moved with it: in the new region it is asked for again."""
+
+    async def freeze(self, stores: Stores, app_id: str) -> None:
+        return
+
+    async def thaw(self, stores: Stores, app_id: str) -> None:
+        return
+
+    async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
+        return
+
+    async def erase(self, stores: Stores, app_id: str) -> None:
+        async with stores.database.writing(turn=False) as connection:
+            await connection.execute(delete(response_cache).where(_rows.app_id == app_id))

@@ -1,0 +1,70 @@
+"""Content: the files of a completed generation job, for whoever submitted it."""
+
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from baobab.storage.objects.errors import ObjectDamaged
+from baobab.storage.objects.store import ObjectStore
+from baobab.tools.ai.media.errors import ContentUnavailable, IndexOutOfRange, InvalidIndex, JobNotCompleted
+from baobab.tools.ai.media.polling import found, heard
+from baobab.tools.ai.media.submitters import require_submitter
+from baobab.tools.ai.media.submitting import Kind, address
+from baobab.tools.call import Call
+from baobab.tools.stream import Stream
+
+_INDEX = re.compile(r"[0-9]{1,9}")
+
+
+async def content(call: Call, app_id: str, kind: Kind, job_id: str, index: int | str) -> Any:
+    """The bytes as a Stream, where the door can pass them on; else in words where they are."""
+    number = _number(index)
+    row = await found(call, app_id, kind, job_id)
+    require_submitter(call.caller, row)
+    if row.status != "completed":
+        raise JobNotCompleted(details={"current_status": row.status})
+    await heard(call, row)
+    if number >= len(row.files):
+        raise IndexOutOfRange(details={"files": len(row.files)})
+    if row.emptied_at is not None:
+        raise ContentUnavailable
+    file = row.files[number]
+    if not call.door.streams:
+        here = f"{address(call, kind, row.app_id, row.id)}/content?index={number}"
+        return (
+            f"{file['content_type']}, {file['bytes']} bytes. "
+            f"GET {here} with the credential of this call answers the bytes themselves."
+        )
+    objects = call.stores.objects
+    if await _size(objects, file["key"]) != file["bytes"]:
+        raise ContentUnavailable
+    call.headers = [*(call.headers or ()), (b"content-length", b"%d" % file["bytes"])]
+    return Stream(_pieces(objects, file["key"]), file["content_type"])
+
+
+def _number(index: int | str) -> int:
+    if isinstance(index, int) and index >= 0:
+        return index
+    if isinstance(index, str) and _INDEX.fullmatch(index):
+        return int(index)
+    raise InvalidIndex
+
+
+async def _size(objects: ObjectStore, key: str) -> int | None:
+    try:
+        stored = await objects.head(key)
+    except ObjectDamaged:
+        return None
+    return stored and stored.size
+
+
+async def _pieces(objects: ObjectStore, key: str) -> AsyncGenerator[bytes, None]:
+    # Opened with the first piece: who is never asked for one has nothing to close.
+    reader = await objects.get(key)
+    if reader is None:
+        raise ContentUnavailable
+    try:
+        async for piece in reader:
+            yield piece
+    finally:
+        await reader.aclose()

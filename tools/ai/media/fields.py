@@ -1,0 +1,26 @@
+"""The fields that requests for images and videos share."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, WithJsonSchema, with_config
+from typing_extensions import TypedDict
+
+from baobab.tools.ai.media.references import LONGEST_URL, MOST_IMAGES
+from baobab.tools.types import Text
+
+
+# Nothing is dropped in silence.
+@with_config(ConfigDict(extra="forbid"))
+class ImageReference(TypedDict):
+    url: Annotated[str, Text(LONGEST_URL)]
+
+
+Prompt = Annotated[str, Text(32_000, min_length=1), Field(description="What is to be seen.")]
+ImageUrl = Annotated[str, Text(LONGEST_URL)]
+ImageUrls = Annotated[list[ImageUrl | ImageReference], Field(max_length=MOST_IMAGES)]
+Word = Annotated[str, Text(40, min_length=1)]
+Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+JobId = Annotated[str, Text(100), Field(description="The job.", examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"])]
+Index = Annotated[int | Annotated[str, Text(100)], Field(description="Which of the job's files, from 0 on.")]
+Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
+"""A file; over doors that answer text, words that say where it is."""

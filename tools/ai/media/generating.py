@@ -1,0 +1,186 @@
+"""The durable job that has an image or a video made: asks the provider, asks again until it is done, keeps the files.
+
+It is attempted at least once, and what counts is written by the latest attempt only. The provider is asked to begin
+anew only while nothing says that it has accepted. Each attempt puts files in a place of its own, so that what another
+one wrote is never among them.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+
+from baobab.runtime.gateway.errors import ModelNotFound, UpstreamMalformed
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.media.media import Media
+from baobab.runtime.gateway.media.model import MediaRequest, Progress
+from baobab.runtime.gateway.model import Model
+from baobab.storage.objects.errors import TooLarge
+from baobab.tools.ai.media.rows import FREEZES, UNENDED, folder, generation_jobs
+from baobab.tools.ai.media.submitting import charged
+from baobab.tools.ai.media.toolset import media
+from baobab.tools.errors import AppNotFound, BaobabError, Unavailable
+from baobab.tools.jobs import Again, Job
+from baobab.tools.services import Stores
+
+LIFETIME = timedelta(hours=24)
+"""What is not done by then expires."""
+MOST_BYTES = {"image": 50 * 2**20, "video": 500 * 2**20}
+"""Of one file."""
+_MOST_TRIES, _MOST_TRIES_ACCEPTED = 6, 60
+"""How often in a row the provider may fail before the job does; it is the longer one that may have been paid for."""
+_LONGEST_PAUSE_SECONDS = 60.0
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.5, 15.0
+_MOVING_SECONDS = 10.0
+_LONGEST_ERROR = 1000
+
+
+# Images are made while one waits: the rest of a process's places is for other jobs.
+@media.job(at_once=6)
+async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
+    """Have one image or video made, as far as that goes now."""
+    async with job.database.reading() as connection:
+        query = select(generation_jobs).where(generation_jobs.c.id == generation_id)
+        row = (await connection.execute(query)).first()
+        frozen = await FREEZES.hold(connection.execute, app_id)
+    if row is None:
+        await _forget(job, app_id, generation_id)
+        return
+    if row.ended_at is not None or row.worker != job.id:
+        return
+    if frozen:
+        if job.registry.services.clock.now() - row.created_at > 2 * LIFETIME:
+            # A copy that a move has left behind.
+            return
+        raise Again(_MOVING_SECONDS, "the app is being moved")
+    stores = await _stores(job, app_id)
+    await _Attempt(job, row, stores).advance()
+
+
+async def _stores(job: Job, app_id: str) -> Stores:
+    services = job.registry.services
+    try:
+        region = (await services.directory.app(app_id)).region
+    except AppNotFound:
+        raise Again(_MOVING_SECONDS, "the app was deleted; its rows will be") from None
+    stores = services.regions.get(region)
+    if stores is None or stores.database is not job.database:
+        raise Again(_FIRST_LOOK_SECONDS, "this process has not heard yet where the app is")
+    return stores
+
+
+async def _forget(job: Job, app_id: str, generation_id: str) -> None:
+    """The app was deleted, or has left: what an attempt has put meanwhile goes, too."""
+    for stores in job.registry.services.regions.values():
+        if stores.database is job.database:
+            await stores.objects.delete_all(folder(app_id, generation_id))
+
+
+class _Attempt:
+    """What one attempt does for one generation job, whose row says how far it is."""
+
+    def __init__(self, job: Job, row: Any, stores: Stores) -> None:
+        self._job = job
+        self._row = row
+        self._stores = stores
+        self._services = job.registry.services
+        self._media = self._services.part(Media)
+        age = self._services.clock.now() - row.created_at
+        self._age = age.total_seconds()
+        self._is_late = age > LIFETIME
+
+    async def advance(self) -> None:
+        """Ends the row, or Again."""
+        if self._row.handle is None and self._is_late:
+            await self._expire()
+            return
+        try:
+            await self._step()
+        except Unavailable:
+            # Ours, not the provider's: the runner waits for it.
+            raise
+        except TooLarge as exc:
+            await self._end("failed", error=f"The result is too large: {exc}.")
+        except BaobabError as error:
+            await self._failed(error)
+
+    async def _step(self) -> None:
+        row = self._row
+        model = self._services.part(Gateway).find(row.model)
+        asked = MediaRequest(row.request["prompt"], row.request["parameters"], row.request["provider"])
+        if row.handle is None:
+            progress = await self._media.begin(model, asked, row.id)
+        else:
+            progress = await self._media.look(model, row.handle)
+        if progress.status in ("pending", "in_progress"):
+            await self._wait(progress)
+        elif progress.status == "completed" and progress.renderings:
+            try:
+                files = await self._kept(model, progress)
+            except UpstreamMalformed as error:
+                # Too large, or something else than it was said to be: it will not be otherwise the next time.
+                await self._end("failed", error=error.message)
+                return
+            cost = progress.cost
+            if cost is None:
+                cost = self._media.price(model, asked, progress.units)
+            await self._end("completed", files=files, cost=charged(self._services.options.ai_markup, cost))
+        elif progress.status == "completed":
+            await self._end("failed", error="The model's provider was done and had made nothing.")
+        else:
+            await self._end(progress.status, error=progress.error or "The model's provider gave no reason.")
+
+    async def _wait(self, progress: Progress) -> None:
+        if self._is_late:
+            await self._expire()
+            return
+        row = self._row
+        said = {"status": progress.status, "handle": progress.handle, "tries": 0}
+        if any(getattr(row, name) != value for name, value in said.items()):
+            await self._write(said)
+        # Seldom where it takes long; at once is for those that are done by then.
+        raise Again(min(max(self._age / 4, _FIRST_LOOK_SECONDS), _LAST_LOOK_SECONDS))
+
+    async def _kept(self, model: Model, progress: Progress) -> list[dict[str, Any]]:
+        row, most = self._row, MOST_BYTES[self._row.kind]
+        place = f"{folder(row.app_id, row.id)}{self._services.ids.uuid()}"
+        files = []
+        for index, rendering in enumerate(progress.renderings):
+            key = f"{place}/{index}"
+            chunks = self._media.content(model, rendering, most)
+            stored = await self._stores.objects.put(key, chunks, content_type=rendering.content_type, max_bytes=most)
+            files.append({"key": key, "content_type": rendering.content_type, "bytes": stored.size})
+        return files
+
+    async def _failed(self, error: BaobabError) -> None:
+        """Once more, where that may help; else the job has failed, and says why."""
+        row = self._row
+        most = _MOST_TRIES if row.handle is None else _MOST_TRIES_ACCEPTED
+        # A model may be found a moment after the start.
+        passing = error.status >= 500 or error.status == 429 or isinstance(error, ModelNotFound)
+        if not passing or row.tries + 1 >= most or self._is_late:
+            await self._end("failed", error=error.message)
+            return
+        await self._write({"tries": row.tries + 1})
+        raise Again(min(2.0 ** (row.tries + 1), _LONGEST_PAUSE_SECONDS), error.message)
+
+    async def _expire(self) -> None:
+        await self._end("expired", error="It was not done within a day.")
+
+    async def _end(self, status: str, *, error: str | None = None, **values: Any) -> None:
+        ended = {
+            "status": status,
+            "error": error and error[:_LONGEST_ERROR],
+            "ended_at": self._services.clock.now(),
+            "request": None,
+            "handle": None,
+        }
+        await self._write({**ended, **values}, last=True)
+
+    async def _write(self, values: dict[str, Any], *, last: bool = False) -> None:
+        mine = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)
+        async with self._job.writing(last=last) as unit:
+            await FREEZES.require_thawed(unit.execute, self._row.app_id)
+            if (await unit.execute(update(generation_jobs).where(*mine).values(**values))).rowcount != 1:
+                # Gone with its app: the next attempt tidies up.
+                raise Again(0, "the row has changed")

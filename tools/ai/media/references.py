@@ -1,0 +1,53 @@
+"""Images that a request refers to: under whichever name, as texts or objects, they become one list of https URLs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.runtime.addresses import AddressPolicy, EgressError, Target
+from baobab.tools.ai.media.errors import BadReference
+
+INPUT_IMAGES = "input_images"
+FOLDED = ("image", "image_url", "image_uri", "reference_image", "input_image", "starting_image")
+"""Other names of `input_images`."""
+MOST_IMAGES = 14
+LONGEST_URL = 2048
+# Whoever fetches resolves names and looks again; this is for what can be told at once.
+_PUBLIC = AddressPolicy()
+
+
+def folded(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, with every image under `input_images`, in the order of the names above. BadReference."""
+    images = [url for name in (INPUT_IMAGES, *FOLDED) if given.get(name) is not None for url in urls(name, given[name])]
+    if len(images) > MOST_IMAGES:
+        raise BadReference(INPUT_IMAGES, f"at most {MOST_IMAGES} images can be referred to")
+    kept = {name: value for name, value in given.items() if name not in FOLDED and name != INPUT_IMAGES}
+    return {**kept, INPUT_IMAGES: images} if images else kept
+
+
+def folded_names(given: Mapping[str, Any]) -> list[str]:
+    """What the fields would be called when they are folded; a null under another name of `input_images` is nothing."""
+    names = (INPUT_IMAGES if name in FOLDED else name for name, value in given.items() if name not in FOLDED or value)
+    return list(dict.fromkeys(names))
+
+
+def urls(field: str, value: Any) -> list[str]:
+    """A URL, `{url}` or a list of these, as a list of URLs that may be tried. BadReference."""
+    if isinstance(value, list):
+        return [_url(f"{field}.{index}", item) for index, item in enumerate(value)]
+    return [_url(field, value)]
+
+
+def _url(field: str, value: Any) -> str:
+    url = value["url"] if isinstance(value, dict) and value.keys() == {"url"} else value
+    if not isinstance(url, str):
+        raise BadReference(field, "an image is a URL or `{url}`")
+    if len(url) > LONGEST_URL:
+        raise BadReference(field, f"a URL has at most {LONGEST_URL} characters")
+    try:
+        target = Target.of(url, https_only=True)
+    except EgressError as exc:
+        raise BadReference(field, exc.message) from exc
+    local = target.host == "localhost" or target.host.endswith(".localhost")
+    if local or (target.address is not None and not _PUBLIC.permits(target.address)):
+        raise BadReference(field, "the host is not a public one")
+    return url

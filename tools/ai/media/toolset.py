@@ -1,0 +1,49 @@
+"""The family of image and video tools."""
+
+from baobab.runtime.gateway.errors import (
+    ModelNotFound,
+    RequestRefused,
+    UpstreamBusy,
+    UpstreamFailed,
+    WrongEndpoint,
+)
+from baobab.tools.ai.errors import ModelNotAllowed
+from baobab.tools.ai.media.data import GenerationData
+from baobab.tools.ai.media.errors import (
+    MEDIA_ENVELOPE,
+    BadReference,
+    ContentUnavailable,
+    IndexOutOfRange,
+    InvalidIndex,
+    JobNotCompleted,
+    JobNotFound,
+    NotSubmitter,
+    UnsupportedParameter,
+)
+from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.tool import Toolset
+
+SUBMITTING = (
+    ModelNotFound,
+    ModelNotAllowed,
+    WrongEndpoint,
+    UnsupportedParameter,
+    BadReference,
+    RequestRefused,
+    CreditsExhausted,
+    BudgetExhausted,
+    UpstreamFailed,
+    UpstreamBusy,
+    AppMigrating,
+)
+DOWNLOADING = (JobNotFound, NotSubmitter, InvalidIndex, IndexOutOfRange, JobNotCompleted, ContentUnavailable)
+
+media = Toolset(
+    "media",
+    "An app's images and videos: submitted, polled, downloaded.",
+    base="/v1/{app_id}",
+    envelope=MEDIA_ENVELOPE,
+    raises=(RateLimited, Unavailable),
+    data=GenerationData(),
+)

@@ -1,0 +1,101 @@
+"""The video tools."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from baobab.tools.ai.access import APP_AI
+from baobab.tools.ai.chat import ModelName
+from baobab.tools.ai.media import content, polling, submitting
+from baobab.tools.ai.media.errors import JobNotFound
+from baobab.tools.ai.media.fields import Bytes, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
+from baobab.tools.ai.media.toolset import DOWNLOADING, SUBMITTING, media
+from baobab.tools.ai.toolset import CALLED
+from baobab.tools.call import Call
+from baobab.tools.types import AppId, JsonObject
+
+
+@with_config(ConfigDict(extra="forbid"))
+class FrameImage(TypedDict):
+    url: ImageUrl
+    frame: Literal["first", "last"]
+
+
+@media.tool(
+    "POST /videos/completions",
+    access=APP_AI,
+    effect="external",
+    status=202,
+    raises=SUBMITTING,
+    audit=CALLED,
+    examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 2},
+)
+async def videos_generate(
+    call: Call,
+    app_id: AppId,
+    model: ModelName,
+    prompt: Prompt,
+    duration: Annotated[int, Field(ge=1, le=3600)] | None = None,
+    resolution: Word | None = None,
+    aspect_ratio: Word | None = None,
+    generate_audio: bool | None = None,
+    seed: Seed | None = None,
+    input_images: ImageUrls | None = None,
+    input_references: ImageUrls | None = None,
+    frame_images: Annotated[list[FrameImage], Field(max_length=2)] | None = None,
+    provider: JsonObject | None = None,
+    **further: Any,
+) -> submitting.Submitted:
+    """Have a model make a video, at the expense of the app's organisation.
+
+    Answers at once; poll the polling_url every 30 seconds. Each model takes a part of the fields; one that it does not
+    take is refused, with all that it does.
+
+    duration: seconds, as many as the model makes.
+    resolution: such as 720p.
+    aspect_ratio: such as 16:9, 9:16 or 1:1.
+    generate_audio: whether there is to be sound.
+    seed: the same request with the same seed looks alike, where the model heeds it.
+    input_images: https URLs of images to begin with.
+    input_references: https URLs of images of what is to be seen.
+    frame_images: the first and the last frame.
+    provider: fields of this model's own.
+    """
+    named = {
+        "duration": duration,
+        "resolution": resolution,
+        "aspect_ratio": aspect_ratio,
+        "generate_audio": generate_audio,
+        "seed": seed,
+        "input_images": input_images,
+        "input_references": input_references,
+        "frame_images": frame_images,
+    }
+    given = {name: value for name, value in named.items() if value is not None} | further
+    return await submitting.submit(call, app_id, "video", model, prompt, given, provider)
+
+
+@media.tool("GET /videos/completions/{job_id}", access=APP_AI, effect="read", raises=(JobNotFound,))
+async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
+    """Read how far a video job is, and where its files are.
+
+    The first look at a job that has ended settles what it cost. Money that is set aside for a job that nobody looks at
+    comes back after five minutes; it is charged when somebody does.
+    """
+    return await polling.poll(call, app_id, "video", job_id)
+
+
+@media.tool(
+    "GET /videos/completions/{job_id}/content",
+    access=APP_AI,
+    effect="read",
+    raises=DOWNLOADING,
+    media_type="video/mp4",
+)
+async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
+    """Download a video of a completed job that you have submitted.
+
+    Over MCP it answers where the video is.
+    """
+    return await content.content(call, app_id, "video", job_id, index)

@@ -1,0 +1,136 @@
+"""An organisation's own keys for providers of models: what is called with them is not charged."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from typing_extensions import TypedDict
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.tools.access import AnyAccount
+from baobab.tools.ai import reach, settings
+from baobab.tools.ai.administration import ProviderKey, UnknownProvider
+from baobab.tools.ai.reach import provider_keys as rows
+from baobab.tools.ai.toolset import model_servers
+from baobab.tools.call import Call
+from baobab.tools.errors import BadRequest, NotFound
+from baobab.tools.tool import Audit
+from baobab.tools.types import Text
+
+ProviderName = Annotated[
+    str,
+    Text(60, min_length=1, pattern="^[a-z0-9_-]+$"),
+    Field(description="Whose key it is, as GET /v1/ai/provider-keys names it.", examples=["openai"]),
+]
+
+
+class KeyOfProvider(TypedDict):
+    """Of a key only the end is shown."""
+
+    provider: str
+    key: str
+    updated_at: datetime
+
+
+class KeysOfProviders(TypedDict):
+    """An organisation's keys for providers, and whom it could have keys for."""
+
+    provider_keys: list[KeyOfProvider]
+    providers: list[str]
+
+
+class ProviderKeyRemoved(TypedDict):
+    """What a removal answers."""
+
+    removed: bool
+    provider: str
+
+
+class KeyOfAnother(BadRequest):
+    summary = "This key is another provider's, by how it begins."
+    remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
+
+
+class ProviderKeyNotFound(NotFound):
+    summary = "Your organisation has no key for this provider."
+    remediation = "GET /v1/ai/provider-keys lists those that it has."
+
+
+@model_servers.tool("GET /provider-keys", access=AnyAccount(), effect="read")
+async def provider_keys_list(call: Call) -> KeysOfProviders:
+    """List your organisation's own keys for providers of models; of a key only the end is shown."""
+    query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.provider)
+    found = (await call.execute(query)).all()
+    return {
+        "provider_keys": [_shown(row.provider, row.last4, row.updated_at) for row in found],
+        "providers": list(call.services.part(Gateway).key_providers),
+    }
+
+
+@model_servers.tool(
+    "PUT /provider-keys/{provider}",
+    access=AnyAccount("admin"),
+    effect="write",
+    raises=(UnknownProvider, KeyOfAnother),
+    audit=Audit("ai.provider_key.set", resource="provider_key"),
+    examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"},
+)
+async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
+    """Keep your organisation's own key for a provider: its models of text are called with it, and not charged.
+
+    It holds for all apps of the organisation that have no `byokKey` for the provider, and for the gateway. Models of
+    providers that the installation has no key for can then be called, too. The key is sealed, and never shown.
+    """
+    known = call.services.part(Gateway).key_providers
+    if provider not in known:
+        raise UnknownProvider(
+            f"Models of `{provider}` cannot be called here, with whatever key.",
+            remediation=f"Those of these can: {', '.join(known)}.",
+        )
+    told = settings.provider_of(key)
+    if told is not None and told != provider:
+        raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
+    organisation = call.account.organisation_id
+    id_ = f"{organisation}:{provider}"
+    values = {
+        "key": call.services.vault.seal(key.encode(), reach.context(rows, id_)),
+        "last4": reach.last4(key),
+        "updated_at": call.now,
+    }
+    dialect: Any = postgresql if call.unit.database.dialect == "postgresql" else sqlite
+    row = {"id": id_, "organisation_id": organisation, "provider": provider, **values}
+    written = dialect.insert(rows).values(row)
+    await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    await _changed(call, provider)
+    return _shown(provider, reach.last4(key), call.now)
+
+
+@model_servers.tool(
+    "DELETE /provider-keys/{provider}",
+    access=AnyAccount("admin"),
+    effect="destructive",
+    raises=(ProviderKeyNotFound,),
+    audit=Audit("ai.provider_key.delete", action="delete", resource="provider_key"),
+)
+async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:
+    """Take your organisation's key for a provider back.
+
+    Its models are then called with the installation's key, where it has one.
+    """
+    gone = await call.execute(delete(rows).where(rows.c.id == f"{call.account.organisation_id}:{provider}"))
+    if gone.rowcount == 0:
+        raise ProviderKeyNotFound
+    await _changed(call, provider)
+    return {"removed": True, "provider": provider}
+
+
+async def _changed(call: Call, provider: str) -> None:
+    organisation = call.account.organisation_id
+    await reach.changed(call, organisation)
+    call.audit.resource_id, call.audit.organisation_id = provider, organisation
+
+
+def _shown(provider: str, last4: str, updated_at: datetime) -> KeyOfProvider:
+    return {"provider": provider, "key": f"***{last4}", "updated_at": updated_at}

@@ -1,0 +1,134 @@
+"""Responses: the newer one of OpenAI's wires."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.runtime.gateway.errors import RequestRefused
+from baobab.runtime.gateway.wires.chunks import event
+from baobab.runtime.gateway.wires.responses import RESPONSES
+from baobab.tools.ai import stored
+from baobab.tools.ai.access import GATEWAY_CALLERS
+from baobab.tools.ai.chat import MaxTokens, ModelName
+from baobab.tools.ai.errors import AI_ENVELOPE
+from baobab.tools.ai.speaking import spoken
+from baobab.tools.ai.stored import ResponseNotFound, conversation
+from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, gateway
+from baobab.tools.ai.unpriced import refuse_what_has_no_price
+from baobab.tools.call import Call
+from baobab.tools.errors import BaobabError
+from baobab.tools.tool import Audit
+from baobab.tools.types import JsonObject, Text
+
+Input = Annotated[
+    Annotated[str, Text(900_000, min_length=1)] | Annotated[list[JsonObject], Field(min_length=1, max_length=10_000)],
+    Field(description="A text, or the items of a conversation, which may be longer."),
+]
+ResponseId = Annotated[str, Text(200, min_length=1), Field(description="A response's id, as its answer said it.")]
+# What refers to something that is kept elsewhere: what the vendor keeps is not the caller's.
+_ELSEWHERE = {
+    "conversation": "Send the items of the conversation in `input`, or `previous_response_id`.",
+    "prompt": "Send the prompt's text in `instructions` or `input`.",
+    "background": "Leave it out, and read the answer as a stream where it takes long.",
+}
+# They mean nothing on this wire; translated, they would ask for more than was set aside.
+_MORE = frozenset(("n", "max_tokens", "max_completion_tokens"))
+_RUN_BY_THE_CALLER = frozenset(("function", "custom", "apply_patch", "local_shell", "computer", "computer_use_preview"))
+
+
+class Deleted(TypedDict):
+    id: str
+    object: Literal["response"]
+    deleted: bool
+
+
+@gateway.tool(
+    "POST /responses",
+    access=GATEWAY_CALLERS,
+    effect="external",
+    raises=(*CALLING, ResponseNotFound),
+    audit=CALLED,
+    max_body=MOST_BYTES,
+    examples={"input": "Hello!"},
+)
+async def gateway_responses(
+    call: Call,
+    input: Input,  # noqa: A002 - the name on the wire
+    model: ModelName | None = None,
+    stream: bool | None = None,
+    max_output_tokens: MaxTokens | None = None,
+    previous_response_id: ResponseId | None = None,
+    store: bool | None = None,
+    **further: Any,
+) -> JsonObject:
+    """Have a model answer, on the wire of OpenAI's Responses.
+
+    Any model can be asked; fields that are not listed here are passed on.
+
+    input: a text, or the items of a conversation.
+    model: left out, the platform's default.
+    stream: answer in server-sent events, where the door can.
+    max_output_tokens: the most that the answer may have.
+    previous_response_id: go on with that stored response, which this organisation was answered.
+    store: keep the answer and what it answers for 30 days; false keeps nothing.
+    """
+    for field, remediation in _ELSEWHERE.items():
+        if further.get(field):
+            raise RequestRefused(
+                f"`{field}` is not taken here.",
+                remediation=remediation,
+                details={"param": field},
+            )
+    refuse_what_has_no_price(
+        further,
+        elsewhere=_MORE,
+        theirs=_runs_itself,
+        known="`function`, `custom` and those of OpenAI's that the caller runs",
+    )
+    kept = await conversation(call, input, previous_response_id, store=store is not False)
+    body = {**further, "input": input if previous_response_id is None else kept.items}
+    if max_output_tokens is not None:
+        body["max_output_tokens"] = max_output_tokens
+    answer: dict[str, Any] = await spoken(
+        call, RESPONSES, body, model, max_output_tokens, _told, stream=stream, kept=kept
+    )
+    return answer
+
+
+@gateway.tool(
+    "GET /responses/{response_id}",
+    access=GATEWAY_CALLERS,
+    effect="read",
+    raises=(ResponseNotFound,),
+    examples={"response_id": "resp_0123456789abcdef01234567"},
+)
+async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
+    """Read a stored response of the caller's organisation."""
+    return await stored.response(call, response_id)
+
+
+@gateway.tool(
+    "DELETE /responses/{response_id}",
+    access=GATEWAY_CALLERS,
+    effect="destructive",
+    raises=(ResponseNotFound,),
+    audit=Audit("ai.response.delete", action="delete", resource="response"),
+    examples={"response_id": "resp_0123456789abcdef01234567"},
+)
+async def gateway_response_delete(call: Call, response_id: ResponseId) -> Deleted:
+    """Forget a stored response. Those that went on with it keep what was said before them."""
+    await stored.remove(call, response_id)
+    call.audit.resource_id = response_id
+    return {"id": response_id, "object": "response", "deleted": True}
+
+
+def _runs_itself(kind: Any) -> bool:
+    return isinstance(kind, str) and kind in _RUN_BY_THE_CALLER
+
+
+def _told(error: BaobabError, before: int) -> bytes:
+    """As the vendor's documents have it, and as its clients read it: the same thing in two places."""
+    inner = AI_ENVELOPE.render(error, "")["error"]
+    flat = {name: inner[name] for name in ("code", "message", "param")}
+    return event({"type": "error", **flat, "error": inner, "sequence_number": before})

@@ -1,0 +1,222 @@
+"""What a trace says of a call to a model, by OpenTelemetry's conventions for generative AI."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic_core import from_json
+
+from baobab.runtime.gateway.events import data
+from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.tracing import Tracing
+from baobab.tools.ai.pieces import Joined
+from baobab.tools.ai.span_content import LARGEST, asked_in, said_in
+from baobab.tools.call import Call
+from baobab.tools.errors import BaobabError
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+_OPERATIONS = {"chat": "chat", "embedding": "embeddings"}
+_PROVIDERS = {
+    "gemini": "gcp.gemini",
+    "vertex_ai": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "xai": "x_ai",
+}
+_NUMBERS = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+}
+_WHOLE_NUMBERS = {
+    "top_k": "gen_ai.request.top_k",
+    "seed": "gen_ai.request.seed",
+    "n": "gen_ai.request.choice.count",
+    "dimensions": "gen_ai.embeddings.dimension.count",
+}
+_PORTS = {"http": 80}
+_LARGEST_NUMBER = 2**63 - 1
+_LONGEST_NAME = 200
+# The events of a stream that say why it ended, on any of the wires; the others need not be read.
+_ENDS = re.compile(rb'"(?:finish_reason|stop_reason)"\s*+:\s*+"|"response\.(?:completed|incomplete|failed)"')
+
+
+class ModelSpan:
+    """The span of one call. It is told what is seen of the answer, and ends once."""
+
+    def __init__(self, span: "Span", call: Call, *, content: bool) -> None:
+        self._span = span
+        self._content = content
+        self._now = call.services.clock.monotonic
+        self._began = self._now()
+        self._streamed = False
+        self._reasons: dict[int, str] = {}
+        self._joined: Joined | None = None
+
+    def answered(self, answer: Any) -> None:
+        """A whole answer is there, on whichever wire; of a stream there is nothing to say yet."""
+        if not isinstance(answer, Mapping):
+            return
+        self._read(answer)
+        if self._content:
+            self._say(answer)
+
+    def saw(self, event: bytes) -> None:
+        """An event of a stream has come."""
+        if not self._streamed:
+            self._streamed = True
+            self._span.set_attribute("gen_ai.request.stream", value=True)
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._now() - self._began)
+            self._joined = Joined(LARGEST) if self._content else None
+            self._read(_object(event))
+        elif _ENDS.search(event):
+            self._read(_object(event))
+        if self._joined is not None:
+            self._joined.add(event)
+
+    def failed(self, error: BaseException) -> None:
+        from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only those load it who trace
+
+        kind = error.code if isinstance(error, BaobabError) else type(error).__name__
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(Status(StatusCode.ERROR))
+
+    def left(self) -> None:
+        """Whoever asked has not waited for the end."""
+        self._span.set_attribute("baobab.left", value=True)
+
+    def end(self, outcome: Outcome, cost: int) -> None:
+        """cost: what is charged for it, in nano-dollars."""
+        told: dict[str, Any] = {"baobab.cost_usd": cost / 10**9}
+        if outcome.served is not None:
+            told["gen_ai.provider.name"] = _provider(outcome.served)
+        where = urlsplit(outcome.address)
+        if where.hostname:
+            told |= {"server.address": where.hostname, "server.port": where.port or _PORTS.get(where.scheme, 443)}
+        if outcome.begun:
+            told["gen_ai.usage.input_tokens"] = outcome.prompt
+            told["gen_ai.usage.output_tokens"] = outcome.completion
+            further = {
+                "cache_read.input_tokens": outcome.cached,
+                "cache_write.input_tokens": outcome.cache_write + outcome.cache_write_hour,
+                "reasoning.output_tokens": outcome.reasoning,
+            }
+            told |= {f"gen_ai.usage.{name}": tokens for name, tokens in further.items() if tokens}
+        if self._streamed and not self._reasons:
+            # So the conventions call an end that is missing.
+            self._reasons[0] = "error"
+        if self._reasons:
+            told["gen_ai.response.finish_reasons"] = [reason for _, reason in sorted(self._reasons.items())]
+        if self._joined is not None:
+            whole = self._joined.whole(outcome)
+            if whole is not None:
+                self._say(whole)
+        self._span.set_attributes(told)
+        self._span.end()
+
+    def hit(self, answer: Mapping[str, Any]) -> None:
+        """It was answered from what is kept, and nobody was asked."""
+        self.answered(answer)
+        self._span.set_attributes({"baobab.cache": "hit", "baobab.cost_usd": 0.0})
+        if self._reasons:
+            reasons = [reason for _, reason in sorted(self._reasons.items())]
+            self._span.set_attribute("gen_ai.response.finish_reasons", reasons)
+        self._span.end()
+
+    def _read(self, told: Mapping[str, Any]) -> None:
+        """Whatever a whole answer or an event says of itself: chat completions, responses and messages."""
+        inner = told.get("response") or told.get("message")
+        if isinstance(inner, dict):
+            self._read(inner)
+        for name in ("id", "model"):
+            if isinstance(told.get(name), str):
+                self._span.set_attribute(f"gen_ai.response.{name}", told[name][:_LONGEST_NAME])
+        choices = told.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                self._end_of(choice.get("index", 0), choice.get("finish_reason"))
+        delta, details = told.get("delta"), told.get("incomplete_details")
+        self._end_of(0, told.get("stop_reason") or (delta.get("stop_reason") if isinstance(delta, dict) else None))
+        if told.get("object") == "response" and told.get("status") in ("completed", "incomplete", "failed"):
+            self._end_of(0, details.get("reason") if isinstance(details, dict) else told["status"])
+
+    def _end_of(self, index: Any, reason: Any) -> None:
+        if isinstance(index, int) and isinstance(reason, str):
+            self._reasons[index] = reason[:_LONGEST_NAME]
+
+    def _say(self, answer: Mapping[str, Any]) -> None:
+        said = said_in(answer)
+        if said is not None:
+            self._span.set_attribute("gen_ai.output.messages", said)
+
+
+def started(
+    call: Call, model: Model, body: Mapping[str, Any], limit: int | None, *, cache: str = ""
+) -> ModelSpan | None:
+    """The span of a call that begins now; None where nothing is traced.
+
+    body, limit: the request, and the most tokens of its answer. cache: what the kept answers have of it.
+    """
+    tracing = call.services.parts.get(Tracing)
+    operation = _OPERATIONS.get(model.modality)
+    if not isinstance(tracing, Tracing) or operation is None:
+        return None
+    told: dict[str, Any] = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": _provider(model),
+        "gen_ai.request.model": model.id,
+        "baobab.request_id": call.door.request_id,
+        **_asked(body, limit),
+    }
+    if call.app is not None:
+        told |= {"baobab.app_id": call.app.id, "baobab.organisation_id": call.app.organisation_id}
+    else:
+        told["baobab.organisation_id"] = getattr(call.caller, "organisation_id", "")
+    if cache:
+        told["baobab.cache"] = cache
+    if tracing.content and operation == "chat":
+        asked = asked_in(body)
+        told |= {} if asked is None else {"gen_ai.input.messages": asked}
+    return ModelSpan(tracing.start(f"{operation} {model.id}", told, call.door.trace), call, content=tracing.content)
+
+
+def _asked(body: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """The parameters of a request. What is none of its kind is left out: its provider will refuse it."""
+    found: dict[str, Any] = {"gen_ai.request.max_tokens": limit} if limit else {}
+    for name, key in _NUMBERS.items():
+        value = body.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER:
+            found[key] = float(value)
+    for name, key in _WHOLE_NUMBERS.items():
+        value = body.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER:
+            found[key] = value
+    if found.get("gen_ai.request.choice.count") == 1:
+        del found["gen_ai.request.choice.count"]
+    effort, encoding = body.get("reasoning_effort"), body.get("encoding_format")
+    if isinstance(effort, str):
+        found["gen_ai.request.reasoning.level"] = effort[:_LONGEST_NAME]
+    if isinstance(encoding, str):
+        found["gen_ai.request.encoding_formats"] = [encoding[:_LONGEST_NAME]]
+    wanted = body.get("response_format")
+    if isinstance(wanted, dict):
+        found["gen_ai.output.type"] = "text" if wanted.get("type") == "text" else "json"
+    return found
+
+
+def _provider(model: Model) -> str:
+    # A customer's own server has its id behind the colon: of those there may be any number.
+    return _PROVIDERS.get(model.provider, model.provider.partition(":")[0])
+
+
+def _object(event: bytes) -> dict[str, Any]:
+    try:
+        told = from_json(data(event) or b"{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

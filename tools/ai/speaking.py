@@ -1,0 +1,61 @@
+"""Answers on other wires than chat completions, counted and paid as those are."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.providers import Provider
+from baobab.runtime.gateway.wires.wire import Wire
+from baobab.tools.ai import settings
+from baobab.tools.ai.asking import answered, chosen, counted, settled
+from baobab.tools.ai.stored import Conversation
+from baobab.tools.ai.telling import tell
+from baobab.tools.call import Call
+from baobab.tools.errors import BaobabError
+from baobab.tools.stream import Stream
+
+
+async def spoken(
+    call: Call,
+    wire: Wire,
+    body: Mapping[str, Any],
+    name: str | None,
+    limit: int | None,
+    told: Callable[[BaobabError, int], bytes],
+    *,
+    stream: bool | None,
+    kept: Conversation | None = None,
+) -> Any:
+    """The answer to a request on that wire, or a Stream of it.
+
+    name: the model's. limit: tokens that the answer may have. told: an error as the last event, behind so many others.
+    kept: what becomes of the answer.
+    """
+    own = await settings.of_organisation(call)
+    # What was read is done with: no transaction stays open while a model thinks.
+    if not call.nested:
+        await call.unit.commit()
+    rooms = call.services.part(Gateway)
+    models = chosen(call, name, own, "chat")
+    if models[0].provider != wire.provider:
+        # What cannot be translated is refused before anything is set aside for it.
+        wire.asked(body, models[0])
+    if stream and call.door.streams:
+
+        async def begin(model: Model, outcome: Outcome, way: Provider | None) -> AsyncGenerator[bytes, None]:
+            return await rooms.speaking(wire, model, body, outcome, way)
+
+        pieces, asked = await answered(call, models, own, body, begin, limit=limit)
+        tell(call, asked.model)
+        return Stream(counted(pieces if kept is None else kept.pieces(pieces), asked, told))
+
+    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> dict[str, Any]:
+        whole = {name: value for name, value in body.items() if name != "stream_options"}
+        return await rooms.speak(wire, model, whole, outcome, way)
+
+    answer, asked = await answered(call, models, own, body, ask, limit=limit)
+    await settled(asked)
+    tell(call, asked.model, cost=0 if asked.byok else asked.cost)
+    return answer if kept is None else await kept.whole(answer)

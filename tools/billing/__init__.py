@@ -1,0 +1,1 @@
+"""Billing: what an organisation has and spends, and the budgets that bound it."""

@@ -1,0 +1,160 @@
+"""/dashboard/billing/budgets: what an app or a key may spend in a day or a month."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+from sqlalchemy import select
+from typing_extensions import TypedDict
+
+from baobab.tools.access import AnyAccount
+from baobab.tools.billing.errors import BudgetNotFound, SubjectNotFound, TooManyBudgets
+from baobab.tools.billing.standing import OrganizationId, acting_in
+from baobab.tools.billing.toolset import billing
+from baobab.tools.call import Call
+from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject
+from baobab.tools.credit_terms import usd
+from baobab.tools.jobs import Event, Job
+from baobab.tools.money import Usd, dollars
+from baobab.tools.platform_tables import api_keys, apps
+from baobab.tools.tool import Audit
+from baobab.tools.types import Text
+
+MOST = 1000
+_PERIODS: tuple[BudgetPeriod, ...] = ("day", "month")
+
+Subject = Annotated[BudgetSubject, Field(description="What is bounded: an app, or an API key.")]
+SubjectId = Annotated[
+    str, Text(36, min_length=1), Field(description="The app's or the key's id.", examples=["app_1a2b3c4d5e6f"])
+]
+Period = Annotated[BudgetPeriod, Field(description="A day, or a calendar month, both in UTC.")]
+
+
+class BudgetRow(TypedDict):
+    """A budget as it stands today, in US dollars."""
+
+    subject: BudgetSubject
+    subject_id: str
+    period: BudgetPeriod
+    limit_usd: float
+    spent_usd: float
+    reserved_usd: Annotated[float, Field(description="Set aside for calls under way.")]
+    resets_at: datetime
+
+
+class Budgets(TypedDict):
+    """All budgets of the organisation, by subject."""
+
+    budgets: list[BudgetRow]
+
+
+class BudgetSet(TypedDict):
+    budget: BudgetRow
+
+
+class BudgetDeleted(TypedDict):
+    deleted: Literal[True]
+
+
+@billing.job(on="app.deleted")
+async def billing_forget_app(job: Job, event: Event) -> None:
+    """Delete the budgets of an app that is gone."""
+    assert event.app_id is not None
+    organisation: str | None = event.data.get("organization_id")
+    if organisation is not None:
+        for period in _PERIODS:
+            await job.registry.services.credits.delete_budget(organisation, "app", event.app_id, period)
+
+
+@billing.tool("GET /billing/budgets", access=AnyAccount(), effect="read")
+async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> Budgets:
+    """List an organisation's budgets, with what is spent of each."""
+    organisation = await acting_in(call, org_id)
+    return {"budgets": [told(budget) for budget in await call.services.credits.budgets(organisation)]}
+
+
+@billing.tool(
+    "PUT /billing/budgets/{subject}/{subject_id}/{period}",
+    access=AnyAccount(),
+    effect="write",
+    query=("org_id",),
+    raises=(SubjectNotFound, TooManyBudgets),
+    audit=Audit("billing.budget.set", resource="budget"),
+    examples={"subject": "app", "subject_id": "app_1a2b3c4d5e6f", "period": "day", "most_usd": "2.50"},
+    # A key whose limits somebody has chosen does not choose what it may spend.
+    grants=True,
+)
+async def billing_set_budget(
+    call: Call,
+    subject: Subject,
+    subject_id: SubjectId,
+    period: Period,
+    most_usd: Usd,
+    org_id: OrganizationId | None = None,
+) -> BudgetSet:
+    """Bound what an app or a key may spend in each day or month; admins and owners only. In force at once.
+
+    What was spent before in this period counts. 0 refuses every call that costs anything.
+
+    most_usd: US dollars, with up to 9 decimals, exactly; a number or its text.
+    """
+    organisation = await acting_in(call, org_id, "admin")
+    await _require_own(call, organisation, subject, subject_id)
+    there = await call.services.credits.budgets(organisation)
+    known = {(budget.subject, budget.subject_id, budget.period) for budget in there}
+    if (subject, subject_id, period) not in known and len(there) >= MOST:
+        raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})
+    # In a transaction of its own; the audit row follows in the call's.
+    budget = await call.services.credits.set_budget(organisation, subject, subject_id, period, most_usd)
+    _note(call, subject, subject_id, period)
+    call.audit.data["most_usd"] = dollars(most_usd)
+    return {"budget": told(budget)}
+
+
+@billing.tool(
+    "DELETE /billing/budgets/{subject}/{subject_id}/{period}",
+    access=AnyAccount(),
+    effect="destructive",
+    raises=(BudgetNotFound,),
+    audit=Audit("billing.budget.delete", action="delete", resource="budget"),
+    grants=True,
+)
+async def billing_delete_budget(
+    call: Call, subject: Subject, subject_id: SubjectId, period: Period, org_id: OrganizationId | None = None
+) -> BudgetDeleted:
+    """Delete a budget; admins and owners only. Only the organisation's credits bound the app or key then."""
+    organisation = await acting_in(call, org_id, "admin")
+    # Not asked whether the app or the key is still there: what is left of one that is gone can be deleted too.
+    if not await call.services.credits.delete_budget(organisation, subject, subject_id, period):
+        raise BudgetNotFound
+    _note(call, subject, subject_id, period)
+    return {"deleted": True}
+
+
+def told(budget: Budget) -> BudgetRow:
+    return {
+        "subject": budget.subject,
+        "subject_id": budget.subject_id,
+        "period": budget.period,
+        "limit_usd": usd(budget.most),
+        "spent_usd": usd(budget.spent),
+        "reserved_usd": usd(budget.reserved),
+        "resets_at": budget.resets_at,
+    }
+
+
+async def _require_own(call: Call, organisation: str, subject: BudgetSubject, subject_id: str) -> None:
+    """SubjectNotFound unless it is an app or a live key of the organisation."""
+    table = apps if subject == "app" else api_keys
+    owned = select(table.c.id).where(table.c.id == subject_id, table.c.organisation_id == organisation)
+    if subject == "key":
+        owned = owned.where(api_keys.c.revoked_at.is_(None))
+    # Not in the call's own transaction: it would take the turn that credits need to write.
+    async with call.services.database.reading() as connection:
+        if (await connection.execute(owned)).first() is None:
+            raise SubjectNotFound
+
+
+def _note(call: Call, subject: BudgetSubject, subject_id: str, period: BudgetPeriod) -> None:
+    call.audit.resource_id = f"{subject}/{subject_id}/{period}"
+    call.audit.app_id = subject_id if subject == "app" else None

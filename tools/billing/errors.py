@@ -1,0 +1,23 @@
+"""What billing refuses."""
+
+from baobab.tools.errors import BadRequest, Conflict, NotFound
+
+
+class SubjectNotFound(NotFound):
+    summary = "The organisation has no such app or live key."
+    remediation = "GET /apps and GET /api-keys list them; `org_id` names another organisation of yours."
+
+
+class BudgetNotFound(NotFound):
+    summary = "There is no such budget."
+    remediation = "GET /dashboard/billing/budgets lists the budgets of the organisation."
+
+
+class TooManyBudgets(Conflict):
+    summary = "There is no room for another budget."
+    remediation = "Delete budgets of keys and apps that are gone; details.limit is how many there may be."
+
+
+class TooMuchUsage(BadRequest):
+    summary = "That is more usage than one answer holds."
+    remediation = "Ask for fewer days, name an app or a key, or leave parts out of `by`."

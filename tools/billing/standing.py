@@ -1,0 +1,23 @@
+"""Standing: in which organisation a call is made, and whether its caller may."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from baobab.tools.access import Role, require_role
+from baobab.tools.call import Call
+from baobab.tools.membership import chosen_organisation
+from baobab.tools.types import Uuid
+
+OrganizationId = Annotated[Uuid, Field(description="Another organisation that you belong to; else the caller's own.")]
+
+
+async def acting_in(call: Call, org_id: str | None, needed: Role = "member") -> str:
+    """The organisation that is asked for, else the caller's; Forbidden without the role in it.
+
+    The directory is asked and not the call's transaction: credits write in one of their own, which would wait for it.
+    """
+    organisation = await chosen_organisation(call, org_id)
+    require_role(await call.services.directory.role(organisation, call.account.account_id), needed)
+    call.audit.organisation_id = organisation
+    return organisation
