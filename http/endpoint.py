@@ -40,7 +40,8 @@ class Endpoint:
         self._registry = registry
         self._credentials = registry.services.credentials
         self._rest = tool.rest
-        self._key_header = tool.toolset.key_header and tool.toolset.key_header.encode()
+        key_header = tool.toolset.key_header
+        self._key_header = None if key_header is None else key_header.encode()
         self._query: Mapping[str, query.Reader] | None = None
         self._elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")

@@ -29,6 +29,9 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
         await respond({"type": "websocket.send", "text": to_json(said).decode()})
         await respond({"type": "websocket.close", "code": _REFUSED if error.status < Internal.status else _FAILED})
         return
+    except Exception:
+        await respond({"type": "websocket.close", "code": _FAILED})
+        raise
     leaving = asyncio.create_task(_left(receive))
     sending = asyncio.create_task(_send(stream, respond))
     try:

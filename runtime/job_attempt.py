@@ -16,9 +16,7 @@ from baobab.tools.registry import Registry
 
 LEASE = timedelta(seconds=10)
 _HELD = "UPDATE jobs SET due_at = ? WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
-_ENDED = (
-    "UPDATE jobs SET finished_at = ?, error = NULL WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
-)
+_ENDED = "UPDATE jobs SET finished_at = ?, error = NULL WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
 
 
 class Attempt:

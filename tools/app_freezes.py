@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, String, Table, delete, exists, select
+from sqlalchemy import Column, ColumnElement, String, Table, and_, delete, exists, select
 
 from baobab.storage.tables import metadata
 from baobab.tools.credit_rows import inserting
@@ -51,4 +51,4 @@ class Freezes:
         return ~exists().where(self._of(app_id))
 
     def _of(self, app_id: Any) -> ColumnElement[bool]:
-        return (_columns.family == self.family) & (_columns.app_id == app_id)
+        return and_(_columns.family == self.family, _columns.app_id == app_id)

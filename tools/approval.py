@@ -332,8 +332,12 @@ def required(call: "Call") -> bool:
     """Whether a call waits for a person."""
     if call.door.step is not None and call.door.step.asks:
         return True
-    limits = call.caller.limits
-    return limits is not None and needs_approval(call.tool.effect, limits.approval)
+    return held(call.caller, call.tool.effect)
+
+
+def held(caller: Caller, effect: Effect) -> bool:
+    """Whether what a caller holds lets it make a call of this effect with approval only."""
+    return caller.limits is not None and needs_approval(effect, caller.limits.approval)
 
 
 def _digest(call: "Call", arguments: Mapping[str, Any]) -> str:

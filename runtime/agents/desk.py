@@ -1,5 +1,6 @@
 """The desk: where a run's tools and models are, for the one who started it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,12 +18,13 @@ from baobab.runtime.agents.validation import Offer, narrowed
 from baobab.tools.approval import ApprovalExpired
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, AppKey, Caller, EndUser
-from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
+from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, RateLimited, Unavailable
 from baobab.tools.registry import Registry
 from baobab.tools.steps import Step
 from baobab.tools.tool import Tool
 
 _COST = b"x-baobab-cost-usd"
+_PATIENCE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Desk:
         door.step = step
         try:
             asked = arguments_of(ref, self.run.app_id, arguments)
-            result, _ = await self.registry.run(tool, asked, self.caller, door)
+            result, _ = await self._made(tool, asked, self.caller, door)
         except ApprovalRequired as exc:
             raise Waiting(exc.details["approval_id"], {"args": dict(arguments), "tainted": tainted}) from exc
         except ApprovalRejected as exc:
@@ -88,13 +90,24 @@ class Desk:
         paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
         try:
             found = self.registry.find("ai_chat")
-            answer, call = await self.registry.run(found, {**request, BOUND: self.run.app_id}, paying, door)
+            answer, call = await self._made(found, {**request, BOUND: self.run.app_id}, paying, door)
         except Unavailable:
             raise
         except BaobabError as exc:
             raise RunFailed("model_failed", exc.message) from exc
         self._count(answer, call, step)
         return Answer(_message(answer))
+
+    async def _made(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door) -> tuple[Any, Call]:
+        """A run that calls too fast waits for a moment, within its time; a long wait is for it to hear of."""
+        while True:
+            try:
+                return await self.registry.run(tool, arguments, caller, door)
+            except RateLimited as exc:
+                if exc.retry_after > _PATIENCE_SECONDS:
+                    raise
+                wait = exc.retry_after
+            await asyncio.sleep(wait)
 
     def _tool(self, ref: ToolRef) -> Tool:
         if ref.source == "mcp":

@@ -8,6 +8,7 @@ begun anew after a pause or a crash, so nothing in it takes effect before what i
 import json
 import operator
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import lru_cache
 from typing import Annotated, Any, TypedDict
 
@@ -54,13 +55,16 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str) -> StateGraph[Any, Any, Any, Any]:
-    return _Compiler(GraphSpec.model_validate_json(text)).graph
+def _compiled(text: str) -> Graph:
+    return _Compiler(GraphSpec.model_validate_json(text)).graph.compile()
 
 
 def compiled(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
     """The graph of a valid spec. Its input is `begun`; its context a Session."""
-    return _compiled(json.dumps(spec, sort_keys=True)).compile(checkpointer=checkpointer)
+    # To compile costs as much as a dozen steps; what is shared is only read.
+    graph = copy(_compiled(json.dumps(spec, sort_keys=True)))
+    graph.checkpointer = checkpointer
+    return graph
 
 
 def begun(given: Mapping[str, Any], *, tainted: bool = False) -> State:

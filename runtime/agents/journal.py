@@ -18,6 +18,8 @@ _ADDED = (
     " WHERE id = ? AND job_id = ? RETURNING last_seq"
 )
 _TOLD = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+_LEAST_BETWEEN_SECONDS = 0.1
+"""From one announcement of a run to the next."""
 
 
 class Journal:
@@ -48,6 +50,7 @@ class Journal:
         self._tainted = False
         self._turn = asyncio.Lock()
         self._since = asyncio.get_running_loop().time()
+        self._announced = 0.0
 
     def tell(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
         """Tell of something; of one subject once in the life of the run. Whether it was news."""
@@ -116,7 +119,11 @@ class Journal:
                 if work is not None:
                     work(statements)
 
-            await self._transactions.run(worked, durable=False, announce=bool(pending))
+            # Each announcement has every process look: those who listen to this run elsewhere can wait a moment.
+            announce = bool(pending) and (last or now >= self._announced + _LEAST_BETWEEN_SECONDS)
+            await self._transactions.run(worked, durable=False, announce=announce)
+            if announce:
+                self._announced = now
         if last:
             self._job.end()
         if pending:

@@ -7,6 +7,7 @@ from langgraph.types import Interrupt, Send
 from pydantic_core import from_json, to_json
 
 _MARK = "$"
+_BARE = frozenset({type(None), bool, int, float, str})
 
 
 def dumps(value: Any) -> str:
@@ -23,7 +24,8 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
         case None | bool() | int() | float() | str():
             return value
         case dict():
-            plain = {_key(name): _plain(item) for name, item in value.items()}
+            # Most of a checkpoint are numbers of versions: no call for each.
+            plain = {_key(name): item if type(item) in _BARE else _plain(item) for name, item in value.items()}
             return {_MARK: "dict", "of": plain} if _MARK in plain else plain
         case list():
             return [_plain(item) for item in value]

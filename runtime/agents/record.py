@@ -26,6 +26,8 @@ class Record:
     told: list[Event] = field(default_factory=list)
     calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answers: dict[int, Message] = field(default_factory=dict)
+    inherited: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The same as `calls`, of those that the run did not make because the one it goes on from had made them."""
     beginning: tuple[dict[str, Any], Any] | None = None
     """The checkpoint that it began with, where it went on from another run, and what was said about that."""
 
@@ -39,6 +41,13 @@ async def recorded(database: Database, run: Any, spec: GraphSpec) -> Record:
             record.told.append({"type": row.type, "payload": row.payload})
             if row.type == "tool_call_end":
                 record.calls[row.payload["call_id"]] = row.payload
+        if run.forked_from is not None:
+            made = {event["payload"].get("call_id") for event in record.told}
+            earlier = (events.c.run_id == run.forked_from, events.c.type == "tool_call_end")
+            for payload in (await connection.execute(select(events.c.payload).where(*earlier))).scalars():
+                step, _, call = payload["call_id"].partition(".")
+                if call and int(step) == run.forked_step and payload["call_id"] not in made:
+                    record.inherited[payload["call_id"]] = payload
         mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
         ids = (await connection.execute(select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id))).scalars()
         ended = {

@@ -83,7 +83,7 @@ class _Player:
             self.tell("run_end", {"output": last.get("output")})
 
     def tell(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
-        if subject in self._known:
+        if subject in self._known or payload.get("call_id") in self.record.inherited:
             return False
         if subject is not None:
             self._known.add(subject)
@@ -120,7 +120,7 @@ class _Player:
         return Answer(self.record.answers[step])
 
     def _kept(self, name: str, call_id: str) -> Mapping[str, Any]:
-        kept = self.record.calls.get(call_id)
+        kept = self.record.calls.get(call_id) or self.record.inherited.get(call_id)
         if kept is None or kept["tool_name"] != name:
             raise _RecordEnds
         if kept["status"] == "ok" and "result" not in kept:

@@ -27,6 +27,7 @@ PriceMap = Mapping[str, Mapping[str, Any]]
 OF_OWN_KEYS: frozenset[Modality] = frozenset(["chat", "embedding"])
 """What customers can call with keys of their own: pictures and films are the installation's."""
 
+_DAY = 86_400
 _FILE = "model_prices_and_context_window_backup.json"
 _MODALITIES: dict[str, Modality] = {
     "chat": "chat",
@@ -75,7 +76,6 @@ class _Index:
     """What is sold on one day, by whomever. aliases: other names of ids, those of vendors before those of servers."""
 
     def __init__(self, today: date, priced: Iterable[_Listing], offered: Sequence[_Listing]) -> None:
-        self.today = today
         self.served: dict[str, list[_Listing]] = {}
         sold = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
         # What a server calls its models must not make a vendor's name ambiguous, nor take it.
@@ -102,6 +102,7 @@ class Catalogue:
         self._source = source
         self._offers: dict[str, list[_Listing]] = {}
         self._made: _Index | None = None
+        self._day = 0
 
     def offer(self, provider: str, models: Iterable[Model]) -> None:
         """List the models of a provider that is not in the price map, in place of those it offered before."""
@@ -172,10 +173,10 @@ class Catalogue:
         ]
 
     def _index(self) -> _Index:
-        today = self._clock.now().date()
-        if self._made is None or self._made.today != today:
+        day = int(self._clock.time() // _DAY)
+        if self._made is None or self._day != day:
             offered = [listing for offer in self._offers.values() for listing in offer]
-            self._made = _Index(today, self._priced, offered)
+            self._made, self._day = _Index(self._clock.now().date(), self._priced, offered), day
         return self._made
 
     @cached_property

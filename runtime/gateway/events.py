@@ -10,18 +10,21 @@ DONE = b"data: [DONE]\n\n"
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Whole events, each with the blank line that ends it. UpstreamMalformed for one without an end."""
-    held = b""
+    held = bytearray()
     async for chunk in chunks:
-        held = held + chunk if held else chunk
-        if b"\r" in held:
-            held = held.replace(b"\r\n", b"\n")
-        while (end := held.find(b"\n\n")) >= 0:
-            yield held[: end + 2]
-            held = held[end + 2 :]
+        # What is held is never gone through again: it may come in a million pieces.
+        if held.endswith(b"\r") and chunk.startswith(b"\n"):
+            del held[-1]
+        start = max(len(held) - 1, 0)
+        held += chunk.replace(b"\r\n", b"\n")
+        while (end := held.find(b"\n\n", start)) >= 0:
+            yield bytes(held[: end + 2])
+            del held[: end + 2]
+            start = 0
         if len(held) > LARGEST:
             raise UpstreamMalformed
     if held.strip():
-        yield held + b"\n\n"
+        yield bytes(held) + b"\n\n"
 
 
 def data(event: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ from array import array
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -345,7 +345,7 @@ class Gateway:
         if own is not None:
             return [_upstream(model, model, own)]
         return [
-            _upstream(model, served, provider)
+            _known_upstream(model, served, provider)
             for served in self.catalogue.deployments(model.id) or (model,)
             if (provider := self._providers.get(served.provider)) is not None
         ]
@@ -427,6 +427,10 @@ def _upstream(model: Model, served: Model, provider: Provider) -> Upstream:
         relayed=provider.wire == "openai" and "responses_only" not in served.features,
         guarded=provider.guarded,
     )
+
+
+_known_upstream = lru_cache(maxsize=4096)(_upstream)
+"""For this installation's own providers: there are few, and each call asks."""
 
 
 def _metered(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Fields that nobody here knows survive in both directions. What is read of an ans
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 10.0
 _LAST_SECONDS = 1.0
 _LARGEST_REFUSAL = 64 * 1024
+_LARGEST_GUARDED = 8 * 2**20
 _AT_ONCE = 2**20
 # OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
 _USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
@@ -46,7 +48,8 @@ class Relay:
 
     guard: by whose rules customers' own servers are connected to; without one, none is.
     silence_seconds: how long a provider may say nothing. answer_seconds: how long all of an answer may take.
-    largest, longest: bytes of an answer in one piece, and in a stream.
+    largest, longest: bytes of an answer in one piece, and in a stream. In one piece a customer's own server has
+    8 MiB at the most: while JSON is parsed nobody else has a turn, in whichever thread it is.
     """
 
     def __init__(
@@ -83,14 +86,9 @@ class Relay:
         check: raises for one that is none; without it an answer has choices or vectors.
         """
         async with _translated(), await self._sent(upstream, path, body) as response:
-            raw = await _read(response, self._largest)
-        try:
-            answer = from_json(raw, allow_inf_nan=False)
-        except ValueError as exc:
-            raise UpstreamMalformed from exc
-        if not isinstance(answer, dict):
-            raise UpstreamMalformed
-        (check or _check)(answer)
+            raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
+        parse = partial(_answer, raw, check or _check)
+        answer = parse() if len(raw) <= _AT_ONCE else await asyncio.to_thread(parse)
         # Not before: half an answer is no answer, and nobody pays for it.
         outcome.begun = True
         outcome.count(answer.get("usage"))
@@ -214,6 +212,17 @@ async def _overheard(
         await _finish(response)
     finally:
         response.close()
+
+
+def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    try:
+        answer = from_json(raw, allow_inf_nan=False)
+    except ValueError as exc:
+        raise UpstreamMalformed from exc
+    if not isinstance(answer, dict):
+        raise UpstreamMalformed
+    check(answer)
+    return answer
 
 
 def _check(answer: Mapping[str, Any]) -> None:

@@ -80,8 +80,12 @@ async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) 
 
 
 async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: bool) -> AsyncGenerator[bytes, None]:
+    ended = False
     try:
         async for chunk in chunks:
+            ended = ended or _ended(chunks)
+            if not ended and any(choice.finish_reason for choice in chunk.choices):
+                break
             outcome.begun = True
             found = chunk.model_dump(mode="json", exclude_none=True)
             usage = found.get("usage")
@@ -95,11 +99,24 @@ async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: boo
                 # Null is said on this wire, and readers count on it.
                 choice.setdefault("finish_reason", None)
             yield framed(to_json(found))
+        if not ended:
+            raise UpstreamMalformed
         yield DONE
+    except UpstreamMalformed:
+        raise
     except Exception as exc:  # as below: of many kinds
         raise worded(library, exc) from exc
     finally:
         await chunks.aclose()
+
+
+def _ended(chunks: Any) -> bool:
+    """Whether the provider has just said why its answer ends.
+
+    The library makes up a reason where a stream stops without one. Gemini's chunks it gives one each: there it cannot
+    be told.
+    """
+    return bool(chunks.received_finish_reason or chunks.intermittent_finish_reason)
 
 
 async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], **options: Any) -> Any:

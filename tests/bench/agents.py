@@ -34,7 +34,7 @@ from tests.bench.peers.stock_graph import StockGraph
 from tests.bench.rest import KEY
 
 WORKERS = (1, 2, 4)
-_NODES, _RUNS, _ROUNDS = 40, 10, 5
+_NODES, _RUNS, _ROUNDS = 100, 5, 5
 _PAUSED = 200
 _ALONE, _MANY, _CALLERS = 50, 100, 16
 _CANCELS = 15

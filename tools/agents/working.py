@@ -1,6 +1,7 @@
 """The jobs of agents: segments of runs, what follows from decisions, and telling those who asked to be told."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -16,6 +17,7 @@ from baobab.storage.database import Database
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.toolset import agents
 from baobab.tools.app_data import MOVE_ENDED
+from baobab.tools.approval_rows import approvals
 from baobab.tools.errors import AppNotFound
 from baobab.tools.jobs import Event, Job
 from baobab.tools.services import Services
@@ -51,7 +53,8 @@ async def agents_decided(job: Job, event: Event) -> None:
 async def agents_tend(job: Job) -> None:
     """End the runs that nobody has decided about in time; go on with those that have come with a move."""
     services = job.registry.services
-    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+    databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
+    for database in databases:
         overdue = select(runs.c.id, runs.c.paused_until).where(
             UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
         )
@@ -60,6 +63,20 @@ async def agents_tend(job: Job) -> None:
         for run in late:
             await _advance(services, database, run.id, f"late:{run.paused_until.timestamp()}")
         await _take_up(services, database)
+    await _withdraw(services, databases)
+
+
+async def _withdraw(services: Services, databases: Sequence[Database]) -> None:
+    """Nobody decides about calls of runs that are no more: a worker that stood still may have proposed late."""
+    waiting = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id.is_not(None))
+    async with services.database.reading() as connection:
+        theirs = set((await connection.execute(waiting.distinct().limit(_ROUND))).scalars())
+    for database in databases:
+        async with database.reading() as connection:
+            alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(theirs))
+            theirs -= set((await connection.execute(alive)).scalars())
+    for run_id in theirs:
+        await services.approvals.abandon(run_id)
 
 
 @agents.job(on=MOVE_ENDED)

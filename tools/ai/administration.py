@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.access import AppOwner
-from baobab.tools.ai import settings
+from baobab.tools.ai import reach, settings
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.settings import app_ai
 from baobab.tools.ai.toolset import ai
@@ -56,6 +56,11 @@ class UnknownProvider(BadRequest):
     remediation = "Name it in `byokProvider`, such as `openai`: a key is shown to its own provider only."
 
 
+class KeyOfAnother(BadRequest):
+    summary = "This key is another provider's, by how it begins."
+    remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
+
+
 @ai.tool("GET /ai/config", access=AppOwner(), effect="read")
 async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     """Read the app's settings for models. Of a key only the end is shown."""
@@ -66,7 +71,7 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     "PUT /ai/config",
     access=AppOwner("admin"),
     effect="write",
-    raises=(UnknownProvider,),
+    raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("app.config.ai", resource="app"),
     examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000},
 )
@@ -104,9 +109,12 @@ async def ai_config_update(
         values |= {"byok_key": None, "byok_provider": None, "byok_last4": None}
     elif byokKey is not OMITTED:
         named = None if byokProvider is OMITTED else byokProvider
-        provider = named or settings.provider_of(byokKey)
+        told = settings.provider_of(byokKey)
+        provider = named or told
         if provider is None:
             raise UnknownProvider
+        if told is not None and told != provider:
+            raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
         known = call.services.part(Gateway).key_providers
         if provider not in known:
             raise UnknownProvider(
@@ -114,7 +122,7 @@ async def ai_config_update(
                 remediation=f"Those of these can: {', '.join(known) or 'none'}.",
             )
         sealed = call.services.vault.seal(byokKey.encode(), settings.context(app_id))
-        values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": byokKey[-4:]}
+        values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": reach.last4(byokKey)}
     dialect: Any = postgresql if call.unit.database.dialect == "postgresql" else sqlite
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
     written = dialect.insert(app_ai).values(row)
@@ -154,6 +162,6 @@ def _config(own: settings.AiSettings) -> AiConfig:
         "maxTokensPerRequest": own.max_tokens,
         "allowedModels": list(own.allowed_models),
         "fallbackModels": list(own.fallback_models),
-        "byokKey": f"***{own.byok_last4}" if own.byok_last4 else None,
+        "byokKey": f"***{own.byok_last4 or ''}" if own.byok_provider else None,
         "byokProvider": own.byok_provider,
     }

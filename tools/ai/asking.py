@@ -136,10 +136,12 @@ class Asked:
                 await services.credits.settle(reservation, self.cost, usage)
             except DatabaseUnavailable:
                 # What was used is owed: the sweeper may give the reservation back meanwhile, and this still counts.
-                await asyncio.sleep(2**attempt)
+                if attempt < _LATE_TRIES - 1:
+                    await asyncio.sleep(2**attempt)
             else:
                 return
-        _log.error("the use of %s could not be written down", self.model.id)
+        owed = {"organisation_id": self.payer.organisation_id, "reservation": reservation.id, "cost_nanos": self.cost}
+        _log.error("the use of %s could not be written down", self.model.id, extra=owed)
 
     def _readable(self, tokens: int) -> int:
         """As many as a conversation can have at the most: a picture has far more letters than tokens."""

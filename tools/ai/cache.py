@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.events import DONE
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.reach import Reach
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
@@ -118,15 +119,17 @@ class Place:
         return f"response_cache.answer:{self.digest}"
 
 
-def place(call: Call, model: Model, request: Mapping[str, Any], wanted: Wanted) -> Place:
+def place(call: Call, reach: Reach, model: Model, request: Mapping[str, Any], wanted: Wanted) -> Place:
     """Where the answer to a request is kept.
 
     The same for one payer, one app, one of its users, one model and one request, whatever the order of its fields.
+    reach: the caller's. A model of its own server is another one when the server has moved.
     """
     paying = payer(call)
     user = call.caller.user_id if isinstance(call.caller, EndUser) else None
     asked = {name: value for name, value in request.items() if name not in _ASIDE}
-    told = json.dumps((paying.organisation_id, paying.app_id, user, model.id, asked), sort_keys=True)
+    own = (server.api_base for server in reach.servers.values() if server.provider_name == model.provider)
+    told = json.dumps((paying.organisation_id, paying.app_id, user, model.id, next(own, None), asked), sort_keys=True)
     # With a key of ours: whoever gets hold of the rows cannot try out what the requests may have been.
     digest = hmac.digest(call.services.vault.derive("response cache"), told.encode(), "sha256").hex()
     return Place(call, model, request, digest, wanted.get("ttl", _USUAL_SECONDS))

@@ -185,7 +185,7 @@ async def _chat(
     limit, bounded = _bounded(body, max_tokens, own.max_tokens)
     answers = _whole(body, "n", _MOST_CHOICES) or 1
     streamed = bool(stream and call.door.streams)
-    kept = None if cache is None else place(call, models[0], bounded(models[0]), cache)
+    kept = None if cache is None else place(call, own.reach, models[0], bounded(models[0]), cache)
     if kept is not None and (known := await kept.found()) is not None:
         tell(call, kept.model, cost=0, cache="hit")
         return Stream(_again(known, body)) if streamed else known
@@ -227,7 +227,7 @@ async def _embed(
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "embedding")
     body = {"input": given, **further}
-    kept = None if cache is None else place(call, models[0], body, cache)
+    kept = None if cache is None else place(call, own.reach, models[0], body, cache)
     if kept is not None and (known := await kept.found()) is not None:
         tell(call, kept.model, cost=0, cache="hit")
         return known

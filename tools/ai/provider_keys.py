@@ -11,11 +11,11 @@ from typing_extensions import TypedDict
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.access import AnyAccount
 from baobab.tools.ai import reach, settings
-from baobab.tools.ai.administration import ProviderKey, UnknownProvider
+from baobab.tools.ai.administration import KeyOfAnother, ProviderKey, UnknownProvider
 from baobab.tools.ai.reach import provider_keys as rows
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.call import Call
-from baobab.tools.errors import BadRequest, NotFound
+from baobab.tools.errors import NotFound
 from baobab.tools.tool import Audit
 from baobab.tools.types import Text
 
@@ -46,11 +46,6 @@ class ProviderKeyRemoved(TypedDict):
 
     removed: bool
     provider: str
-
-
-class KeyOfAnother(BadRequest):
-    summary = "This key is another provider's, by how it begins."
-    remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
 
 
 class ProviderKeyNotFound(NotFound):

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,19 @@ async def test_an_answer_without_end_is_broken_off(behaviour: str, lane: str, li
     async with guarded(Egress(LOOPBACK), **limits) as (gateway, fake):
         with pytest.raises(UpstreamMalformed):
             await Customer(gateway, f"{fake.url}/v1").ask(behaviour, lane)
+
+
+async def test_a_customers_server_may_answer_eight_megabytes_in_one_piece_and_the_operators_more() -> None:
+    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+        customer = Customer(gateway, f"{fake.url}/v1")
+        long = await customer.ask("huge:2000000")
+        assert len(long["choices"][0]["message"]["content"]) == 2_000_000
+        huge = f"huge:{8 * 2**20}"
+        with pytest.raises(UpstreamMalformed):
+            await customer.ask(huge)
+        gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm=f"openai/{huge}")])
+        longer = await gateway.chat(gateway.find("house/plain"), BODY, Outcome())
+        assert len(longer["choices"][0]["message"]["content"]) == 8 * 2**20
 
 
 async def test_a_redirect_is_not_followed() -> None:

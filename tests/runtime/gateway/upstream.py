@@ -25,6 +25,7 @@ It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and
     slow-tokens[:S]      S seconds (0.02) before each event of a stream
     drop-first           close the connection instead of answering
     drop[:N]             close it after N events (2), or after half of an answer in one piece
+    stop[:N]             a stream that ends after N events (2), as if they were all
     error-frame[:N]      after N events (2) an error in the stream, and its end
     error-beside[:N]     the same beside a choice, as some resellers say it
     error-body           200, and an error in place of an answer
@@ -273,7 +274,7 @@ def _pieces(wire: Wire, frames: tuple[bytes, ...], behaviour: Behaviour) -> Iter
     """What is written to a stream, in the order and portions in which it is written."""
     end = [wire.end] if wire.end else []
     match behaviour.name:
-        case "drop":
+        case "drop" | "stop":
             yield from frames[: int(behaviour.number(2))]
         case "error-frame":
             yield from frames[: int(behaviour.number(2))]

@@ -107,13 +107,25 @@ async def test_nodes_may_be_called_anything(agency: Agency) -> None:
 
 async def test_a_graph_of_200_nodes_is_run_as_far_as_its_steps_reach(agency: Agency) -> None:
     names = [f"n{n}" for n in range(199)]
-    nodes: dict[str, Any] = {name: USE_NONE for name in names}
+    nodes: dict[str, Any] = dict.fromkeys(names, USE_NONE)
     spec = graph({**nodes, "done": DONE}, *zip(names, [*names[1:], "done"], strict=True), **TOOLS)
     await agency.agent("long", {**spec, "limits": {"max_steps": 200}})
     run = await agency.run("long", input={"none": []})
     assert run["output"] == [], run["error"]
     await agency.agent("short", {**spec, "limits": {"max_steps": 199}})
     assert (await agency.run("short", input={"none": []}))["error"]["type"] == "max_steps"
+
+
+async def test_a_map_over_more_than_the_store_answers_in_a_second_takes_longer(agency: Agency) -> None:
+    every = {**USE_NONE, "over": "{{ input.keys }}"}
+    await agency.agent("many", one(every, limits={"max_tool_calls": 500}))
+    await agency.put("a", 1)
+    running = asyncio.create_task(agency.run("many", input={"keys": ["a"] * 60}))
+    while not running.done():
+        agency.house.clock.advance(0.1)
+        await asyncio.wait({running}, timeout=0.05)
+    run = running.result()
+    assert run["output"] == [{"value": 1}] * 60, run["error"]
 
 
 async def test_what_looks_like_a_template_in_an_input_stays_text(agency: Agency) -> None:

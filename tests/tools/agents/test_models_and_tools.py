@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from sqlalchemy import update
+
+from baobab.runtime.agents.rows import runs
 from tests.tools.agents.conftest import Agency, graph
 
 TOOLS = ("kv_get", "kv_put", "kv_delete", "interrupt")
@@ -176,3 +179,14 @@ async def test_a_thread_is_remembered(agency: Agency) -> None:
     run = await agency.run("a", input={"say": "What did you say?"}, thread_id="t")
     assert run["status"] == "completed", run
     assert run["usage"]["input_tokens"] > 10
+
+
+async def test_what_a_run_proposed_that_is_no_more_is_withdrawn(agency: Agency) -> None:
+    await agency.agent("a", asking('/call kv_put {"key": "x", "value": 1}', *TOOLS))
+    run = await agency.run("a")
+    async with agency.house.services.database.writing() as connection:
+        ended = {"status": "failed", "finished_at": agency.house.clock.now()}
+        await connection.execute(update(runs).where(runs.c.id == run["id"]).values(**ended))
+    await agency.tend()
+    listed = await agency.house.use("approvals_list", agency.owner, status="pending")
+    assert listed["approvals"] == []

@@ -133,6 +133,21 @@ async def test_a_fork_is_replayed_from_where_it_began(agency: Agency) -> None:
     assert same, lines
 
 
+async def test_a_fork_that_began_with_results_of_its_step_is_replayed_with_them(agency: Agency) -> None:
+    await agency.agent("both", thinking('/call kv_incr {"key": "visits"}\n/call interrupt {"reason": "Go on?"}'))
+    run = await agency.run("both")
+    tools = [event["payload"]["tool_name"] for event in await agency.events("both", run["id"], "run_paused")]
+    await agency.decide("both", run["id"], index=tools.index("kv_incr"))
+    named = {"app_id": agency.app_id, "name": "both", "id": run["id"]}
+    begun = await agency.house.use("agents_runs_fork", agency.owner, **named)
+    await agency.rests("both", begun["run_id"])
+    fork = await agency.decide("both", begun["run_id"])
+    assert fork["status"] == "completed", fork
+    await agency.decide("both", run["id"], index=tools.index("interrupt"))
+    lines, same = await replayed(agency, fork)
+    assert same, lines
+
+
 async def test_what_cannot_be_replayed_is_said(agency: Agency) -> None:
     await agency.agent("asker", using("interrupt", reason="Go on?"))
     await agency.put("large", "x" * 70_000)

@@ -139,7 +139,7 @@ async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App
     frames = [frame for frame in followed.text.split("\n\n") if frame.startswith("id: ")]
     assert [frame.split("\n")[0] for frame in frames] == [f"id: {n}" for n in range(1, len(frames) + 1)]
     assert frames[0].split("\n")[1] == "event: run_start"
-    assert json.loads(frames[-1].split("\n")[2].removeprefix("data: ")) ["output"]["said"].endswith("Hello Ada.")
+    assert json.loads(frames[-1].split("\n")[2].removeprefix("data: "))["output"]["said"].endswith("Hello Ada.")
     rest = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": str(len(frames) - 1)})
     assert rest.text.count("id: ") == 1
     listed = (await app.ask("GET", f"{path}/events.json?since_seq=2&limit=1")).json()["events"]

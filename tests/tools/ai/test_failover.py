@@ -121,13 +121,22 @@ async def test_what_a_translated_provider_refuses_is_said_in_our_words(
     assert await world.spent() == before
 
 
-@pytest.mark.parametrize("behaviour", ["drop:4", "error-frame:4"])
+@pytest.mark.parametrize("behaviour", ["drop:4", "error-frame:4", "stop:4"])
 async def test_a_translated_stream_that_fails_ends_with_one_error(world: Installation, behaviour: str) -> None:
     events = await world.events(await translated(world, behaviour))
     *begun, last = events
     assert last["error"]["type"] == "api_error"
     assert not [event for event in begun if event == "[DONE]" or "error" in event]
     assert "in the middle" not in str(events)
+    # The library would say that it has come to its end.
+    assert not [choice for event in begun for choice in event["choices"] if choice["finish_reason"]]
+
+
+async def test_a_translated_stream_without_anything_in_it_is_no_answer(world: Installation) -> None:
+    before = await world.spent()
+    answer = await world.chat(await translated(world, "stop:0"), stream=True)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_malformed")
+    assert await world.spent() == before
 
 
 async def test_fields_that_a_vendor_would_refuse_do_not_reach_it(world: Installation, claude: str) -> None:

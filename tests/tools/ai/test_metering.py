@@ -54,7 +54,7 @@ async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
     for stream in (False, True):
         await baobab.chat(baobab.lab("no-usage"), stream=stream)
-    ((used),) = await baobab.used()
+    (used,) = await baobab.used()
     assert used.requests == 2
     # A token for four bytes of each answer at the least.
     assert used.completion_tokens >= 2 * (len(TEXT) // 4)
@@ -63,11 +63,10 @@ async def test_what_the_provider_does_not_count_is_estimated(baobab: Installatio
 
 async def test_the_letters_of_a_picture_are_not_taken_for_tokens(baobab: Installation) -> None:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 800_000}"}}
-    before = await baobab.spent()
     answer = await baobab.chat(baobab.lab("no-usage"), messages=[{"role": "user", "content": [picture]}])
     assert answer.status_code == 200, answer.text
-    # What `lab` can read.
-    assert await baobab.spent() - before <= 8192 * 150 + 100 * 600
+    (used,) = await baobab.used()
+    assert used.prompt_tokens == 8192  # all that the model can read
 
 
 async def test_an_embedding_of_many_texts_is_more_than_a_conversation_may_be(baobab: Installation) -> None:

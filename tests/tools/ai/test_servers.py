@@ -290,6 +290,26 @@ async def test_it_moves_with_its_key_within_a_host_only(world: Installation, the
     assert (await change()).status_code == 400
 
 
+async def test_what_it_answered_before_it_moved_is_not_said_again(
+    world: Installation, theirs: Upstream, owner: Person
+) -> None:
+    await declare(world, owner, f"{theirs.url}/v1")
+
+    async def asked() -> str:
+        answer = await world.chat("lab/kept", by=owner.headers, cache={})
+        assert answer.status_code == 200, answer.text
+        return answer.headers["x-baobab-cache"]
+
+    assert [await asked(), await asked()] == ["miss", "hit"]
+    async with upstream() as elsewhere:
+        moved = await world.client.patch(
+            "/v1/ai/servers/lab", json={"url": f"{elsewhere.url}/v1"}, headers=owner.headers
+        )
+        assert moved.status_code == 200, moved.text
+        assert [await asked(), await asked()] == ["miss", "hit"]
+        assert elsewhere.requests[-1].json["model"] == "kept"
+
+
 async def test_a_probe_lists_anew_and_a_failed_one_keeps_what_was_listed(world: Installation, owner: Person) -> None:
     async with upstream() as fake:
         await declare(world, owner, f"{fake.url}/v1")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from baobab import tools
 from baobab.tools import key_limits
-from baobab.tools.approval import required
+from baobab.tools.approval import held
 from baobab.tools.callers import Account, Limits
 from baobab.tools.registry import Registry
 from tests.tools.approvals.conftest import Desk
@@ -36,8 +36,8 @@ def test_a_key_that_a_key_makes_may_nothing_that_its_maker_may_not(maker: Limits
     for tool in REGISTRY.tools.values():
         if key_limits.passed(old, tool) or (maker != Limits() and tool.grants):
             assert key_limits.passed(new, tool), tool.name
-        if required(old, tool.effect):
-            assert required(new, tool.effect), tool.name
+        if held(old, tool.effect):
+            assert held(new, tool.effect), tool.name
 
 
 @pytest.mark.parametrize("held_to", EVERY_LIMIT, ids=str)

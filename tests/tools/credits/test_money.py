@@ -291,6 +291,8 @@ async def test_what_was_reserved_in_the_moment_in_which_its_caller_leaves_comes_
     ours = await bank.organisation()
     # In whichever turn of the loop it is: before the transaction, in it, and when the outcome is there, but not heard.
     for turns in range(12):
+        # Nothing else is under way.
+        await bank.credits.release(await bank.reserve(ours, 1))
         leaving = asyncio.create_task(bank.reserve(ours, USD // 10))
         for _ in range(turns):
             await asyncio.sleep(0)
