@@ -4,7 +4,7 @@ VENV := .venv
 E2E := tests/e2e
 # What is tested once more with the rows in Postgres: all that stands on them.
 GROWN := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
-	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/crash tests/test_threats.py
+	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/crash tests/test_threats.py
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from sqlalchemy import Select, select, tuple_
 
 from baobab.runtime.agents.journal import Journal
-from baobab.runtime.agents.plain import dumps, loads
+from baobab.runtime.agents.plain import dumps, dumps_json, loads
 from baobab.runtime.agents.rows import Write, checkpoints, writes
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, Transactions
@@ -44,6 +44,8 @@ class Checkpointer(BaseCheckpointSaver[int]):
         self._database = database
         self._transactions = transactions
         self._journal = journal
+        # What a run's graph holds came from JSON.
+        self._dumps = dumps if journal is None else dumps_json
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         wanted = config["configurable"]
@@ -91,7 +93,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         thread_id, namespace = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_ns", "")
         parent_id, about = config["configurable"].get("checkpoint_id"), get_checkpoint_metadata(config, metadata)
-        row = (thread_id, namespace, checkpoint["id"], parent_id, dumps(checkpoint), to_json(about).decode())
+        row = (thread_id, namespace, checkpoint["id"], parent_id, self._dumps(checkpoint), to_json(about).decode())
         if self._journal is not None:
             # The results of the tasks that led here are in the checkpoint now.
             self._journal.supersede()
@@ -104,7 +106,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
         where = config["configurable"]
         named = (where["thread_id"], where.get("checkpoint_ns", ""), where["checkpoint_id"], task_id)
         rows = [
-            (*named, WRITES_IDX_MAP.get(channel, position), channel, dumps(value), task_path)
+            (*named, WRITES_IDX_MAP.get(channel, position), channel, self._dumps(value), task_path)
             for position, (channel, value) in enumerate(writes)
         ]
 

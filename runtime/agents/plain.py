@@ -15,6 +15,13 @@ def dumps(value: Any) -> str:
     return to_json(_plain(value)).decode()
 
 
+def dumps_json(value: Any) -> str:
+    """The same of what came from JSON, and so has neither tuples nor bytes: several times cheaper."""
+    text = to_json(value, fallback=_plain).decode()
+    # Somebody's own mark must not be read as ours.
+    return text if f'"{_MARK}"' not in text else dumps(value)
+
+
 def loads(text: str) -> Any:
     return _made(from_json(text))
 

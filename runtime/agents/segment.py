@@ -172,15 +172,12 @@ class Segment:
         given = None if self._begun else made.begun(self._run.input, tainted=self._run.tainted)
         session = Session(self._journal, desk, await self._earlier())
         waiting: list[Any] = []
-        last: dict[str, Any] = {}
-        async for mode, told in graph.astream(
-            given, config, context=session, stream_mode=["updates", "values"], durability="sync"
-        ):
-            if mode == "values":
-                last = told
-            elif interrupts := told.get("__interrupt__"):
-                waiting += [one.value for one in interrupts]
-        return last.get("output"), waiting, last.get("said") or {}
+        async for told in graph.astream(given, config, context=session, stream_mode="updates", durability="sync"):
+            waiting += [one.value for one in told.get("__interrupt__", ())]
+        if waiting:
+            return None, waiting, {}
+        last = (await graph.aget_state(config)).values
+        return last.get("output"), [], last.get("said") or {}
 
     async def _earlier(self) -> dict[str, list[dict[str, Any]]]:
         """What nodes that remember said in the latest run of the same thread that ended well."""

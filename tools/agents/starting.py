@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -57,14 +58,14 @@ async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
     who = subject(caller, call.door.ip)
     if agent.status != "active":
         raise AgentDisabled
-    async with call.stores.database.reading() as connection:
-        earlier = await _earlier(connection.execute, call, agent, who, wish)
-    if earlier is not None:
-        return earlier, False
     if isinstance(call.caller, (EndUser, Anonymous)):
+        # A start that was made before does not count.
+        async with call.stores.database.reading() as connection:
+            earlier = await _earlier(connection.execute, call, agent, who, wish)
+        if earlier is not None:
+            return earlier, False
         await count(call, agent, who)
     async with writing(call) as unit:
-        # Once more, for two may have come at once.
         earlier = await _earlier(unit.execute, call, agent, who, wish)
         if earlier is not None:
             return earlier, False
@@ -97,7 +98,7 @@ async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, 
     await unit.execute(insert(runs), values)
     await call.services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}")
     call.audit.resource_id, call.audit.data["agent"] = run_id, agent.name
-    return (await unit.execute(select(runs).where(runs.c.id == run_id))).one()
+    return SimpleNamespace(**values)
 
 
 async def _earlier(execute: Any, call: Call, agent: Any, who: str, wish: Wish) -> Any:
