@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, ScopedKey
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
 
 if TYPE_CHECKING:
@@ -139,7 +139,32 @@ class AppOwner:
         raise Forbidden("This operation is for those who run the app.")
 
 
-EVERYBODY = Everybody()
+@dataclass(frozen=True, slots=True)
+class OfApp:
+    """Whoever runs an app, its keys, and its users. What each may do with which thing is asked of the thing."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A member of the app's organisation, a key of the app, or a user of the app."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden, AppNotFound)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, (Account, AppKey, EndUser))
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if isinstance(caller, EndUser):
+            if caller.app_id != call.require_app().id:
+                raise Forbidden("This credential does not belong to that app.")
+            return
+        if not isinstance(caller, (Account, AppKey)):
+            raise Forbidden("This operation is for an app's organisation and its users.")
+        call.role = await owner_role(call)
+
+
+EVERYBODY, OF_APP = Everybody(), OfApp()
 
 
 async def owner_role(call: "Call") -> Role:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from baobab.runtime.agents.library import graphs
 from baobab.runtime.agents.rows import events
-from baobab.tools.agents.access import RUNNERS
+from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
 from baobab.tools.agents.owning import run_row
@@ -26,7 +26,7 @@ State = Annotated[JsonObject, Field(max_length=1000)]
 
 @agents.tool(
     "POST /agents/{name}/runs/{id}/fork",
-    access=RUNNERS,
+    access=OF_APP,
     effect="external",
     status=lambda result: 200 if "replayed" in result else 201,
     statuses=(201, 200),

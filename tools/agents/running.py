@@ -7,7 +7,7 @@ from sqlalchemy import select
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import runs as rows
-from baobab.tools.agents.access import RUNNERS
+from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.deciding import cancelled, resumed
 from baobab.tools.agents.errors import (
@@ -64,7 +64,7 @@ class RunState(TypedDict):
 
 @agents.tool(
     "POST /agents/{name}/runs",
-    access=RUNNERS,
+    access=OF_APP,
     effect="external",
     status=lambda result: 200 if "replayed" in result else 201,
     statuses=(201, 200),
@@ -100,7 +100,7 @@ async def agents_run(
     return told
 
 
-@agents.tool("GET /agents/{name}/runs", access=RUNNERS, effect="read", raises=(AgentNotFound,))
+@agents.tool("GET /agents/{name}/runs", access=OF_APP, effect="read", raises=(AgentNotFound,))
 async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunStatus | None = None) -> Runs:
     """List an agent's newest runs; a user of the app sees its own."""
     await found_agent(call, app_id, name)
@@ -114,7 +114,7 @@ async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunSta
     return {"runs": [run_of(row) for row in found]}
 
 
-@agents.tool("GET /agents/{name}/runs/{id}", access=RUNNERS, effect="read", raises=(RunNotFound,))
+@agents.tool("GET /agents/{name}/runs/{id}", access=OF_APP, effect="read", raises=(RunNotFound,))
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
     """Read a run: where it stands, what it has used, what came of it."""
     return {"run": run_of(await run_row(call, app_id, id, name))}
@@ -122,7 +122,7 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> O
 
 @agents.tool(
     "POST /agents/{name}/runs/{id}/cancel",
-    access=RUNNERS,
+    access=OF_APP,
     effect="write",
     status=202,
     raises=(RunNotFound, RunEnded),
@@ -135,7 +135,7 @@ async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -
 
 @agents.tool(
     "POST /agents/{name}/runs/{id}/resume",
-    access=RUNNERS,
+    access=OF_APP,
     effect="external",
     raises=RESUMING,
     examples={"approval_token": "appr_0a1b2c3d", "approved": True},
@@ -163,7 +163,7 @@ async def agents_runs_resume(
     return {"run_id": row.id, "status": row.status}
 
 
-@agents.tool("GET /agents/{name}/runs/{id}/events.json", access=RUNNERS, effect="read", raises=(RunNotFound,))
+@agents.tool("GET /agents/{name}/runs/{id}/events.json", access=OF_APP, effect="read", raises=(RunNotFound,))
 async def agents_runs_events_list(
     call: Call,
     app_id: AppId,
@@ -183,7 +183,7 @@ async def agents_runs_events_list(
 
 @agents.tool(
     "GET /agents/{name}/runs/{id}/events",
-    access=RUNNERS,
+    access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
     media_type="text/event-stream",

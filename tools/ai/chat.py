@@ -10,8 +10,9 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.providers import Provider
+from baobab.tools.access import OF_APP
 from baobab.tools.ai import settings
-from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
+from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.asking import Asked, answered, chosen, counted, settled
 from baobab.tools.ai.cache import Place, Wanted, place
 from baobab.tools.ai.pieces import in_events
@@ -82,7 +83,7 @@ async def gateway_chat(
 
 @ai.tool(
     "POST /chat/completions",
-    access=APP_AI,
+    access=OF_APP,
     effect="external",
     raises=IN_AN_APP,
     audit=CALLED,
@@ -141,7 +142,7 @@ async def gateway_embeddings(
 
 @ai.tool(
     "POST /embeddings",
-    access=APP_AI,
+    access=OF_APP,
     effect="external",
     raises=IN_AN_APP,
     audit=CALLED,

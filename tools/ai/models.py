@@ -5,9 +5,9 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
-from baobab.tools.access import EVERYBODY
+from baobab.tools.access import EVERYBODY, OF_APP
 from baobab.tools.ai import settings
-from baobab.tools.ai.access import APP_AI, GATEWAY_CALLERS
+from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.asking import allows
 from baobab.tools.ai.toolset import ai, gateway
 from baobab.tools.call import Call
@@ -83,7 +83,7 @@ async def gateway_public_models(call: Call) -> PublicModels:
     }
 
 
-@ai.tool("GET /ai/models", access=APP_AI, effect="read")
+@ai.tool("GET /ai/models", access=OF_APP, effect="read")
 async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""
     markup, own = call.services.options.ai_markup, await settings.of_app(call, app_id)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from baobab.tools.ai.access import APP_AI
+from baobab.tools.access import OF_APP
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
 from baobab.tools.ai.media.errors import JobNotFound
@@ -17,7 +17,7 @@ from baobab.tools.types import AppId, JsonObject, Text
 
 @media.tool(
     "POST /images/completions",
-    access=APP_AI,
+    access=OF_APP,
     effect="external",
     status=202,
     raises=SUBMITTING,
@@ -66,7 +66,7 @@ async def images_generate(
     return await submitting.submit(call, app_id, "image", model, prompt, given, provider)
 
 
-@media.tool("GET /images/completions/{job_id}", access=APP_AI, effect="read", raises=(JobNotFound,))
+@media.tool("GET /images/completions/{job_id}", access=OF_APP, effect="read", raises=(JobNotFound,))
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far an image job is, and where its files are.
 
@@ -77,7 +77,7 @@ async def images_job(call: Call, app_id: AppId, job_id: JobId) -> polling.Genera
 
 @media.tool(
     "GET /images/completions/{job_id}/content",
-    access=APP_AI,
+    access=OF_APP,
     effect="read",
     raises=DOWNLOADING,
     media_type="image/*",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from baobab.tools.ai.access import APP_AI
+from baobab.tools.access import OF_APP
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
 from baobab.tools.ai.media.errors import JobNotFound
@@ -24,7 +24,7 @@ class FrameImage(TypedDict):
 
 @media.tool(
     "POST /videos/completions",
-    access=APP_AI,
+    access=OF_APP,
     effect="external",
     status=202,
     raises=SUBMITTING,
@@ -76,7 +76,7 @@ async def videos_generate(
     return await submitting.submit(call, app_id, "video", model, prompt, given, provider)
 
 
-@media.tool("GET /videos/completions/{job_id}", access=APP_AI, effect="read", raises=(JobNotFound,))
+@media.tool("GET /videos/completions/{job_id}", access=OF_APP, effect="read", raises=(JobNotFound,))
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far a video job is, and where its files are.
 
@@ -88,7 +88,7 @@ async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.Genera
 
 @media.tool(
     "GET /videos/completions/{job_id}/content",
-    access=APP_AI,
+    access=OF_APP,
     effect="read",
     raises=DOWNLOADING,
     media_type="video/mp4",
