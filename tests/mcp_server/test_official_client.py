@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,10 +89,20 @@ def workers(server: ServerProcess) -> list[int]:
     return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
+def writes(process: int) -> bool:
+    """Whether it has a file locked for itself."""
+    return any(f" WRITE {process} " in lock for lock in Path("/proc/locks").read_text().splitlines())
+
+
 @contextlib.contextmanager
 def asleep(worker: int) -> Iterator[None]:
-    """While one worker sleeps, the other must answer everything."""
-    os.kill(worker, signal.SIGSTOP)
+    """While one worker sleeps, the other must answer everything. It falls asleep when it writes nothing.
+
+    On files, one that is frozen in the middle of writing holds up the others (docs/operating.md).
+    """
+    while os.kill(worker, signal.SIGSTOP) or writes(worker):
+        os.kill(worker, signal.SIGCONT)
+        time.sleep(0.01)
     try:
         yield
     finally:

@@ -639,6 +639,8 @@ def test_every_row_has_a_word_for_every_caller(row):
 async def test_every_tool_answers_every_caller_as_the_table_says(world):
     wrong = []
     for tool, row in POLICY.items():
+        # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
+        world.baobab.house.services.limits._windows.clear()
         for name, wanted in zip(CALLERS, row.split(), strict=True):
             found = await world.outcome(tool, world.callers[name])
             if found != wanted:

@@ -177,7 +177,17 @@ async def agents_update(
     safety_acknowledged: bool = OMITTED,
     taint_checks: bool = OMITTED,
 ) -> OneAgent:
-    """Change an agent; what is left out stays. Runs that have begun go on with the graph that they began with."""
+    """Change an agent; what is left out stays. Runs that have begun go on with the graph that they began with.
+
+    display_name: null for none.
+    description: null for none.
+    default_model: null for the app's.
+    max_runs_per_user_per_hour: null for as many as there are.
+    max_runs_per_ip_per_hour: null for as many as there are.
+    max_runs_per_app_per_hour: null for as many as there are.
+    daily_budget_usd: null for no bound.
+    max_concurrent_runs: null for as many as there are.
+    """
     given = {
         "graph_spec": graph_spec,
         "display_name": display_name,
