@@ -239,7 +239,7 @@ class Egress:
 
         What it raises beside aiohttp's errors is AddressRefused.
         """
-        import aiohttp  # noqa: PLC0415
+        import aiohttp
 
         return aiohttp.TCPConnector(
             resolver=cast("AbstractResolver", self._resolver),
@@ -256,7 +256,7 @@ class Egress:
             await session.close()
 
     async def _send(self, asked: "_Asked", deadline: float) -> "aiohttp.ClientResponse":
-        from yarl import URL  # noqa: PLC0415
+        from yarl import URL
 
         self._vet(asked.target)
         session = self._session()
@@ -276,7 +276,7 @@ class Egress:
 
     def _session(self) -> "aiohttp.ClientSession":
         if self._opened is None:
-            import aiohttp  # noqa: PLC0415
+            import aiohttp
 
             self._opened = aiohttp.ClientSession(
                 connector=self.connector(limit_per_host=64),
@@ -383,7 +383,7 @@ class _Route:
 @asynccontextmanager
 async def _translated(deadline: float) -> AsyncGenerator[None, None]:
     """Turns what aiohttp, the sockets and the clock raise into our errors. The texts of the former name addresses."""
-    import aiohttp  # noqa: PLC0415
+    import aiohttp
 
     try:
         async with asyncio.timeout_at(deadline):

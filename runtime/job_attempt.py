@@ -58,14 +58,9 @@ class Attempt:
 
     @asynccontextmanager
     async def writing(self, *, last: bool = False) -> AsyncIterator[Unit]:
-        unit = self.database.unit(write=True)
-        try:
+        async with self.database.working() as unit:
             await self.hold(unit, last=last)
             yield unit
-        except BaseException as exc:
-            await unit.rollback(exc)
-            raise
-        await unit.commit()
 
     async def finish(self, error: str | None = None) -> None:
         await self._change({"finished_at": self._clock.now(), "error": error})

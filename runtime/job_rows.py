@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Column, Integer, String, Table, Text
-from sqlalchemy.dialects import postgresql, sqlite
 
 from baobab.storage.database import Unit
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.tables import Instant, Json, inserting, metadata
 
 jobs = Table(
     "jobs",
@@ -37,5 +36,4 @@ events = Table(
 
 async def insert_new(unit: Unit, row: Mapping[str, Any]) -> None:
     """A job of an id that is known already is not made again. Both databases say so in the same words."""
-    dialect: Any = postgresql if unit.database.dialect == "postgresql" else sqlite
-    await unit.execute(dialect.insert(jobs).values(row).on_conflict_do_nothing(index_elements=["id"]))
+    await unit.execute(inserting(unit.database.dialect, jobs).values(row).on_conflict_do_nothing(index_elements=["id"]))

@@ -137,13 +137,8 @@ class Runner:
             if (round_ := self._round(seconds)) == self._rounds[kind.name]:
                 continue
             row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
-            unit = self._database.unit(write=True)
-            try:
+            async with self._database.working() as unit:
                 await insert_new(unit, row | {"epoch": 0, "attempts": 0, "created_at": now})
-            except BaseException as exc:
-                await unit.rollback(exc)
-                raise
-            await unit.commit()
             self._rounds[kind.name] = round_
 
     def _round(self, seconds: float) -> int:

@@ -32,10 +32,10 @@ async def traced(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
         yield None
         return
     # Here: an installation that does not trace does not pay for it.
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces", timeout=_SEND_SECONDS)
     resource = Resource.create({"service.name": "baobab"})
@@ -75,13 +75,13 @@ class Tracing:
 
     def start(self, name: str, attributes: Mapping[str, Any], parent: str = "") -> "Span":
         """A span of a call to somebody else, which begins now. parent: a W3C `traceparent`, as it came; or nothing."""
-        from opentelemetry.trace import SpanKind  # noqa: PLC0415
+        from opentelemetry.trace import SpanKind
 
         return self._tracer.start_span(name, _context(parent), SpanKind.CLIENT, dict(attributes))
 
     def observe(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None:
         """A call of a tool has ended: it was a span."""
-        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+        from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ended = time.time_ns()
         told = {"baobab.tool": tool.name, "baobab.door": door.name, "baobab.request_id": door.request_id}
@@ -94,7 +94,7 @@ class Tracing:
 
 
 def _context(parent: str) -> "Context | None":
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     # What is no traceparent is no parent.
     return TraceContextTextMapPropagator().extract({"traceparent": parent}) if parent else None

@@ -106,6 +106,17 @@ class Database(ABC):
     def unit(self, *, write: bool) -> "Unit":
         return Unit(self, write=write)
 
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator["Unit"]:
+        """A unit that writes: committed when the block ends, with nothing left when it raises."""
+        unit = self.unit(write=True)
+        try:
+            yield unit
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        await unit.commit()
+
 
 class Unit:
     """The unit of work of one call: a transaction that begins at its first statement, if it has any."""

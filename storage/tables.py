@@ -1,8 +1,10 @@
 """What every table shares: the metadata with its naming convention, and column types that both databases hold alike."""
 
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, MetaData, Text
+from sqlalchemy import JSON, DateTime, Dialect, MetaData, Table, Text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeDecorator
 
 metadata = MetaData(
@@ -36,3 +38,9 @@ class Instant(TypeDecorator[datetime]):
 
 class Sealed(Text):
     """Text that only the vault can read. Rotation finds these columns by type; the context is `table.column:id`."""
+
+
+def inserting(dialect: str, table: Table) -> Any:
+    """An insert that may say what happens on conflict; both databases say it in the same words."""
+    said: Any = postgresql if dialect == "postgresql" else sqlite
+    return said.insert(table)

@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, String, Table, and_, delete, exists, select
 
-from baobab.storage.tables import metadata
-from baobab.tools.credit_rows import inserting
+from baobab.storage.tables import inserting, metadata
 from baobab.tools.errors import AppMigrating
 
 app_freezes = Table(

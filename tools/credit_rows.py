@@ -6,7 +6,6 @@ Whoever changes any of an organisation's rows holds the lock of its row in `cred
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, String, Table, Text
-from sqlalchemy.dialects import postgresql, sqlite
 
 from baobab.storage.tables import Instant, metadata
 
@@ -95,9 +94,3 @@ credit_usage = Table(
     Column("completion_tokens", BigInteger, nullable=False),
     Column("cost", BigInteger, nullable=False),
 )
-
-
-def inserting(dialect: str, table: Table) -> Any:
-    """An insert that may say what happens on conflict; both databases say it in the same words."""
-    said: Any = postgresql if dialect == "postgresql" else sqlite
-    return said.insert(table)

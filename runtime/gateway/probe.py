@@ -79,7 +79,7 @@ async def _knock(providers: Collection[Provider], patience: float) -> list[bytes
 
     The guarded client refuses loopback, rightly: its addresses come from users. These are ours.
     """
-    import aiohttp  # noqa: PLC0415 -- too slow for a start, as in egress.py
+    import aiohttp
 
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=patience),

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from baobab.runtime.agents.rows import ENDED, counts, runs
 from baobab.storage.database import Database, Unit
+from baobab.storage.tables import inserting
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
 from baobab.tools.call import Call
 
@@ -33,8 +33,7 @@ async def count(call: Call, agent: Any, who: str) -> None:
         for limit, (subject, most) in asked.items():
             # The same address may be the user, too.
             row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
-            dialect: Any = postgresql if database.dialect == "postgresql" else sqlite
-            adding = dialect.insert(counts).values(row)
+            adding = inserting(database.dialect, counts).values(row)
             counted = adding.on_conflict_do_update(
                 index_elements=list(counts.primary_key), set_={"started": counts.c.started + 1}
             )

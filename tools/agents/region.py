@@ -20,11 +20,6 @@ async def writing(call: Call) -> AsyncIterator[Unit]:
         await FREEZES.require_thawed(call.unit.execute, app_id)
         yield call.unit
         return
-    unit = database.unit(write=True)
-    try:
+    async with database.working() as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         yield unit
-    except BaseException as exc:
-        await unit.rollback(exc)
-        raise
-    await unit.commit()

@@ -96,16 +96,11 @@ async def _take_up(services: Services, database: Database) -> None:
     async with database.reading() as connection:
         found = (await connection.execute(resting.limit(_ROUND))).scalars().all()
     for run_id in found:
-        unit = database.unit(write=True)
         free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.thawed(runs.c.app_id))
-        try:
+        async with database.working() as unit:
             if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
                 job_id = f"run:{run_id}:{services.ids.uuid()}"
                 await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id)
-        except BaseException as exc:
-            await unit.rollback(exc)
-            raise
-        await unit.commit()
 
 
 @agents.job()
@@ -147,10 +142,5 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
 
 async def _advance(services: Services, database: Database, run_id: str, why: str) -> None:
     """Ask for another segment of a run, once for each reason."""
-    unit = database.unit(write=True)
-    try:
+    async with database.working() as unit:
         await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}")
-    except BaseException as exc:
-        await unit.rollback(exc)
-        raise
-    await unit.commit()

@@ -3,10 +3,10 @@
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy.dialects import postgresql, sqlite
 from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
+from baobab.storage.tables import inserting
 from baobab.tools.access import AppOwner
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.chat import ModelName
@@ -123,9 +123,8 @@ async def ai_config_update(
             )
         sealed = call.services.vault.seal(byokKey.encode(), settings.context(app_id))
         values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": reach.last4(byokKey)}
-    dialect: Any = postgresql if call.unit.database.dialect == "postgresql" else sqlite
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
-    written = dialect.insert(app_ai).values(row)
+    written = inserting(call.unit.database.dialect, app_ai).values(row)
     await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
     await call.services.notices.publish(call.unit, settings.NOTICE, app_id)
     call.audit.resource_id = app_id

@@ -4,11 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, Index, Integer, String, Table, Text, delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.database import Database
-from baobab.storage.tables import Instant, metadata
+from baobab.storage.tables import Instant, inserting, metadata
 from baobab.tools.services import Stores
 
 MOST_ANSWERS, MOST_BYTES = 10_000, 256 * 2**20
@@ -42,8 +41,7 @@ async def find(database: Database, digest: str, now: datetime) -> str | None:
 
 async def keep(database: Database, row: dict[str, Any]) -> None:
     """Keep an answer, in place of an earlier one to the same request; the organisation's oldest make room."""
-    dialect: Any = postgresql if database.dialect == "postgresql" else sqlite
-    written = dialect.insert(response_cache).values(row)
+    written = inserting(database.dialect, response_cache).values(row)
     async with database.writing() as connection:
         await connection.execute(written.on_conflict_do_update(index_elements=["digest"], set_=row))
         await _trim(connection, row["organisation_id"])

@@ -1,14 +1,14 @@
 """An organisation's own keys for providers of models: what is called with them is not charged."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
+from baobab.storage.tables import inserting
 from baobab.tools.access import AnyAccount
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.administration import KeyOfAnother, ProviderKey, UnknownProvider
@@ -94,9 +94,8 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
         "last4": reach.last4(key),
         "updated_at": call.now,
     }
-    dialect: Any = postgresql if call.unit.database.dialect == "postgresql" else sqlite
     row = {"id": id_, "organisation_id": organisation, "provider": provider, **values}
-    written = dialect.insert(rows).values(row)
+    written = inserting(call.unit.database.dialect, rows).values(row)
     await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
     await _changed(call, provider)
     return _shown(provider, reach.last4(key), call.now)

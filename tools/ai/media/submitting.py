@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import Accepted, MediaRequest
 from baobab.runtime.gateway.model import Model, Price
+from baobab.storage.tables import inserting
 from baobab.tools.ai import settings
 from baobab.tools.ai.asking import chosen, payer
 from baobab.tools.ai.errors import conceal
@@ -20,7 +21,6 @@ from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
 from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
 from baobab.tools.credit_operations import Reservation
-from baobab.tools.credit_rows import inserting
 from baobab.tools.credit_terms import MOST
 
 Kind = Literal["image", "video"]
@@ -147,16 +147,11 @@ async def _written(
         "polled_at": call.now,
     }
     # Of its own, and not the call's: the app's region may keep its rows elsewhere.
-    unit = call.stores.database.unit(write=True)
-    try:
+    async with call.stores.database.working() as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         adding = inserting(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
         made = bool((await unit.execute(adding)).rowcount)
         if made:
             arguments = {"app_id": app_id, "generation_id": job_id}
             await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker)
-    except BaseException as exc:
-        await unit.rollback(exc)
-        raise
-    await unit.commit()
     return made

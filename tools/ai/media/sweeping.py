@@ -51,16 +51,11 @@ async def _take_up(services: Services, database: Database) -> None:
             await _write(database, row, UNENDED, _columns.worker == row.worker, **values)
             continue
         worker = f"{JOB}:{services.ids.uuid()}"
-        unit = database.unit(write=True)
         free = (_columns.id == row.id, UNENDED, _columns.worker.is_(None), _THAWED)
-        try:
+        async with database.working() as unit:
             if (await unit.execute(update(generation_jobs).where(*free).values(worker=worker))).rowcount:
                 arguments = {"app_id": row.app_id, "generation_id": row.id}
                 await services.jobs.enqueue(unit, JOB, arguments, job_id=worker)
-        except BaseException as exc:
-            await unit.rollback(exc)
-            raise
-        await unit.commit()
 
 
 async def _empty(services: Services, database: Database) -> None:
