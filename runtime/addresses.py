@@ -141,10 +141,13 @@ class Target:
         return self.scheme, self.host, self.port
 
     @property
-    def url(self) -> str:
+    def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == _default_port(self.scheme) else f":{self.port}"
-        return f"{self.scheme}://{host}{port}{self.rest}"
+        return host if self.port == _default_port(self.scheme) else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.rest}"
 
 
 def _default_port(scheme: str) -> int:

@@ -226,29 +226,25 @@ class Egress:
             asked = onward
 
     def checked(self, url: str) -> Target:
-        """A URL taken apart, for one who sends by a session of its own; UrlRefused, AddressRefused.
+        """A URL taken apart, for one who speaks for himself; UrlRefused, AddressRefused.
 
-        Its host is resolved and vetted when it is connected to, by `connector`.
+        Its host is resolved and vetted when it is connected to, by `dial`.
         """
         target = Target.of(url, self._https_only)
         self._vet(target)
         return target
 
-    def connector(self, *, limit_per_host: int = 0, keepalive: float = 15.0) -> "aiohttp.TCPConnector":
-        """A pool of connections to vetted addresses, for sessions that send to `checked` URLs and follow no redirects.
+    async def dial(self, host: str, port: int) -> socket.socket:
+        """A connection to the host of a `checked` URL; AddressRefused, OSError."""
+        from aiohappyeyeballs import start_connection
 
-        What it raises beside aiohttp's errors is AddressRefused.
-        """
-        import aiohttp
+        found = await self._resolver.resolve(host, port)
+        ends = [(one["family"], socket.SOCK_STREAM, 0, "", (one["host"], one["port"])) for one in found]
+        return await start_connection(ends)
 
-        return aiohttp.TCPConnector(
-            resolver=cast("AbstractResolver", self._resolver),
-            use_dns_cache=False,
-            ssl=self._tls or True,
-            limit=0,  # callers limit themselves; one tenant's slow hosts must not stop the others
-            limit_per_host=limit_per_host,
-            keepalive_timeout=keepalive,
-        )
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        return self._tls
 
     async def close(self) -> None:
         session, self._opened = self._opened, None
@@ -279,7 +275,13 @@ class Egress:
             import aiohttp
 
             self._opened = aiohttp.ClientSession(
-                connector=self.connector(limit_per_host=64),
+                connector=aiohttp.TCPConnector(
+                    resolver=cast("AbstractResolver", self._resolver),
+                    use_dns_cache=False,
+                    ssl=self._tls or True,
+                    limit=0,  # callers limit themselves; one tenant's slow hosts must not stop the others
+                    limit_per_host=64,
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,

@@ -1,5 +1,6 @@
 """One attempt at a job."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +17,7 @@ from baobab.tools.registry import Registry
 
 LEASE = timedelta(seconds=10)
 _HELD = "UPDATE jobs SET due_at = ? WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+_FURTHER = "UPDATE jobs SET due_at = ?, attempts = 1 WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
 _ENDED = "UPDATE jobs SET finished_at = ?, error = NULL WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
 
 
@@ -31,6 +33,7 @@ class Attempt:
         self.kind = kind
         self.arguments: Mapping[str, Any] = row.arguments
         self.ended = False
+        self.begun = asyncio.get_running_loop().time()
         self._mine = and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch, jobs.c.finished_at.is_(None))
         self._clock = clock
 
@@ -43,15 +46,17 @@ class Attempt:
         if last:
             unit.after_commit(self.end)
 
-    def keep(self, statements: Statements, *, last: bool = False) -> None:
+    def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
         job_id, epoch = self.claim
         now = self._clock.now()
         if last:
             held = statements.rows(_ENDED, now, job_id, epoch)
         else:
-            held = statements.rows(_HELD, now + LEASE, job_id, epoch)
+            held = statements.rows(_FURTHER if further else _HELD, now + LEASE, job_id, epoch)
         if not held:
             raise JobLost
+        if further:
+            self.attempt = 1
 
     def end(self) -> None:
         self.ended = True

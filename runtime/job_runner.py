@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, false, not_, or_, select, tuple_, update
 
 from baobab.runtime.job_attempt import LEASE, Attempt
 from baobab.runtime.job_rows import insert_new, jobs
@@ -28,6 +28,11 @@ _OUTAGE_PAUSE_SECONDS = 2.0
 # A deadline so far off comes from a clock that was wrong: nobody waits for that. Not sooner: two machines whose clocks
 # differ by an hour would take each job from each other, back and forth.
 _ABSURD = timedelta(days=1)
+_LOST = 2
+# So many attempts have ended, the last of them with its process: it may be the job that ends processes.
+_DOUBTFUL = and_(jobs.c.held_by.is_not(None), jobs.c.attempts >= _LOST)
+# One that has been made for so long without harm holds up no other that is doubtful.
+_HARMLESS_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -110,12 +115,19 @@ class Runner:
             claimed: list[Any] = []
             for names, most in self._open(due):
                 if (left := min(most, room - len(claimed))) > 0:
-                    claimed += await self._claim(names, left, now)
+                    doubt = any(row.attempts > _LOST for row in claimed) or self._doubts(since)
+                    claimed += await self._claim(names, left, now, doubt=doubt)
             self._more = len(claimed) == room
             for row in claimed:
                 self._begin(row, since)
             if not self._more:
                 return
+
+    def _doubts(self, now: float) -> bool:
+        """Whether one is being made that may end this process. now: in the time of the loop."""
+        return any(
+            attempt.attempt > _LOST and now < attempt.begun + _HARMLESS_SECONDS for attempt in self._running.values()
+        )
 
     def _open(self, due: Collection[str]) -> list[tuple[Collection[str], int]]:
         """Which of the kinds that are due may be begun, and how many of them."""
@@ -150,8 +162,15 @@ class Runner:
             found = select(jobs.c.kind).where(self._due(now, self._kinds)).distinct()
             return list((await connection.execute(found)).scalars())
 
-    async def _claim(self, names: Collection[str], most: int, now: datetime) -> list[Any]:
-        first = select(jobs.c.id).where(self._due(now, names)).order_by(jobs.c.due_at).limit(most)
+    async def _claim(self, names: Collection[str], most: int, now: datetime, *, doubt: bool) -> list[Any]:
+        """Doubtful ones are made one at a time: what ends a process is not to take others with it again and again.
+
+        doubt: one is being made here already.
+        """
+        due = self._due(now, names)
+        eldest = select(jobs.c.id).where(due, _DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
+        one = false() if doubt else jobs.c.id == eldest.scalar_subquery()
+        first = select(jobs.c.id).where(due, or_(not_(_DOUBTFUL), one)).order_by(jobs.c.due_at).limit(most)
         values = {
             "epoch": jobs.c.epoch + 1,
             "attempts": jobs.c.attempts + 1,

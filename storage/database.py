@@ -4,12 +4,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+T = TypeVar("T")
 
 
 class DatabaseUnavailable(Exception):
@@ -18,6 +20,10 @@ class DatabaseUnavailable(Exception):
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason or message
+
+
+class Busy(DatabaseUnavailable):
+    """Somebody else would have to be waited for."""
 
 
 class Database(ABC):
@@ -138,14 +144,16 @@ class Unit:
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
-        if self._connection is None:
-            context = self.database.writing() if self.writes else self.database.reading()
-            self._connection = await context.__aenter__()
-            # Only now is there something to leave.
-            self._context = context
+        connection = await self._begun()
         # Here too: what the context makes of an error when it is left comes too late for the caller.
         with Translated():
-            return await self._connection.execute(statement, rows)
+            return await connection.execute(statement, rows)
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Call a function that makes several statements and waits for nothing else; IntegrityError as above."""
+        connection = await self._begun()
+        with Translated():
+            return await connection.run_sync(work)
 
     def announce(self) -> None:
         """Have other processes look for what this unit has written, as soon as it is committed."""
@@ -168,6 +176,14 @@ class Unit:
     async def rollback(self, reason: BaseException) -> None:
         self._after = None
         await self._leave(reason)
+
+    async def _begun(self) -> AsyncConnection:
+        if self._connection is None:
+            context = self.database.writing() if self.writes else self.database.reading()
+            self._connection = await context.__aenter__()
+            # Only now is there something to leave.
+            self._context = context
+        return self._connection
 
     async def _announce(self) -> None:
         self._announcing = False

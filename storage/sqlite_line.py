@@ -11,14 +11,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy.exc import IntegrityError
 
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.database import Busy, DatabaseUnavailable
 from baobab.storage.sqlite import on_connect
 
 T = TypeVar("T")
-
-
-class Busy(DatabaseUnavailable):
-    """Somebody is writing who takes no turn."""
 
 
 class SqliteLine:
@@ -75,11 +71,10 @@ class SqliteLine:
         return result
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        lists = tuple(_room(len(value)) for value in values if type(value) is list)
-        return self._connection.execute(_worded(text, lists), _stored(values)).fetchall()
+        return self._connection.execute(*bound(text, values)).fetchall()
 
     def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.executemany(text, map(_stored, rows))
+        self._connection.executemany(text, map(stored, rows))
 
     def close(self) -> None:
         self._connection.close()
@@ -90,6 +85,12 @@ def _unavailable(error: sqlite3.Error) -> DatabaseUnavailable:
     # What the module itself refuses has no code; the lower byte of a code is its kind.
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     return (Busy if busy else DatabaseUnavailable)(type(error).__name__, str(error))
+
+
+def bound(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+    """A statement (storage/transactions.py) and its values, as SQLite takes them."""
+    lists = tuple([_room(len(value)) for value in values if type(value) is list])
+    return _worded(text, lists), stored(values)
 
 
 @cache
@@ -105,21 +106,27 @@ def _room(length: int) -> int:
     return 1 << (length - 1).bit_length() if length else 0
 
 
-def _stored(values: Iterable[Any]) -> list[Any]:
-    stored: list[Any] = []
+def stored(values: Iterable[Any]) -> list[Any]:
+    """Values as SQLite keeps them."""
+    found: list[Any] = []
     for value in values:
-        if type(value) is list:
+        kind = type(value)
+        if kind in _AS_THEY_ARE:
+            found.append(value)
+        elif kind is list:
             # The last one again, into the places that are left.
-            stored += value + value[-1:] * (_room(len(value)) - len(value))
+            found += value + value[-1:] * (_room(len(value)) - len(value))
         else:
-            kept = _KEPT.get(type(value))
-            stored.append(kept(value) if kept else value)
-    return stored
+            kept = _KEPT.get(kind)
+            found.append(kept(value) if kept else value)
+    return found
 
 
 def _instant(value: datetime) -> str:
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
+# Most values, told apart at once.
+_AS_THEY_ARE = frozenset((str, int, type(None)))
 _KEPT: dict[type, Callable[[Any], str]] = {datetime: _instant, date: date.isoformat}
 """How the types of columns keep what SQLite has no type for (storage/tables.py). Instants sort as their texts do."""

@@ -6,6 +6,7 @@ is run as a whole.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -13,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
 from baobab.storage.sqlite import SqliteDatabase
-from baobab.storage.sqlite_line import Busy, SqliteLine
+from baobab.storage.sqlite_line import SqliteLine, bound, stored
 
 T = TypeVar("T")
 
@@ -49,6 +50,10 @@ class Transactions(Protocol):
         """
         ...
 
+    def run_now(self, work: Callable[[Statements], T]) -> T:
+        """The same, before this returns and not durable. Busy, with nothing done, where that would have to wait."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -56,6 +61,12 @@ def transactions_on(database: Database) -> Transactions:
     if isinstance(database, SqliteDatabase):
         return SqliteTransactions(database)
     return PostgresTransactions(database)
+
+
+async def within(unit: Unit, work: Callable[[Statements], T]) -> T:
+    """The work's result, as a part of a unit that writes: committed with all else that it does, or not at all."""
+    spoken = _SqliteStatements if isinstance(unit.database, SqliteDatabase) else _PostgresStatements
+    return await unit.run(lambda connection: work(spoken(connection)))
 
 
 class TransactionsOf:
@@ -90,6 +101,9 @@ class PostgresTransactions:
         async with self._database.writing(turn=False) as connection:
             return await connection.run_sync(worked)
 
+    def run_now(self, work: Callable[[Statements], T]) -> T:
+        raise Busy("the database is elsewhere")
+
     async def close(self) -> None:
         """Nothing of its own is open."""
 
@@ -104,6 +118,21 @@ class _PostgresStatements:
 
     def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         self._connection.exec_driver_sql(_for_postgres(text), [tuple(row) for row in rows])
+
+
+class _SqliteStatements:
+    """Those of a unit; all others are a SqliteLine's."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        worded, given = bound(text, values)
+        found = self._connection.exec_driver_sql(worded, tuple(given))
+        return [tuple(row) for row in found] if found.returns_rows else []
+
+    def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.exec_driver_sql(text, [tuple(stored(row)) for row in rows])
 
 
 @cache
@@ -136,18 +165,22 @@ class SqliteTransactions:
     async def _made(self, work: Callable[[Statements], T], durable: bool) -> T:
         if self._closed:
             raise DatabaseUnavailable("the database is closed")
-        quick = self._quick
-        if quick is not None and not durable and self._in_a_row < _LONGEST_ROW and quick.take(wait=False):
-            self._in_a_row += 1
-            try:
-                return quick.run(work, durable=False)
-            except Busy:
-                # The thread can wait.
-                pass
-            finally:
-                quick.give()
+        if not durable:
+            # The thread can wait.
+            with contextlib.suppress(Busy):
+                return self.run_now(work)
         self._in_a_row = 0
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, durable)
+
+    def run_now(self, work: Callable[[Statements], T]) -> T:
+        quick = self._quick
+        if quick is None or self._closed or self._in_a_row >= _LONGEST_ROW or not quick.take(wait=False):
+            raise Busy("somebody else has the turn")
+        self._in_a_row += 1
+        try:
+            return quick.run(work, durable=False)
+        finally:
+            quick.give()
 
     async def close(self) -> None:
         if not self._closed:

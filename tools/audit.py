@@ -1,6 +1,6 @@
 """The audit trail: one row for each call that is not a read, in that call's transaction; data writes are tallied."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.tools.callers import Account, EndUser, ScopedKey
 from baobab.tools.platform_tables import audit_logs
 
@@ -65,6 +65,26 @@ class Trail:
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
         await connection.execute(insert(audit_logs), row)
+
+    async def record_operator(
+        self, unit: Unit, event: str, organisation_id: str, resource: str, resource_id: str, data: Mapping[str, Any]
+    ) -> None:
+        """The row of what the operator does to an organisation on the machine itself, without a credential."""
+        row = {
+            "id": self._ids.uuid(),
+            "organisation_id": organisation_id,
+            "category": "admin",
+            "event_type": event,
+            "action": "update",
+            "resource_type": resource,
+            "resource_id": resource_id,
+            "actor_type": "operator",
+            "event_data": {"door": "cli", **data},
+            "ip_address": "local",
+            "success": True,
+            "created_at": self._clock.now(),
+        }
+        await unit.execute(insert(audit_logs), row)
 
     async def flush(self) -> None:
         tallies, self._tallies = self._tallies, {}

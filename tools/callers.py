@@ -14,11 +14,14 @@ class Limits:
     """The families it opens; None is all."""
     read_only: bool = False
     approval: Policy = "none"
+    budgeted: bool = False
+    """Whether there is a budget of what it spends, which nothing that it hands out may get around."""
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
-        """What the row of a key says; None where it says nothing."""
-        found = cls(None if row.toolsets is None else frozenset(row.toolsets), row.read_only, row.approval)
+        """What the row of a key says, and its `budgeted` (credit_rows.py); None where that is nothing."""
+        families = None if row.toolsets is None else frozenset(row.toolsets)
+        found = cls(families, row.read_only, row.approval, row.budgeted)
         return None if found == cls() else found
 
 

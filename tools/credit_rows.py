@@ -5,9 +5,10 @@ Whoever changes any of an organisation's rows holds the lock of its row in `cred
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, String, Table, Text, exists
 
 from baobab.storage.tables import Instant, metadata
+from baobab.tools.platform_tables import api_keys
 
 _ID = String(36)
 
@@ -48,10 +49,12 @@ credit_reservations = Table(
     Column("cost", BigInteger),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
-    Column("ended_at", Instant, index=True),
+    Column("ended_at", Instant),
 )
-_OPEN = credit_reservations.c.ended_at.is_(None)
+# Each holds its own rows only: a reservation is in one of them, and not in the other.
+_OPEN, _ENDED = credit_reservations.c.ended_at.is_(None), credit_reservations.c.ended_at.is_not(None)
 Index("ix_credit_reservations_open", credit_reservations.c.expires_at, sqlite_where=_OPEN, postgresql_where=_OPEN)
+Index("ix_credit_reservations_ended", credit_reservations.c.ended_at, sqlite_where=_ENDED, postgresql_where=_ENDED)
 
 credit_budgets = Table(
     "credit_budgets",
@@ -68,6 +71,18 @@ credit_budgets = Table(
     Column("spent", BigInteger, nullable=False),
     Column("reserved", BigInteger, nullable=False),
 )
+
+BUDGETED = (
+    exists()
+    .where(
+        credit_budgets.c.organisation_id == api_keys.c.organisation_id,
+        credit_budgets.c.subject == "key",
+        credit_budgets.c.subject_id == api_keys.c.id,
+    )
+    .correlate(api_keys)
+    .label("budgeted")
+)
+"""Beside the columns of a key: whether it has a budget."""
 
 credit_top_ups = Table(
     "credit_top_ups",

@@ -5,13 +5,14 @@ commit costs about the same for one operation and for hundreds. A single caller 
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.storage.transactions import Statements, transactions_on
+from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
+from baobab.storage.transactions import Statements, transactions_on, within
 from baobab.tools.credit_account import open_accounts
 from baobab.tools.credit_errors import UnknownReservation
 from baobab.tools.credit_ledger import Ledger
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 # Bounds the time that one transaction takes of the event loop, or holds its accounts against other processes.
 _LARGEST_GROUP = 128
+_LONE = 15
+"""Operations that are done at once after one that nobody joined: the next one is waited with, to see who joins it."""
 
 
 class _Waiting(NamedTuple):
@@ -40,9 +43,14 @@ class CreditWriter:
         self._clock = clock
         self._queue: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._lone = 0
 
     async def do(self, operation: Operation) -> Any:
         """The operation's result, committed; what it refused with, or DatabaseUnavailable."""
+        if self._lone and not self._queue and not operation.durable and (self._task is None or self._task.done()):
+            self._lone -= 1
+            with contextlib.suppress(Busy):
+                return self._done_now(operation)
         future = self._queued(operation)
         try:
             return await future
@@ -51,6 +59,18 @@ class CreditWriter:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._undo(operation, future.result())
             raise
+
+    def _done_now(self, operation: Operation) -> Any:
+        def work(statements: Statements) -> Any:
+            ledger = self._ledger(statements, {operation.organisation_id})
+            if not ledger.accounts:
+                raise Busy("its account may have to be made")
+            _read(ledger, [operation])
+            result = operation.apply(ledger)
+            ledger.save()
+            return result
+
+        return self._transactions.run_now(work)
 
     async def do_all(self, operations: Iterable[Operation]) -> list[Any]:
         """The same of several, which share a transaction as far as they fit."""
@@ -76,6 +96,16 @@ class CreditWriter:
             return result  # type: ignore[return-value]  # it was called
         await self._transactions.run(making)
         return await self._transactions.run(again, durable=durable)
+
+    async def within(self, unit: Unit, organisation_id: str, work: Callable[[Statements, Ledger], T]) -> T:
+        """The same as a part of a unit, before which that unit has locked no account."""
+
+        def working(statements: Statements) -> T:
+            # Here it may wait for another that is just making the account: nobody waits for what this holds yet.
+            open_accounts(statements, [organisation_id], self._clock.now().date().replace(day=1))
+            return work(statements, self._ledger(statements, {organisation_id}))
+
+        return await within(unit, working)
 
     async def close(self) -> None:
         """Returns when everything asked before has its outcome."""
@@ -106,6 +136,8 @@ class CreditWriter:
                 outcomes = [_Outcome(None, _again(exc)) for _ in group]
             except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
                 outcomes = [_Outcome(None, exc) for _ in group]
+            # Whoever comes alone is likely to come alone again: that needs no task, and no future.
+            self._lone = _LONE if len(group) == 1 else 0
             self._resolve(group, outcomes)
 
     async def _committed(self, operations: list[Operation]) -> list[_Outcome]:

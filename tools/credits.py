@@ -5,14 +5,15 @@ a process that dies leaves nothing behind but a reservation, which the sweeper g
 for those who use it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from datetime import date, timedelta
+from typing import TypeVar
 
 from sqlalchemy import delete, select
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database
+from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import Statements
 from baobab.tools.credit_account import Account, terms_of
 from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject, first_day
@@ -24,6 +25,8 @@ from baobab.tools.credit_terms import MOST, Balance
 from baobab.tools.credit_usage import Usage, UsagePart, Used, used
 from baobab.tools.credit_writer import CreditWriter
 from baobab.tools.platform_tables import organisations
+
+T = TypeVar("T")
 
 REMEMBERED = timedelta(days=3)
 """How long a settled reservation is known, so that to settle it twice is to settle it once."""
@@ -50,6 +53,9 @@ class Credits:
 
     Every method may raise DatabaseUnavailable. To settle, release or top up once more is then safe; what was reserved
     without anybody hearing of it comes back by itself.
+
+    unit: what is changed becomes a part of it, to stand or fall with whatever else it does; it has its turn then, and
+    calls nothing else here that writes before it is committed.
     """
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
@@ -146,7 +152,7 @@ class Credits:
         """NoCreditAccount (404)."""
         return (await self.account(organisation_id)).balance
 
-    async def top_up(self, organisation_id: str, amount: int, reference: str) -> Balance:
+    async def top_up(self, organisation_id: str, amount: int, reference: str, *, unit: Unit | None = None) -> Balance:
         """Add money, once for each reference. TopUpConflict (409), NoCreditAccount (404).
 
         reference: names the payment, up to 200 characters.
@@ -155,10 +161,29 @@ class Credits:
         if not amount:
             raise ValueError("a top-up of nothing")
         _require_text(reference, 200)
-        balance: Balance = await self._writer.do(TopUp(organisation_id, amount, reference))
+        operation = TopUp(organisation_id, amount, reference)
+
+        def adding(_: Statements, ledger: Ledger) -> Balance:
+            ledger.read([], [reference], set())
+            added = operation.apply(ledger)
+            ledger.save()
+            return added
+
+        balance: Balance
+        if unit is None:
+            balance = await self._writer.do(operation)
+        else:
+            balance = await self._writer.within(unit, organisation_id, adding)
         return balance
 
-    async def set_terms(self, organisation_id: str, *, allowance: int | None = None, floor: int | None = None) -> None:
+    async def set_terms(
+        self,
+        organisation_id: str,
+        *,
+        allowance: int | None = None,
+        floor: int | None = None,
+        unit: Unit | None = None,
+    ) -> None:
         """Terms of its own: each month's allowance, and how far below zero it may go; None: what its plan says.
 
         floor: at most 0. NoCreditAccount (404).
@@ -170,10 +195,17 @@ class Credits:
             _require_account(ledger, organisation_id)
             statements.rows(_SET_TERMS, allowance, floor, organisation_id)
 
-        await self._writer.locked({organisation_id}, setting)
+        await self._locked(organisation_id, setting, unit)
 
     async def set_budget(
-        self, organisation_id: str, subject: BudgetSubject, subject_id: str, period: BudgetPeriod, most: int
+        self,
+        organisation_id: str,
+        subject: BudgetSubject,
+        subject_id: str,
+        period: BudgetPeriod,
+        most: int,
+        *,
+        unit: Unit | None = None,
     ) -> Budget:
         """Bound what an app or a key may spend in each day or month; what it has spent in this one counts.
 
@@ -192,10 +224,16 @@ class Credits:
             statements.rows(_SET_BUDGET, *astuple(budget))
             return budget
 
-        return await self._writer.locked({organisation_id}, setting)
+        return await self._locked(organisation_id, setting, unit)
 
     async def delete_budget(
-        self, organisation_id: str, subject: BudgetSubject, subject_id: str, period: BudgetPeriod
+        self,
+        organisation_id: str,
+        subject: BudgetSubject,
+        subject_id: str,
+        period: BudgetPeriod,
+        *,
+        unit: Unit | None = None,
     ) -> bool:
         """Whether there was one."""
         columns = credit_budgets.c
@@ -205,9 +243,10 @@ class Credits:
             columns.subject_id == subject_id,
             columns.period == period,
         )
+        if unit is not None:
+            return bool((await unit.execute(gone)).rowcount)
         async with self._database.writing(turn=False) as connection:
-            deleted = await connection.execute(gone)
-        return bool(deleted.rowcount)
+            return bool((await connection.execute(gone)).rowcount)
 
     async def budgets(
         self, organisation_id: str, subject: BudgetSubject | None = None, subject_id: str | None = None
@@ -239,6 +278,11 @@ class Credits:
         """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`. most: rows."""
         async with self._database.reading() as connection:
             return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most)
+
+    async def _locked(self, organisation_id: str, work: Callable[[Statements, Ledger], T], unit: Unit | None) -> T:
+        if unit is not None:
+            return await self._writer.within(unit, organisation_id, work)
+        return await self._writer.locked({organisation_id}, work)
 
     async def _forget(self) -> None:
         now, columns = self._clock.now(), credit_reservations.c

@@ -12,6 +12,7 @@ from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.tools.access import Role
 from baobab.tools.callers import Limits
+from baobab.tools.credit_rows import BUDGETED
 from baobab.tools.errors import AppNotFound
 from baobab.tools.plans import PLANS, Plan
 from baobab.tools.platform_tables import api_keys, apps, members, organisations
@@ -146,6 +147,7 @@ class Directory:
             api_keys.c.toolsets,
             api_keys.c.read_only,
             api_keys.c.approval,
+            BUDGETED,
         )
         row = await self._first(select(*columns).where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None)))
         if row:

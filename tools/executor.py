@@ -18,7 +18,7 @@ from baobab.storage.database import Database
 from baobab.tools import proposers
 from baobab.tools.approval_rows import Seals, approvals
 from baobab.tools.call import Door
-from baobab.tools.errors import BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.jobs import Again, Job
 from baobab.tools.services import Stores
 from baobab.tools.steps import ENDED
@@ -79,7 +79,8 @@ class Executor:
         try:
             await self._attempt(job, row)
         except (Unavailable, Internal) as error:
-            if self._clock.now() <= row.decided_at + _PATIENCE:
+            # A move takes as long as it takes; while it does, nothing is done.
+            if isinstance(error, AppMigrating) or self._clock.now() <= row.decided_at + _PATIENCE:
                 raise Again(_PAUSE_SECONDS, error.message) from error
             await self._fail(job, row, error)
         except BaobabError as error:

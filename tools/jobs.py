@@ -62,8 +62,11 @@ class Job(Protocol):
         """In a unit of the caller's own: what `writing` begins with."""
         ...
 
-    def keep(self, statements: Statements, *, last: bool = False) -> None:
-        """The same as `hold` in a transaction of `storage.transactions`; after one that was the last, say `ended`."""
+    def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
+        """The same as `hold` in a transaction of `storage.transactions`; after one that was the last, say `ended`.
+
+        further: the job gets further than ever before with it: attempts are counted from here on.
+        """
         ...
 
     def end(self) -> None:

@@ -17,7 +17,8 @@ def passed(caller: Caller, tool: Tool) -> str | None:
         return "This key only reads."
     if tool.grants:
         # What it hands out would know nothing of this key's limits.
-        return "A key with limits cannot hand out credentials or rights."
+        what = "a budget" if limits.budgeted else "limits"
+        return f"A key with {what} cannot hand out credentials or rights."
     return None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import CursorResult, Select, select
 
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
+from baobab.tools.credit_rows import BUDGETED
 from baobab.tools.errors import Forbidden, InvalidApiKey
 from baobab.tools.platform_tables import api_keys
 from baobab.tools.steps import Step
@@ -42,7 +43,7 @@ async def restored(execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]
     """The caller as its key stands now. InvalidApiKey where the key was revoked since."""
     if held["key_id"] is None:
         return _keyless(held)
-    query = select(api_keys).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+    query = select(api_keys, BUDGETED).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
     key = (await execute(query)).first()
     if key is None:
         raise InvalidApiKey("The key that proposed this call has been revoked.")

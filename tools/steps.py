@@ -23,3 +23,5 @@ class Step:
     """Whether it waits for a person, whatever its caller may do without one."""
     tainted: bool = False
     """Whether text from outside has been read on the way to it."""
+    pins: frozenset[str] = frozenset()
+    """Arguments that hold fast what is called. Whoever retries the step may find others: it is the same call."""

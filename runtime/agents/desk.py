@@ -7,24 +7,30 @@ from datetime import timedelta
 from typing import Any
 
 from pydantic_core import from_json, to_json
+from sqlalchemy import select
 
 from baobab.runtime.agents.children import Children
-from baobab.runtime.agents.failures import Denied, RunFailed, TimedOut, ToolFailed, Waiting
+from baobab.runtime.agents.failures import Denied, Limited, RunFailed, TimedOut, ToolFailed, Waiting
 from baobab.runtime.agents.journal import Journal
-from baobab.runtime.agents.offers import BOUND, Offers, arguments_of
+from baobab.runtime.agents.offers import BOUND, DIGEST, Offers
 from baobab.runtime.agents.session import Answer, Message, Outcome
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, ToolRef
 from baobab.runtime.agents.validation import Offer, narrowed
-from baobab.tools.approval import ApprovalExpired
+from baobab.tools.approval import ApprovalExpired, TooManyPending
+from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, AppKey, Caller, EndUser
-from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, RateLimited, Unavailable
+from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
 from baobab.tools.registry import Registry
 from baobab.tools.steps import Step
 from baobab.tools.tool import Tool
 
 _COST = b"x-baobab-cost-usd"
+# So long a call waits here; after that, and for at least as long, its run rests.
 _PATIENCE_SECONDS = 10
+_TOO_MANY_REQUESTS = 429
+# Each decision makes room, and has the run go on before that.
+_CROWDED_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Desk:
     children: Children
 
     async def call(self, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
-        tool = self._tool(ref)
+        tool = await self._usable(ref, call_id)
         asks = self._asks(ref, tool, tainted=tainted)
         step = Step(
             self.run.id,
@@ -51,14 +57,17 @@ class Desk:
             timedelta(seconds=self.spec.limits.human_timeout_seconds),
             asks=asks,
             tainted=tainted,
+            pins=frozenset([DIGEST]) if ref.source == "mcp" else frozenset(),
         )
-        door = Door("agent", f"{self.run.id}:{call_id}"[:80], ip=self.run.caller_ip or "local", base_url=self.base_url)
+        door = Door("agent", self._request(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url)
         door.step = step
         try:
-            asked = arguments_of(ref, self.run.app_id, arguments)
+            asked = self.offers.arguments(ref, self.run.app_id, arguments)
             result, _ = await self._made(tool, asked, self.caller, door)
         except ApprovalRequired as exc:
-            raise Waiting(exc.details["approval_id"], {"args": dict(arguments), "tainted": tainted}) from exc
+            until = exc.details["expires_at"] if exc.details["status"] == "pending" else None
+            shown = {"args": dict(arguments), "tainted": tainted, "until": until}
+            raise Waiting(exc.details["approval_id"], shown) from exc
         except ApprovalRejected as exc:
             raise Denied(exc.message) from exc
         except ApprovalExpired as exc:
@@ -99,15 +108,43 @@ class Desk:
         return Answer(_message(answer))
 
     async def _made(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door) -> tuple[Any, Call]:
-        """A run that calls too fast waits for a moment, within its time; a long wait is for it to hear of."""
+        """A run that calls too fast waits, within its time; what would take longer than that it hears of.
+
+        Limited where it must wait for more than a moment.
+        """
+        waited = 0
         while True:
             try:
                 return await self.registry.run(tool, arguments, caller, door)
-            except RateLimited as exc:
-                if exc.retry_after > _PATIENCE_SECONDS:
+            except BaobabError as exc:
+                wait = _seconds_until_let(exc)
+                if wait is None:
                     raise
-                wait = exc.retry_after
+                rests = waited + wait > _PATIENCE_SECONDS
+                if rests:
+                    wait = max(wait, _PATIENCE_SECONDS)
+                left = self.spec.limits.timeout_seconds - self.run.active_seconds - self.journal.active_seconds
+                if wait >= left:
+                    raise
+                if rests:
+                    raise Limited(wait) from exc
             await asyncio.sleep(wait)
+            waited += wait
+
+    async def _usable(self, ref: ToolRef, call_id: str) -> Tool:
+        """What makes the call. ToolFailed where it must not be made, unless it has been: then it is to be told how."""
+        try:
+            return self._tool(ref)
+        except ToolFailed:
+            made = (approvals.c.proposer == f"run:{self.run.id}", approvals.c.request_id == self._request(call_id))
+            query = select(approvals.c.id).where(*made, approvals.c.finished_at.is_not(None))
+            async with self.registry.services.database.reading() as connection:
+                if (await connection.execute(query)).first() is None:
+                    raise
+            return self.offers.calling(ref)
+
+    def _request(self, call_id: str) -> str:
+        return f"{self.run.id}:{call_id}"[:80]
 
     def _tool(self, ref: ToolRef) -> Tool:
         if ref.source == "mcp":
@@ -170,6 +207,14 @@ def _message(answer: Mapping[str, Any]) -> Message:
     if message.get("tool_calls"):
         kept["tool_calls"] = message["tool_calls"]
     return kept
+
+
+def _seconds_until_let(error: BaobabError) -> int | None:
+    """Of a limit on how often something may be done, or how much may wait; None for every other refusal."""
+    if isinstance(error, TooManyPending):
+        return _CROWDED_SECONDS
+    wait = error.headers.get("retry-after", "")
+    return max(int(wait), 1) if error.status == _TOO_MANY_REQUESTS and wait.isascii() and wait.isdigit() else None
 
 
 def _told(error: BaobabError) -> dict[str, Any]:

@@ -42,6 +42,14 @@ class Delegated(Exception):
         self.run_id = run_id
 
 
+class Limited(Exception):
+    """A call that a limit lets through later: so many seconds from now at the earliest."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
 class Denied(Exception):
     """A call that a person refused."""
 

@@ -18,9 +18,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
 from baobab.runtime.agents.conditions import Condition, ConditionError
-from baobab.runtime.agents.failures import Delegated, Denied, RunFailed, ToolFailed, Waiting
+from baobab.runtime.agents.failures import Delegated, Denied, Limited, RunFailed, ToolFailed, Waiting
 from baobab.runtime.agents.offers import function_name
-from baobab.runtime.agents.session import Message, Outcome, Session
+from baobab.runtime.agents.session import Answer, Message, Outcome, Session
 from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
 from baobab.runtime.agents.templates import Template, TemplateError, rendered
 
@@ -117,18 +117,22 @@ class _Compiler:
             session, step = runtime.context, self._step(state)
             talk: list[Message] = state["talks"].get(node_id) or []
             opening: list[Message] = []
+            tainted = state["tainted"]
             if not talk:
                 session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
                 opening = _opening(node_id, node, state, session)
+                if node.remembers and session.earlier.get(node_id) and session.earlier_tainted:
+                    session.journal.taint()
+                    tainted = True
             await session.journal.flush()
-            answer = await session.toolbox.ask(node, [*opening, *talk], step)
+            answer = await _asked(session, node, [*opening, *talk], step)
             message = answer.message
             wanted = message.get("tool_calls") or []
             if not wanted:
                 value = _value(node, message)
                 session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
                 written = {node.output_key: value}
-                update = {"state": written, "talks": {node_id: None}, "steps": 1}
+                update = {"state": written, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
                 if node.remembers:
                     update["said"] = {node_id: [*opening, *talk, message]}
                 return Command(update=update, goto=self._next(node_id, state, written))
@@ -137,12 +141,13 @@ class _Compiler:
             sends = [
                 Send(
                     f"{name}_tool",
-                    {"call_id": f"{step}.{index}", "of": asked, "tainted": state["tainted"]},
+                    {"call_id": f"{step}.{index}", "of": asked, "tainted": tainted},
                 )
                 for index, asked in enumerate(wanted)
             ]
             talked = {node_id: [*opening, message]}
-            return Command(update={"talks": talked, "steps": 1, "calls": len(wanted)}, goto=sends)
+            update = {"talks": talked, "steps": 1, "calls": len(wanted), "tainted": tainted}
+            return Command(update=update, goto=sends)
 
         return think
 
@@ -169,7 +174,7 @@ class _Compiler:
                         told = await _called(runtime.context, ref, arguments, arg["call_id"], tainted=arg["tainted"])
                         tainted = runtime.context.toolbox.taints(ref)
                     except ToolFailed as failed:
-                        told = {"error": failed.told}
+                        told, tainted = {"error": failed.told}, _quotes(ref)
                     except Denied as denied:
                         if node.on_denied == "fail":
                             raise RunFailed("approval_denied", denied.reason) from denied
@@ -314,6 +319,15 @@ class _Compiler:
         raise RunFailed("no_edge", f"No edge leads on from {node_id}: none of its conditions holds.")
 
 
+async def _asked(session: Session, node: LlmNode, messages: list[Message], step: int) -> Answer:
+    """What a model answers. It is asked anew when the run goes on after a rest."""
+    try:
+        return await session.toolbox.ask(node, messages, step)
+    except Limited as limited:
+        interrupt({"again_in": limited.seconds})
+        raise
+
+
 async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
     """The result of a call, told of before and after."""
     about = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
@@ -324,8 +338,14 @@ async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], 
     except Waiting as waiting:
         interrupt({"approval_id": waiting.approval_id, **about, **waiting.shown})
         raise
+    except Limited as limited:
+        interrupt({"again_in": limited.seconds})
+        raise
     except ToolFailed as failed:
-        session.journal.tell("tool_call_end", {**about, "status": "error", "error": failed.told}, ended)
+        quoting = {"tainted": True} if _quotes(ref) else {}
+        if quoting:
+            session.journal.taint()
+        session.journal.tell("tool_call_end", {**about, "status": "error", "error": failed.told, **quoting}, ended)
         raise
     except Denied as denied:
         session.journal.tell("tool_call_end", {**about, "status": "denied", "error": {"message": denied.reason}}, ended)
@@ -343,6 +363,11 @@ async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], 
         session.journal.taint()
     session.journal.tell("tool_call_end", {**about, "status": "ok", **told}, ended)
     return result
+
+
+def _quotes(ref: ToolRef) -> bool:
+    """Whether the refusals of a tool may be in the words of strangers: those of our own tools are in ours."""
+    return ref.source != "builtin"
 
 
 async def _delegated(

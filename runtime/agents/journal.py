@@ -49,8 +49,13 @@ class Journal:
         self._cost = self._prompt = self._completion = 0
         self._tainted = False
         self._turn = asyncio.Lock()
-        self._since = asyncio.get_running_loop().time()
+        self._begun = self._since = asyncio.get_running_loop().time()
         self._announced = 0.0
+
+    @property
+    def active_seconds(self) -> float:
+        """For how long the run has been made since the journal was opened."""
+        return asyncio.get_running_loop().time() - self._begun
 
     def tell(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
         """Tell of something; of one subject once in the life of the run. Whether it was news."""
@@ -83,13 +88,13 @@ class Journal:
         if self._pending or self._cost or self._prompt or self._completion:
             await self.write()
 
-    async def write(self, work: Write | None = None, *, last: bool = False) -> None:
+    async def write(self, work: Write | None = None, *, last: bool = False, rests: bool = False) -> None:
         """A transaction of the run, with what has been told so far; JobLost where another attempt has it now, RunTaken.
 
         Not durable: a failure of power may take the run back by some steps. What it does elsewhere is done in
         transactions that are.
 
-        last: the job ends with it.
+        last: the job ends with it; rests: it goes on much later. In both cases nothing follows it soon.
         """
         async with self._turn:
             pending, self._pending = self._pending, []
@@ -100,7 +105,8 @@ class Journal:
             active, self._since = now - self._since, now
 
             def worked(statements: Statements) -> None:
-                self._job.keep(statements, last=last)
+                # What is told is told once: whoever tells something is further than any attempt before.
+                self._job.keep(statements, last=last, further=bool(pending))
                 # Before the work: where that ends the run, the row is no longer this job's.
                 added = statements.rows(_ADDED, len(pending), active, *spent, self._run_id, self._job.id)
                 if not added:
@@ -120,7 +126,7 @@ class Journal:
                     work(statements)
 
             # Each announcement has every process look: those who listen to this run elsewhere can wait a moment.
-            announce = bool(pending) and (last or now >= self._announced + _LEAST_BETWEEN_SECONDS)
+            announce = bool(pending) and (last or rests or now >= self._announced + _LEAST_BETWEEN_SECONDS)
             await self._transactions.run(worked, durable=False, announce=announce)
             if announce:
                 self._announced = now

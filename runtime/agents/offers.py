@@ -21,6 +21,8 @@ BOUND = "app_id"
 """The argument that is the agent's app, and that nobody else names."""
 REMOTE = "mcp_servers_call"
 """The tool that calls those of tool servers."""
+DIGEST = "digest"
+"""Its argument that holds fast how the tool was described when the call was proposed."""
 _SOMEBODY = EndUser("app_000000000000", "somebody")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -73,17 +75,22 @@ class Offers:
         function = {"name": function_name(ref), "description": said, "parameters": parameters}
         return {"type": "function", "function": function}
 
+    def arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the tool that makes a call: what the run chose is within what it does not choose."""
+        if ref.source != "mcp":
+            return {**given, BOUND: app_id}
+        try:
+            digest = self.remote(ref).digest
+        except BaobabError:
+            # A call that was made is known again without it, and none is made with it.
+            digest = "none"
+        named = {"server_id": ref.server_id, "tool": ref.name, DIGEST: digest}
+        return {BOUND: app_id, **named, "arguments": dict(given)}
+
 
 async def offered(registry: Registry, database: Database, app_id: str) -> Offers:
     """What an app has for its agents. database: that of the app's region."""
     return Offers(registry, await servers_of(database, app_id))
-
-
-def arguments_of(ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the tool that makes a call: what the run chose is within what it does not choose."""
-    if ref.source != "mcp":
-        return {**given, BOUND: app_id}
-    return {BOUND: app_id, "server_id": ref.server_id, "tool": ref.name, "arguments": dict(given)}
 
 
 def edited(tool: str, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

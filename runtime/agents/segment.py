@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -29,6 +29,8 @@ from baobab.tools.jobs import OUTAGES, Again, Job, JobLost
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
 _LARGEST_OUTPUT = 2**20
+_MOST_ATTEMPTS = 5
+"""After so many at the same step, each of which ended with its process, the run may be what ends processes."""
 
 _STANDING = (
     "SELECT locked.status, locked.job_id FROM agent_runs AS locked WHERE locked.id = ? FOR NO KEY UPDATE OF locked"
@@ -40,7 +42,7 @@ _CLAIMED = (
 # Somebody may have asked in this moment for the run to end.
 _RESTED = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
-    " job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
+    " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
 )
 _FINISHED = (
     "UPDATE agent_runs SET status = ?, output = ?, error = ?, said = ?, finished_at = ? WHERE id = ? AND job_id = ?"
@@ -83,6 +85,9 @@ class Segment:
 
     async def _attempt(self, run: Any) -> None:
         try:
+            if self._job.attempt > _MOST_ATTEMPTS and not self._cancelled:
+                lost = f"The processes that made the run were lost at the same step, {_MOST_ATTEMPTS} in turn."
+                raise RunFailed("worker_lost", lost)
             async with self._services.database.reading() as connection:
                 caller = await proposers.restored(connection.execute, run.caller)
             registry, base_url = self._job.registry, self._services.options.base_url
@@ -170,7 +175,8 @@ class Segment:
             "recursion_limit": 100_000,
         }
         given = None if self._begun else made.begun(self._run.input, tainted=self._run.tainted)
-        session = Session(self._journal, desk, await self._earlier())
+        earlier, earlier_tainted = await self._earlier()
+        session = Session(self._journal, desk, earlier, earlier_tainted)
         waiting: list[Any] = []
         async for told in graph.astream(given, config, context=session, stream_mode="updates", durability="sync"):
             waiting += [one.value for one in told.get("__interrupt__", ())]
@@ -179,14 +185,14 @@ class Segment:
         last = (await graph.aget_state(config)).values
         return last.get("output"), [], last.get("said") or {}
 
-    async def _earlier(self) -> dict[str, list[dict[str, Any]]]:
-        """What nodes that remember said in the latest run of the same thread that ended well."""
+    async def _earlier(self) -> tuple[dict[str, list[dict[str, Any]]], bool]:
+        """What nodes that remember said in the latest run of the thread that ended well; whether that is tainted."""
         run = self._run
         if run.thread_id is None or not any(
             isinstance(node, LlmNode) and node.remembers for node in self._spec.nodes.values()
         ):
-            return {}
-        latest = select(runs.c.said).where(
+            return {}, False
+        latest = select(runs.c.said, runs.c.tainted).where(
             runs.c.agent_id == run.agent_id,
             runs.c.subject == run.subject,
             runs.c.thread_id == run.thread_id,
@@ -194,14 +200,20 @@ class Segment:
             runs.c.id != run.id,
         )
         async with self._job.database.reading() as connection:
-            said = (await connection.execute(latest.order_by(runs.c.finished_at.desc()).limit(1))).scalar()
-        return dict(said or {})
+            found = (await connection.execute(latest.order_by(runs.c.finished_at.desc()).limit(1))).first()
+        return (dict(found.said or {}), found.tainted) if found is not None else ({}, False)
 
     async def _pause(self, waiting: list[dict[str, Any]]) -> None:
-        """Nothing of the run stays here: for a person it is paused, after a run below it, it goes on by itself."""
+        """Nothing of the run stays here: for a person it is paused; after a run below it, and when a limit lets it, it
+        goes on by itself. Again in the latter case.
+        """
         above: list[tuple[str, dict[str, Any], str]] = []
         asked = [each for each in waiting if "approval_id" in each]
+        deadlines: list[datetime] = []
         for each in asked:
+            # One that was decided in this moment has none any more.
+            until = datetime.fromisoformat(each["until"]) if each["until"] else None
+            deadlines += [until] if until else []
             told = {
                 "approval_id": each["approval_id"],
                 "tool_name": each["tool_name"],
@@ -209,28 +221,33 @@ class Segment:
                 "call_id": each["call_id"],
                 "args": each["args"],
                 "tainted": each["tainted"],
+                "expires_at": until,
             }
             subject = f"paused {each['approval_id']}"
             if self._journal.tell("run_paused", told, subject):
                 whose = {"run_id": self._run_id, "agent": self._run.agent}
                 above.append(("run_paused", {**told, **whose}, subject))
-        patience = timedelta(seconds=self._spec.limits.human_timeout_seconds)
+        limited = max((each["again_in"] for each in waiting if "again_in" in each), default=0)
+        # A limit is the run's own affair, so that it uses up its time; to wait for people does not.
+        waited = 0 if asked else limited
         now = self._services.clock.now()
-        status, until = ("paused", now + patience) if asked else ("running", None)
+        status, first = ("paused", min(deadlines, default=None)) if asked else ("running", None)
         news: list[str] = []
 
         def rest(statements: Statements) -> None:
-            rested = statements.rows(_RESTED, status, until, self._run_id, self._job.id)
+            rested = statements.rows(_RESTED, status, first, waited, self._run_id, self._job.id)
             if rested and rested[0][0] == "cancelling":
                 why = f"run:{self._run_id}:after:{self._job.id}"[-200:]
                 self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, why)
             if self._run.parent_run_id is not None:
                 news.extend(tell_above(statements, self._run.parent_run_id, above, now))
 
-        await self._journal.write(rest, last=True)
+        await self._journal.write(rest, last=not limited, rests=True)
         self._services.jobs.wake()
         for run_id in news:
             self._watch.ring(run_id)
+        if limited:
+            raise Again(limited, "a limit lets the run go on later")
 
     async def _complete(self, output: Any, said: Mapping[str, Any]) -> None:
         if len(json.dumps(output)) > _LARGEST_OUTPUT:

@@ -42,7 +42,7 @@ class Toolbox(Protocol):
     """Tools and models, as the run's caller may use them."""
 
     async def call(self, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
-        """The result. Waiting, Denied, TimedOut, ToolFailed."""
+        """The result. Waiting, Limited, Denied, TimedOut, ToolFailed."""
         ...
 
     def taints(self, ref: ToolRef) -> bool:
@@ -54,7 +54,7 @@ class Toolbox(Protocol):
         ...
 
     async def ask(self, node: LlmNode, messages: Sequence[Message], step: int) -> Answer:
-        """RunFailed where no model answers."""
+        """Limited, RunFailed where no model answers."""
         ...
 
 
@@ -64,3 +64,5 @@ class Session:
     toolbox: Toolbox
     earlier: Mapping[str, list[Message]]
     """What nodes that remember have said in earlier runs of the same thread, by node."""
+    earlier_tainted: bool = False
+    """Whether those had read text from outside."""

@@ -6,10 +6,12 @@ from baobab.runtime.gateway.errors import UpstreamMalformed
 
 LARGEST = 8 * 2**20
 DONE = b"data: [DONE]\n\n"
+KEPT_ALIVE = b":\n\n"
+"""In the place of an event without data: what a provider remarks beside its answer is not passed on."""
 
 
-async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Whole events, each with the blank line that ends it. UpstreamMalformed for one without an end."""
+async def events(chunks: AsyncIterator[bytes], largest: int = LARGEST) -> AsyncIterator[bytes]:
+    """Whole events, each with the blank line that ends it. UpstreamMalformed for one of more bytes than `largest`."""
     held = bytearray()
     async for chunk in chunks:
         # What is held is never gone through again: it may come in a million pieces.
@@ -18,10 +20,12 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         start = max(len(held) - 1, 0)
         held += chunk.replace(b"\r\n", b"\n")
         while (end := held.find(b"\n\n", start)) >= 0:
+            if end > largest:
+                raise UpstreamMalformed
             yield bytes(held[: end + 2])
             del held[: end + 2]
             start = 0
-        if len(held) > LARGEST:
+        if len(held) > largest:
             raise UpstreamMalformed
     if held.strip():
         yield bytes(held) + b"\n\n"

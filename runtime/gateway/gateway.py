@@ -5,35 +5,25 @@ others. What fails before its first byte is tried again, elsewhere where there i
 """
 
 import asyncio
-import struct
-from array import array
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from pydantic_core import to_json
-
 from baobab.runtime.gateway import translate
-from baobab.runtime.gateway.builtin import echo, embeddings
-from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
-from baobab.runtime.gateway.builtin.work import LINE
+from baobab.runtime.gateway.beginning import begun
+from baobab.runtime.gateway.built_in import BUILT_IN, BuiltIn
 from baobab.runtime.gateway.catalogue import OF_OWN_KEYS, Catalogue
 from baobab.runtime.gateway.errors import (
-    ContextTooLong,
     ModelNotFound,
-    RequestRefused,
     UpstreamBusy,
     UpstreamDenied,
     UpstreamFailed,
     UpstreamMalformed,
 )
-from baobab.runtime.gateway.events import DONE, framed
-from baobab.runtime.gateway.media import built_in as built_in_media
 from baobab.runtime.gateway.media.files import Files
-from baobab.runtime.gateway.model import Modality, Model, Price
+from baobab.runtime.gateway.model import Modality, Model
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.pictures import shown
 from baobab.runtime.gateway.providers import TAKEN, Provider
@@ -47,75 +37,8 @@ from baobab.storage.clock import Clock, Ids
 
 T = TypeVar("T")
 
-BUILT_IN = "baobab"
 _MOST_TRIES = 3
 _PAUSE_SECONDS = 0.1
-_FIRST_SECONDS = 2.0
-"""How long a first event keeps a stream from being passed on: whoever leaves meanwhile is not seen to leave."""
-_FREE = Price(0, 0)
-# What one request may ask of the built-in embeddings: twenty seconds' work at the most.
-_MOST_TEXTS, _MOST_CHARACTERS, _SLICE = 2048, 200_000, 16
-_MOST_AT_ONCE = 64 * 1024
-"""Bytes of a request that the built-in model answers without leaving the event loop: some milliseconds."""
-
-
-class _spoken:  # noqa: N801 - used as a function is
-    """What the built-in model refuses, in our words."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, echo.ContextTooLong):
-            raise ContextTooLong(details={"param": error.param}) from error
-        if isinstance(error, echo.BadParameter):
-            raise RequestRefused(str(error), details={"param": error.param}) from error
-
-
-async def _aside(body: Mapping[str, Any], work: Callable[[], T]) -> T:
-    """The result of the built-in model's work, done in its thread where the request is a long one."""
-    if len(to_json(body)) <= _MOST_AT_ONCE:
-        return work()
-    with LINE.place():
-        return await LINE.in_turn(work)
-
-
-def _vectors(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
-    """The vectors of some texts as they are written on the wire, and how many tokens the texts have."""
-    vectors = [_base64(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
-    return vectors, sum(map(embedder.count, texts))
-
-
-def _base64(vector: "array[float]") -> str:
-    """32-bit floats, little-endian, as OpenAI's clients read them."""
-    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
-
-
-def built_in() -> list[Model]:
-    """The models that need no provider."""
-    chat = Model(
-        id=echo.MODEL,
-        name="Baobab echo (built in, for trying things out)",
-        modality="chat",
-        price=_FREE,
-        context_window=CONTEXT_WINDOW,
-        max_output=None,
-        litellm="",
-        provider=BUILT_IN,
-        features=frozenset(("tools", "parallel_tools", "json_schema", "streaming")),
-    )
-    embedding = Model(
-        id=embeddings.installed()[0],
-        name="Baobab embeddings (built in)",
-        modality="embedding",
-        price=_FREE,
-        context_window=None,
-        max_output=None,
-        litellm="",
-        provider=BUILT_IN,
-        features=frozenset(),
-    )
-    return [chat, embedding, *built_in_media.models()]
 
 
 class Gateway:
@@ -141,6 +64,7 @@ class Gateway:
         self._providers = {provider.name: provider for provider in providers}
         self._clock = clock
         self._ids = ids
+        self._built_in = BuiltIn(clock, ids)
         self._routes = Routes()
         self._relay = relay or Relay()
         self._files = files
@@ -175,7 +99,7 @@ class Gateway:
             model
             for provider in reach.keys
             for model in found
-            if model.provider == provider and model.modality in OF_OWN_KEYS
+            if model.provider == provider and provider in self._vendors and model.modality in OF_OWN_KEYS
         )
         if model := next(own, found[0] if found else None):
             return model
@@ -199,7 +123,7 @@ class Gateway:
         if server is not None and server.provider_name == model.provider:
             return server.provider()
         secret = reach.keys.get(model.provider) if model.modality in OF_OWN_KEYS else None
-        known = self._vendors.get(model.provider) or self._providers.get(model.provider)
+        known = self._vendors.get(model.provider)
         return replace(known, api_key=secret()) if known and secret else None
 
     @property
@@ -209,8 +133,11 @@ class Gateway:
 
     @property
     def key_providers(self) -> tuple[str, ...]:
-        """The names of those whom a customer's own key can be for."""
-        return tuple(sorted({*self._vendors, *self._providers}))
+        """The names of those whom a customer's own key can be for: vendors, and no server of the operator's.
+
+        A server that looks at no keys would give its work away, for what is called with a key of one's own is free.
+        """
+        return tuple(sorted(self._vendors))
 
     def takes(self, name: str) -> bool:
         """Whether a server of this name would be taken for somebody else."""
@@ -226,7 +153,7 @@ class Gateway:
     ) -> dict[str, Any]:
         """A chat completion in one piece. own: the customer's own way to the model, as `own` tells it."""
         if model.provider == BUILT_IN:
-            return await self._echoed(body, outcome)
+            return await self._built_in.chat(body, outcome)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             return await self._completed(upstream, body, outcome)
@@ -238,7 +165,7 @@ class Gateway:
     ) -> AsyncGenerator[bytes, None]:
         """The events of a chat completion, which has begun when this returns, or is slow to begin."""
         if model.provider == BUILT_IN:
-            return await self._echoing(body, outcome)
+            return await self._built_in.stream(body, outcome)
 
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
             return await self._completing(upstream, body, outcome)
@@ -251,12 +178,12 @@ class Gateway:
         """The answer to a request on another wire, in one piece."""
         made = self._made()
         if model.provider == BUILT_IN:
-            return wire.answered(await self._echoed(wire.asked(body, model), outcome), body, made)
+            return wire.answered(await self._built_in.chat(wire.asked(body, model), outcome), body, made)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             if upstream.provider == wire.provider:
                 asked = wire.relayed(body, model)
-                return await self._relay.whole(upstream, wire.path, asked, outcome, wire.check)
+                return await self._relay.whole(upstream, wire.path, asked, outcome, wire)
             completion = await self._completed(upstream, wire.asked(body, model), outcome)
             try:
                 return wire.answered(completion, body, made)
@@ -273,24 +200,34 @@ class Gateway:
         """The events of the same, as those of `stream`."""
         made = self._made()
         if model.provider == BUILT_IN:
-            pieces = await self._echoing(_metered(wire.asked(body, model)), outcome)
+            pieces = await self._built_in.stream(_metered(wire.asked(body, model)), outcome)
             return wire.telling(chunks.read(pieces), body, made)
 
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
             if upstream.provider == wire.provider:
                 heard = await self._relay.spoken(upstream, wire, wire.relayed(body, model), outcome)
-                return await _begun(heard, outcome)
+                return await begun(heard, outcome)
             told = await self._completing(upstream, _metered(wire.asked(body, model)), outcome)
             return wire.telling(chunks.read(told), body, made)
 
         return await self._through(model, own, outcome, call)
+
+    async def count(
+        self, wire: Wire, model: Model, body: Mapping[str, Any], own: Provider | None = None
+    ) -> dict[str, Any]:
+        """What a provider that speaks the wire says of a request, without answering it: nobody pays for that."""
+
+        async def call(upstream: Upstream) -> dict[str, Any]:
+            return await self._relay.whole(upstream, wire.path, wire.relayed(body, model), Outcome(), wire)
+
+        return await self._through(model, own, Outcome(), call)
 
     async def embed(
         self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
     ) -> dict[str, Any]:
         """An embedding list."""
         if model.provider == BUILT_IN:
-            return await self._embedded(model, body, outcome)
+            return await self._built_in.embed(model, body, outcome)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             if upstream.relayed:
@@ -311,7 +248,7 @@ class Gateway:
             pieces = await self._relay.stream(upstream, "/chat/completions", body, outcome)
         else:
             pieces = await translate.stream(upstream, await shown(upstream, body, self._files), outcome)
-        return await _begun(pieces, outcome)
+        return await begun(pieces, outcome)
 
     async def _through(
         self, model: Model, own: Provider | None, outcome: Outcome, call: Callable[[Upstream], Awaitable[T]]
@@ -350,69 +287,8 @@ class Gateway:
             if (provider := self._providers.get(served.provider)) is not None
         ]
 
-    async def _echoed(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        with _spoken():
-            answer = await _aside(
-                body, partial(echo.complete, body, completion_id=self._chat_id(), created=int(self._clock.time()))
-            )
-        outcome.begun = True
-        outcome.count(answer["usage"])
-        return answer
-
-    async def _echoing(self, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
-        asked = body.get("stream_options")
-        wanted = isinstance(asked, dict) and asked.get("include_usage") is True
-        counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
-        with _spoken():
-            chunks = await _aside(
-                body, partial(echo.stream, counted, completion_id=self._chat_id(), created=int(self._clock.time()))
-            )
-        outcome.begun = True
-
-        async def pieces() -> AsyncGenerator[bytes, None]:
-            for chunk in chunks:
-                usage = chunk.pop("usage", None) if not wanted else chunk.get("usage")
-                outcome.count(usage)
-                if chunk["choices"] or wanted:
-                    yield framed(to_json(chunk))
-            yield DONE
-
-        return pieces()
-
-    async def _embedded(self, model: Model, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        given = body["input"]
-        texts = [given] if isinstance(given, str) else given
-        if not all(isinstance(text, str) for text in texts):
-            raise RequestRefused("The built-in embeddings take texts, not tokens.", details={"param": "input"})
-        if len(texts) > _MOST_TEXTS or sum(map(len, texts)) > _MOST_CHARACTERS:
-            raise RequestRefused(
-                f"The built-in embeddings take at most {_MOST_TEXTS} texts, of {_MOST_CHARACTERS} characters in all.",
-                details={"param": "input"},
-            )
-        as_text = body.get("encoding_format") == "base64"
-        data: list[dict[str, Any]] = []
-        tokens = 0
-        with LINE.place():
-            embedder = await LINE.in_turn(partial(embeddings.named, model.id))
-            # In slices: others get their turn between them, and nothing is done any more for a caller who is gone.
-            for start in range(0, len(texts), _SLICE):
-                work = partial(_vectors, embedder, texts[start : start + _SLICE], as_text=as_text)
-                vectors, counted = await LINE.in_turn(work)
-                data += (
-                    {"object": "embedding", "index": start + index, "embedding": vector}
-                    for index, vector in enumerate(vectors)
-                )
-                tokens += counted
-        outcome.begun = True
-        outcome.count({"prompt_tokens": tokens})
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {"object": "list", "data": data, "model": model.id, "usage": usage}
-
     def _made(self) -> Made:
         return Made(self._ids.hex(24), int(self._clock.time()))
-
-    def _chat_id(self) -> str:
-        return "chatcmpl-" + self._ids.hex(24)
 
 
 def _upstream(model: Model, served: Model, provider: Provider) -> Upstream:
@@ -436,47 +312,3 @@ _known_upstream = lru_cache(maxsize=4096)(_upstream)
 def _metered(body: Mapping[str, Any]) -> dict[str, Any]:
     """The request for a stream that tells at its end what was used."""
     return {**body, "stream": True, "stream_options": {"include_usage": True}}
-
-
-async def _begun(pieces: AsyncGenerator[bytes, None], outcome: Outcome) -> AsyncGenerator[bytes, None]:
-    """The same pieces, when the first event is there: what fails before it is raised, to be tried elsewhere."""
-    clock = asyncio.get_running_loop().time
-    until = clock() + _FIRST_SECONDS
-    held: list[bytes] = []
-    while not outcome.begun:
-        coming = asyncio.create_task(_next(pieces))
-        try:
-            there, _ = await asyncio.wait((coming,), timeout=max(0.0, until - clock()))
-        except asyncio.CancelledError:
-            coming.cancel()
-            raise
-        if not there:
-            return _resumed(held, coming, pieces)
-        piece = coming.result()
-        if piece is None:
-            break
-        held.append(piece)
-    return _resumed(held, None, pieces)
-
-
-async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(pieces, None)
-
-
-async def _resumed(
-    held: list[bytes], coming: asyncio.Task[bytes | None] | None, pieces: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
-    try:
-        for piece in held:
-            yield piece
-        if coming is not None:
-            late = await coming
-            if late is not None:
-                yield late
-        async for piece in pieces:
-            yield piece
-    finally:
-        if coming is not None and not coming.done():
-            coming.cancel()
-            await asyncio.wait((coming,))
-        await pieces.aclose()

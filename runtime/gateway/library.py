@@ -1,4 +1,4 @@
-"""LiteLLM, loaded when it is first needed and beside everything else: that takes seconds of processor time."""
+"""LiteLLM, loaded beside everything else, and only where it is needed: that takes seconds of processor time."""
 
 import asyncio
 import gc

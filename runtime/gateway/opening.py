@@ -1,14 +1,16 @@
 """Opening the gateway: who can be called from here, and what they offer."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from baobab.runtime.egress import Egress, EgressError
+from baobab.runtime.gateway import built_in
 from baobab.runtime.gateway.catalogue import Catalogue
-from baobab.runtime.gateway.gateway import BUILT_IN, Gateway, built_in
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.media.files import Files
 from baobab.runtime.gateway.probe import ModelsUnlisted, models_of, probe
 from baobab.runtime.gateway.providers import Provider, Server, providers_of, vendors_of
@@ -38,7 +40,7 @@ async def opened(
     """
     providers = providers_of(environment, servers)
     catalogue = Catalogue(clock, {provider.name for provider in providers})
-    catalogue.offer(BUILT_IN, built_in())
+    catalogue.offer(built_in.BUILT_IN, built_in.models())
     gateway = Gateway(
         catalogue,
         providers,
@@ -50,13 +52,18 @@ async def opened(
     )
     # What an operator has declared is trusted, wherever it is.
     trusted = Egress(_ANYWHERE)
-    learning = asyncio.create_task(_learn(gateway, providers, trusted, own_port), name="model servers")
+    beside: list[asyncio.Task[Any]] = [
+        asyncio.create_task(_learn(gateway, providers, trusted, own_port), name="model servers")
+    ]
+    if _will_need_litellm(providers):
+        # Now: the first call would wait for seconds, and so would others, a little, in the middle of a day's work.
+        beside.append(asyncio.create_task(litellm(), name="litellm"))
     try:
         yield gateway
     finally:
-        learning.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await learning
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
         await trusted.close()
         await gateway.close()
 
@@ -76,3 +83,8 @@ async def _learn(gateway: Gateway, providers: list[Provider], client: Egress, ow
             except Exception:  # noqa: BLE001 - a list that nobody expected must not end the others
                 _log.exception("models: the list of %s could not be read", provider.name)
         await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _will_need_litellm(providers: list[Provider]) -> bool:
+    """Whether some wire is to be translated, or vendors are to be chosen from: many models are sold by several."""
+    return any(provider.wire == "translated" for provider in providers) or sum(not one.own for one in providers) > 1

@@ -5,14 +5,16 @@ Fields that nobody here knows survive in both directions. What is read of an ans
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from functools import partial
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from baobab.runtime.egress import Egress, EgressError
+from baobab.runtime.addresses import Target
+from baobab.runtime.egress import USER_AGENT, Egress, EgressError
+from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer
+from baobab.runtime.gateway.connections import Connections, dial
 from baobab.runtime.gateway.errors import (
     ContextTooLong,
     ModelNotFound,
@@ -23,24 +25,28 @@ from baobab.runtime.gateway.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from baobab.runtime.gateway.events import DONE, data, events
+from baobab.runtime.gateway.events import DONE, KEPT_ALIVE, LARGEST, data, events
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.gateway.weight import is_heavy
+from baobab.runtime.gateway.wires.fields import known
 from baobab.runtime.gateway.wires.wire import Wire
 from baobab.tools.errors import BaobabError
 
-if TYPE_CHECKING:
-    import aiohttp
-    from yarl import URL
-
-_CONNECT_SECONDS = 10.0
+_HEADERS = {
+    "user-agent": USER_AGENT,
+    "accept": "*/*",
+    "accept-encoding": "identity",
+    "content-type": "application/json",
+}
 _LAST_SECONDS = 1.0
 _LARGEST_REFUSAL = 64 * 1024
-_LARGEST_GUARDED = 8 * 2**20
+_LARGEST_GUARDED, _LARGEST_GUARDED_EVENT = 8 * 2**20, 256 * 1024
 _AT_ONCE = 2**20
 # OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
 _USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
 _END = b"[DONE]"
+_FAILS = (b"event: error", b"event:error")
 
 
 class Relay:
@@ -48,8 +54,8 @@ class Relay:
 
     guard: by whose rules customers' own servers are connected to; without one, none is.
     silence_seconds: how long a provider may say nothing. answer_seconds: how long all of an answer may take.
-    largest, longest: bytes of an answer in one piece, and in a stream. In one piece a customer's own server has
-    8 MiB at the most: while JSON is parsed nobody else has a turn, in whichever thread it is.
+    largest, longest: bytes of an answer in one piece, and in a stream. A customer's own server has 8 MiB in one piece,
+    and 256 KiB for an event, at the most; and may not use them up for what is slow to read (weight.py).
     """
 
     def __init__(
@@ -66,12 +72,14 @@ class Relay:
         self._answer_seconds = answer_seconds
         self._largest = largest
         self._longest = longest
-        self._opened: dict[bool, aiohttp.ClientSession] = {}
+        self._connections = Connections(dial)
+        # Customers' servers have connections of their own: none leads to an address that was not vetted.
+        self._guarded = None if guard is None else Connections(guard.dial, tls=guard.tls)
 
     async def close(self) -> None:
-        opened, self._opened = self._opened, {}
-        for session in opened.values():
-            await session.close()
+        await self._connections.close()
+        if self._guarded is not None:
+            await self._guarded.close()
 
     async def whole(
         self,
@@ -79,15 +87,19 @@ class Relay:
         path: str,
         body: Mapping[str, Any],
         outcome: Outcome,
-        check: Callable[[Mapping[str, Any]], None] | None = None,
+        wire: Wire | None = None,
     ) -> dict[str, Any]:
         """The answer, in one piece. What it used is counted into `outcome`.
 
-        check: raises for one that is none; without it an answer has choices or vectors.
+        wire: which other one is spoken; without it an answer has choices or vectors.
         """
-        async with _translated(), await self._sent(upstream, path, body) as response:
-            raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
-        parse = partial(_answer, raw, check or _check)
+        with _translated():
+            response = await self._sent(upstream, path, body, wire)
+            try:
+                raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
+            finally:
+                response.close()
+        parse = partial(_answer, raw, _check if wire is None else wire.check, guarded=upstream.guarded)
         answer = parse() if len(raw) <= _AT_ONCE else await asyncio.to_thread(parse)
         # Not before: half an answer is no answer, and nobody pays for it.
         outcome.begun = True
@@ -106,79 +118,73 @@ class Relay:
         asked = body.get("stream_options")
         wanted = isinstance(asked, dict) and asked.get("include_usage") is True
         options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
-        async with _translated():
+        with _translated():
             response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options})
-        return _passed_on(response, outcome, self._longest, wanted=wanted)
+        pieces = events(_bounded(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.guarded else LARGEST)
+        return _passed_on(response, pieces, outcome, wanted=wanted)
 
     async def spoken(
         self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], outcome: Outcome
     ) -> AsyncGenerator[bytes, None]:
         """The same of another wire, whose events have names. It has begun with its first event."""
-        async with _translated():
-            response = await self._sent(upstream, wire.path, {**body, "stream": True})
+        with _translated():
+            response = await self._sent(upstream, wire.path, {**body, "stream": True}, wire)
         return _overheard(response, wire, outcome, self._longest)
 
-    async def _sent(self, upstream: Upstream, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
+    async def _sent(self, upstream: Upstream, path: str, body: Mapping[str, Any], wire: Wire | None = None) -> Answer:
         """The answer's head; what the provider refuses, in our words."""
-        headers = {"content-type": "application/json", "accept-encoding": "identity", **upstream.headers}
-        content = to_json({**body, "model": upstream.model})
-        session, url = self._session(upstream.guarded), upstream.url(path)
-        address = self._vetted(url) if upstream.guarded else url
-        # A large one in portions: written at once, it would keep everybody else waiting.
-        sent = content if len(content) <= _AT_ONCE else BytesIO(content)
-        response = await session.post(address, data=sent, headers=headers, allow_redirects=False)
+        headers = {**_HEADERS, **upstream.headers}
+        if wire is not None:
+            headers |= wire.headers
+        asked = {**body, "model": upstream.model}
+        content = to_json(asked)
+        connections, target = self._way(upstream, upstream.url(path))
+        response = await connections.post(
+            target, headers, content, silence=self._silence_seconds, seconds=self._answer_seconds
+        )
         if response.status == 200:
             return response
         try:
             raw = await _read(response, _LARGEST_REFUSAL)
-        except UpstreamFailed:
+        except (UpstreamFailed, HalfAnswer, TimeoutError):
             raw = b""
         finally:
             response.close()
-        raise refusal(response.status, raw, response.headers.get("retry-after"))
+        raise refusal(response.status, raw, response.headers.get("retry-after"), asked)
 
-    def _vetted(self, url: str) -> "URL":
-        from yarl import URL
-
+    def _way(self, upstream: Upstream, url: str) -> tuple[Connections, Target]:
+        if not upstream.guarded:
+            return self._connections, _declared(url)
         assert self._guard is not None
-        return URL(self._guard.checked(url).url, encoded=True)
+        assert self._guarded is not None
+        return self._guarded, self._guard.checked(url)
 
-    def _session(self, guarded: bool) -> "aiohttp.ClientSession":
-        """Customers' servers have connections of their own: none leads to an address that was not vetted."""
-        if guarded not in self._opened:
-            import aiohttp
 
-            patience = aiohttp.ClientTimeout(
-                total=self._answer_seconds, sock_connect=_CONNECT_SECONDS, sock_read=self._silence_seconds
-            )
-            if guarded:
-                assert self._guard is not None
-                connector = self._guard.connector(keepalive=30)
-            else:
-                connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
-            self._opened[guarded] = aiohttp.ClientSession(
-                timeout=patience, connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
-            )
-        return self._opened[guarded]
+@lru_cache(maxsize=256)
+def _declared(url: str) -> Target:
+    """Where an operator's setting leads."""
+    return Target.of(url, https_only=False)
 
 
 async def _passed_on(
-    response: "aiohttp.ClientResponse", outcome: Outcome, longest: int, *, wanted: bool
+    response: Answer, pieces: AsyncIterator[bytes], outcome: Outcome, *, wanted: bool
 ) -> AsyncGenerator[bytes, None]:
     ended = False
     try:
-        async with _translated():
-            async for event in events(_bounded(response, longest)):
+        with _translated():
+            async for event in pieces:
                 payload = data(event)
                 if payload == _END:
                     ended = True
                     break
-                if payload is not None and not (payload.startswith(b"{") and payload.endswith(b"}")):
+                if payload is None:
+                    yield KEPT_ALIVE
+                    continue
+                if not (payload.startswith(b"{") and payload.endswith(b"}")):
                     raise UpstreamMalformed
-                if b'"error"' in event:
-                    _raise_told(_object(payload))
-                if payload is not None:
-                    outcome.begun = True
+                if b'"error"' in event or event.startswith(_FAILS):
+                    _raise_told(_failure(event, payload))
+                outcome.begun = True
                 if b'"usage"' in event and _USED.search(event) and _is_usage_alone(payload, outcome) and not wanted:
                     continue
                 yield event
@@ -190,20 +196,20 @@ async def _passed_on(
         response.close()
 
 
-async def _overheard(
-    response: "aiohttp.ClientResponse", wire: Wire, outcome: Outcome, longest: int
-) -> AsyncGenerator[bytes, None]:
+async def _overheard(response: Answer, wire: Wire, outcome: Outcome, longest: int) -> AsyncGenerator[bytes, None]:
     heard, ended = wire.hearer(outcome), False
     try:
-        async with _translated():
+        with _translated():
             async for event in events(_bounded(response, longest)):
                 payload = data(event)
-                if payload is not None and not (payload.startswith(b"{") and payload.endswith(b"}")):
+                if payload is None:
+                    yield KEPT_ALIVE
+                    continue
+                if not (payload.startswith(b"{") and payload.endswith(b"}")):
                     raise UpstreamMalformed
-                if payload is not None and wire.notable.search(payload):
-                    ended = heard(_object(payload))
-                if payload is not None:
-                    outcome.begun = True
+                if event.startswith(_FAILS) or wire.notable.search(payload):
+                    ended = heard(_failure(event, payload))
+                outcome.begun = True
                 yield event
                 if ended:
                     break
@@ -214,7 +220,9 @@ async def _overheard(
         response.close()
 
 
-def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: bool) -> dict[str, Any]:
+    if guarded and is_heavy(raw):
+        raise UpstreamMalformed
     try:
         answer = from_json(raw, allow_inf_nan=False)
     except ValueError as exc:
@@ -249,6 +257,12 @@ def _raise_told(told: Mapping[str, Any]) -> None:
         raise refusal(status, to_json({"error": error}), None)
 
 
+def _failure(event: bytes, payload: bytes) -> dict[str, Any]:
+    """What an event of note says. One that is called an error is one, whatever is in it."""
+    told = _object(payload)
+    return {**told, "error": told.get("error") or told or True} if event.startswith(_FAILS) else told
+
+
 def _is_usage_alone(payload: bytes | None, outcome: Outcome) -> bool:
     """Count what an event says was used; whether it says nothing else, as the one that is sent when asked for."""
     told = _object(payload)
@@ -264,27 +278,28 @@ def _object(payload: bytes | None) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-async def _bounded(response: "aiohttp.ClientResponse", longest: int) -> AsyncGenerator[bytes, None]:
+async def _bounded(response: Answer, longest: int) -> AsyncGenerator[bytes, None]:
     size = 0
-    async for chunk in response.content.iter_any():
+    async for chunk in response:
         size += len(chunk)
         if size > longest:
             raise UpstreamMalformed
         yield chunk
 
 
-async def _finish(response: "aiohttp.ClientResponse") -> None:
+async def _finish(response: Answer) -> None:
     """Read to the end what ends at once anyway: the connection can then be used again."""
     try:
-        async with _translated(), asyncio.timeout(_LAST_SECONDS):
-            await _read(response, _LARGEST_REFUSAL)
+        with _translated():
+            async with asyncio.timeout(_LAST_SECONDS):
+                await _read(response, _LARGEST_REFUSAL)
     except UpstreamFailed:
         return
 
 
-async def _read(response: "aiohttp.ClientResponse", limit: int) -> bytes:
+async def _read(response: Answer, limit: int) -> bytes:
     parts, size = [], 0
-    async for chunk in response.content.iter_any():
+    async for chunk in response:
         parts.append(chunk)
         size += len(chunk)
         if size > limit:
@@ -292,8 +307,11 @@ async def _read(response: "aiohttp.ClientResponse", limit: int) -> bytes:
     return b"".join(parts)
 
 
-def refusal(status: int, raw: bytes, retry_after: str | None) -> BaobabError:
-    """A provider's refusal in our words. Its own are looked at for what is at fault, and not passed on."""
+def refusal(status: int, raw: bytes, retry_after: str | None, asked: Mapping[str, Any] | None = None) -> BaobabError:
+    """A provider's refusal in our words. Its own are looked at for what is at fault, and not passed on.
+
+    asked: the request, in which the parameter at fault is to be found: what is not in it is not told.
+    """
     try:
         told = from_json(raw)
     except ValueError:
@@ -306,8 +324,8 @@ def refusal(status: int, raw: bytes, retry_after: str | None) -> BaobabError:
         # Anthropic has words for it and no code.
         if code == "context_length_exceeded" or (isinstance(words, str) and words.startswith("prompt is too long")):
             return ContextTooLong()
-        named = isinstance(parameter, str) and parameter.isascii() and len(parameter) <= 100
-        return RequestRefused(details={"param": parameter} if named else None)
+        named = known(parameter, asked) if isinstance(parameter, str) and asked is not None else ""
+        return RequestRefused(details={"param": named} if named else None)
     if status == 404:
         return ModelNotFound("The model's provider does not have it.")
     if status == 429:
@@ -318,18 +336,16 @@ def refusal(status: int, raw: bytes, retry_after: str | None) -> BaobabError:
 
 
 class _translated:  # noqa: N801 - used as a function is
-    """What aiohttp raises, in our words."""
+    """What goes wrong on the way, in our words."""
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         return None
 
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        import aiohttp
-
-        if isinstance(error, (asyncio.TimeoutError, aiohttp.ServerTimeoutError)):
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TimeoutError):
             raise UpstreamTimeout from error
-        if isinstance(error, aiohttp.ClientPayloadError):
+        if isinstance(error, HalfAnswer):
             raise UpstreamMalformed("The model's provider broke off.") from error
         # Where a customer's server may not be called, its organisation's admins find out; not whoever chats.
-        if isinstance(error, (aiohttp.ClientError, OSError, EgressError)):
+        if isinstance(error, (NoAnswer, OSError, EgressError)):
             raise UpstreamFailed from error

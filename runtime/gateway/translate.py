@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from baobab.runtime.gateway.additions import adding
+from baobab.runtime.gateway.ends import Ends
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
 from baobab.runtime.gateway.events import DONE, framed
 from baobab.runtime.gateway.library import litellm
@@ -43,9 +45,52 @@ _KNOWN = frozenset(
         "encoding_format",
     )
 )
-# They refuse whatever they do not know, and are sent `extra_body` as a field of that name: the rest stays here.
-_CLOSED = frozenset(("anthropic",))
 _OURS = frozenset(("model", "stream", "stream_options"))
+# What a provider is not told. Of OpenAI's own words Anthropic knows none, and refuses what it does not know.
+_WITHHELD: Mapping[str, frozenset[str]] = {
+    "anthropic": frozenset(
+        (
+            "audio",
+            "betas",
+            "extra_body",
+            "function_call",
+            "functions",
+            "metadata",
+            "modalities",
+            "moderation",
+            "prediction",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "safety_identifier",
+            "service_tier",
+            "store",
+            "verbosity",
+            "web_search_options",
+            # Another model than the one that is charged, or another account.
+            "billing_policy",
+            "fallback_credit_token",
+            "fallbacks",
+            "thread",
+            "user_profile_id",
+            "workspace_id",
+        )
+    ),
+    # LiteLLM lets these take the place of the conversation, its limits and what else it has written.
+    "gemini": frozenset(
+        (
+            "cachedContent",
+            "cached_content",
+            "contents",
+            "generationConfig",
+            "generation_config",
+            "systemInstruction",
+            "system_instruction",
+            "toolConfig",
+            "tool_config",
+        )
+    ),
+}
 
 
 async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
@@ -76,14 +121,16 @@ async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) 
     wanted = isinstance(asked, dict) and asked.get("include_usage") is True
     options = {"stream": True, "stream_options": {"include_usage": True}}
     chunks = await _asked(library, library.acompletion, upstream, body, **options)
-    return _passed_on(library, chunks, outcome, wanted=wanted)
+    return _passed_on(library, chunks, Ends(chunks, upstream.provider), outcome, wanted=wanted)
 
 
-async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: bool) -> AsyncGenerator[bytes, None]:
+async def _passed_on(
+    library: Any, chunks: Any, ends: Ends, outcome: Outcome, *, wanted: bool
+) -> AsyncGenerator[bytes, None]:
     ended = False
     try:
         async for chunk in chunks:
-            ended = ended or _ended(chunks)
+            ended = ended or bool(ends)
             if not ended and any(choice.finish_reason for choice in chunk.choices):
                 break
             outcome.begun = True
@@ -110,20 +157,14 @@ async def _passed_on(library: Any, chunks: Any, outcome: Outcome, *, wanted: boo
         await chunks.aclose()
 
 
-def _ended(chunks: Any) -> bool:
-    """Whether the provider has just said why its answer ends.
-
-    The library makes up a reason where a stream stops without one. Gemini's chunks it gives one each: there it cannot
-    be told.
-    """
-    return bool(chunks.received_finish_reason or chunks.intermittent_finish_reason)
-
-
 async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], **options: Any) -> Any:
     """What the library makes of a request; its errors in our words, and never in its own."""
     given = {name: value for name, value in body.items() if name in _KNOWN}
-    further = {name: value for name, value in body.items() if name not in _KNOWN and name not in _OURS}
-    if further and upstream.provider not in _CLOSED:
+    kept = _KNOWN | _OURS | _WITHHELD.get(upstream.provider, frozenset())
+    further = {name: value for name, value in body.items() if name not in kept}
+    if further and upstream.provider == "anthropic":
+        given["client"] = adding(library, further)
+    elif further:
         given["extra_body"] = further
     if upstream.api_base:
         given["api_base"] = upstream.api_base

@@ -6,6 +6,7 @@ from sqlalchemy import select
 
 from baobab.tools.credit_account import Account
 from baobab.tools.credit_errors import NoCreditAccount
+from baobab.tools.credit_rows import credit_top_ups
 from baobab.tools.credits import Credits
 from baobab.tools.money import dollars
 from baobab.tools.platform_tables import accounts, members, organisations
@@ -20,14 +21,24 @@ async def show(services: Services, organisation: str) -> list[str]:
 async def top_up(services: Services, organisation: str, amount: int, reference: str) -> list[str]:
     """Add nano-dollars, once for each reference; what it has then. NoCreditAccount, TopUpConflict."""
     found = await _named(services, organisation)
-    await services.credits.top_up(found, amount, reference)
+    async with services.database.working() as unit:
+        mine = (credit_top_ups.c.organisation_id == found, credit_top_ups.c.reference == reference)
+        before = (await unit.execute(select(credit_top_ups.c.amount).where(*mine))).first()
+        await services.credits.top_up(found, amount, reference, unit=unit)
+        if before is None:
+            data = {"amount_usd": dollars(amount)}
+            await services.trail.record_operator(unit, "credits.top_up", found, "top_up", reference, data)
     return await _statement(services.credits, found)
 
 
 async def set_terms(services: Services, organisation: str, allowance: int | None, floor: int | None) -> list[str]:
     """Terms of its own, in nano-dollars; None is what its plan says. What it has then. NoCreditAccount."""
     found = await _named(services, organisation)
-    await services.credits.set_terms(found, allowance=allowance, floor=floor)
+    told = {"allowance_usd": allowance, "floor_usd": floor}
+    data = {name: None if amount is None else dollars(amount) for name, amount in told.items()}
+    async with services.database.working() as unit:
+        await services.credits.set_terms(found, allowance=allowance, floor=floor, unit=unit)
+        await services.trail.record_operator(unit, "credits.terms", found, "organisation", found, data)
     return await _statement(services.credits, found)
 
 

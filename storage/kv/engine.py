@@ -102,6 +102,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def begun(self, space: str, token: str) -> bool:
+        """Whether a view of the token has written in the space. Once that is frozen, the answer stays what it is."""
+        ...
+
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         """Durable tier first. `touch` restarts the expiry of a durable key from the ttl it was last given.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
@@ -10,6 +9,7 @@ from typing import Any, Self, cast
 from baobab.storage.kv import counter, expiry, json_equality
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Get, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, KvError, SpaceFrozen, StorageFull, StoreClosed
+from baobab.storage.kv.once import tokens
 
 _WRITES = frozenset(("put", "delete", "incr", "setnx", "cas", "expire", "batch", "flush"))
 
@@ -18,7 +18,7 @@ class _Once:
     def __init__(self, engine: MemoryEngine, results: dict[str, Any], token: str) -> None:
         self._engine = engine
         self._results = results
-        self._tokens = (f"{token}:{number}" for number in itertools.count())
+        self._tokens = tokens(token)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._engine, name)
@@ -52,6 +52,9 @@ class MemoryEngine:
 
     def once(self, token: str) -> Self:
         return cast(Self, _Once(self, self._results, token))
+
+    async def begun(self, space: str, token: str) -> bool:
+        return next(tokens(token)) in self._results
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         entry = self._live(space).get(key)

@@ -6,8 +6,9 @@ answers that result, so that whoever repeats a whole call comes to the same end 
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from baobab.storage.kv import expiry
@@ -23,6 +24,11 @@ SPACE = "~once"
 KEPT_SECONDS = 7 * 24 * 3600
 
 _REFUSALS = {kind.__name__: kind for kind in (KeysExhausted, StorageFull)}
+
+
+def tokens(token: str) -> Iterator[str]:
+    """Under which the writes of one attempt are kept, in their order."""
+    return (f"{token}:{number}" for number in itertools.count())
 
 
 def once(token: str, write: Callable[[Transaction], T]) -> Callable[[Transaction], T]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
 from baobab.storage.kv.files import Files
-from baobab.storage.kv.once import once
+from baobab.storage.kv.once import SPACE, once, tokens
 from baobab.storage.kv.reader import Reader
 from baobab.storage.kv.tier_file import TierFile
 from baobab.storage.kv.transaction import Transaction
@@ -73,8 +72,11 @@ class SqliteEngine:
 
     def once(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
+
+    async def begun(self, space: str, token: str) -> bool:
+        return self._reader.row(SPACE, next(tokens(token))) is not None
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         row = self._reader.row(space, key)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,18 +13,13 @@ from pathlib import Path
 
 import httpx
 
+from tests.ports import free_port
+
 PATIENCE = 60
 """Seconds, for a machine that has much else to do."""
 
 _READY = re.compile(r"curl -s .*\n")
 _INHERITED = {name: value for name, value in os.environ.items() if not name.startswith("BAOBAB_")}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def baobab(

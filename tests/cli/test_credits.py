@@ -1,5 +1,8 @@
 """`baobab credits`: what the operator gives organisations."""
 
+import contextlib
+import json
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from baobab.cli import main
-from tests.cli.server_process import baobab, serving
+from tests.cli.server_process import PATIENCE, baobab, serving
 
 OWNER = "owner@localhost"
 
@@ -66,8 +69,35 @@ def test_a_running_server_knows_at_once(data: Path) -> None:
         key = baobab("keys", "create", "agent", "--data", data).stdout.strip()
         assert run(data, "top-up", OWNER, "2", "--reference", "invoice 1").returncode == 0
         headers = {"authorization": f"Bearer {key}"}
-        billing = httpx.get(f"{server.address}/dashboard/billing", headers=headers).json()
+        billing = httpx.get(f"{server.address}/dashboard/billing", headers=headers, timeout=PATIENCE).json()
     assert (billing["credits"]["topup_usd"], billing["credits"]["available_usd"]) == (2.0, 7.0)
+
+
+def test_what_the_operator_gives_is_written_down_as_the_operators(data: Path) -> None:
+    for _ in range(2):
+        told(data, "top-up", OWNER, "12.5", "--reference", "invoice 1")
+    assert run(data, "top-up", OWNER, "13", "--reference", "invoice 1").returncode == 1
+    organisation = told(data, "terms", OWNER, "--floor", "-10")[0].removeprefix("organisation ")
+    columns = "organisation_id, actor_type, actor_id, event_type, resource_id, success, event_data"
+    with contextlib.closing(sqlite3.connect(data / "baobab.db")) as connection:
+        query = f"SELECT {columns} FROM audit_logs WHERE event_type LIKE 'credits.%' ORDER BY created_at"  # noqa: S608
+        *rows, (*last, data_) = connection.execute(query).fetchall()
+    # The same payment twice is one top-up.
+    ((*first, topped_up),) = rows
+    operator = [organisation, "operator", None]
+    assert first == [*operator, "credits.top_up", "invoice 1", 1]
+    assert json.loads(topped_up) == {"door": "cli", "amount_usd": "12.50"}
+    assert last == [*operator, "credits.terms", organisation, 1]
+    assert json.loads(data_) == {"door": "cli", "allowance_usd": None, "floor_usd": "-10.00"}
+
+
+def test_what_cannot_be_written_down_is_not_given(data: Path) -> None:
+    before = told(data, "show", OWNER)
+    with contextlib.closing(sqlite3.connect(data / "baobab.db")) as connection:
+        connection.execute("ALTER TABLE audit_logs RENAME TO somewhere_else")
+    for command in (("top-up", OWNER, "1", "--reference", "x"), ("terms", OWNER, "--floor", "-1")):
+        assert run(data, *command).returncode == 1
+    assert told(data, "show", OWNER) == before
 
 
 def test_an_organisation_that_is_not_there_is_one_line(data: Path) -> None:

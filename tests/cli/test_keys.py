@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.server_process import ServerProcess, baobab, serving
+from tests.cli.server_process import PATIENCE, ServerProcess, baobab, serving
 
 NOTICED = 2.0
 """Seconds after which a running server must have noticed."""
@@ -31,7 +31,7 @@ def told(*arguments: object) -> str:
 
 
 def status(server: ServerProcess, key: str) -> int:
-    return httpx.get(f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}).status_code
+    return httpx.get(f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE).status_code
 
 
 def key_id(data: Path, name: str) -> str:
@@ -55,9 +55,16 @@ def test_after_a_rotation_and_a_restart_everything_still_opens(data: Path) -> No
     with serving(data) as server:
         key = server.key
         # An app's keys, and the platform's signing key, are what is sealed.
-        app = httpx.post(f"{server.address}/init", json={"name": "todo"}, headers={"authorization": f"Bearer {key}"})
-        httpx.post(f"{server.address}/platform/signup", json={**password, "name": "Ada"}).raise_for_status()
-        token = httpx.post(f"{server.address}/platform/login", json=password).json()["token"]
+        app = httpx.post(
+            f"{server.address}/init",
+            json={"name": "todo"},
+            headers={"authorization": f"Bearer {key}"},
+            timeout=PATIENCE,
+        )
+        httpx.post(
+            f"{server.address}/platform/signup", json={**password, "name": "Ada"}, timeout=PATIENCE
+        ).raise_for_status()
+        token = httpx.post(f"{server.address}/platform/login", json=password, timeout=PATIENCE).json()["token"]
         before = (data / "secret.key").read_text()
         assert told("keys", "rotate-secret", "--data", data).startswith("Sealed ")
         assert status(server, token) == 200, "a server that runs keeps working with the old key"
@@ -69,9 +76,11 @@ def test_after_a_rotation_and_a_restart_everything_still_opens(data: Path) -> No
     with serving(data) as server:
         assert status(server, key) == 200
         assert status(server, token) == 200
-        assert httpx.post(f"{server.address}/platform/login", json=password).status_code == 200
+        assert httpx.post(f"{server.address}/platform/login", json=password, timeout=PATIENCE).status_code == 200
         rotated = httpx.post(
-            f"{server.address}/v1/{app.json()['app_id']}/kv/_rotate_key", headers={"authorization": f"Bearer {key}"}
+            f"{server.address}/v1/{app.json()['app_id']}/kv/_rotate_key",
+            headers={"authorization": f"Bearer {key}"},
+            timeout=PATIENCE,
         )
         assert rotated.status_code == 200
 

@@ -30,7 +30,7 @@ def test_the_first_start_prints_the_key_and_the_addresses(first_start: ServerPro
     assert f"REST     {first_start.address}\n" in told
     assert f"MCP      {first_start.address}/mcp\n" in told
     assert f"Docs     {first_start.address}/docs\n" in told
-    assert httpx.get(f"{first_start.address}/docs").status_code == 200
+    assert httpx.get(f"{first_start.address}/docs", timeout=PATIENCE).status_code == 200
 
 
 def test_the_printed_curl_line_makes_an_app(first_start: ServerProcess) -> None:
@@ -63,12 +63,22 @@ def test_the_second_start_does_not_print_the_key(tmp_path: Path) -> None:
         server.terminate()
     with serving(data) as server:
         assert "bb_sk_" not in server.told
-        assert httpx.get(f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}).status_code == 200
+        assert (
+            httpx.get(
+                f"{server.address}/apps", headers={"authorization": f"Bearer {key}"}, timeout=PATIENCE
+            ).status_code
+            == 200
+        )
 
 
 def test_the_bootstrap_key_works_from_the_first_request_on(tmp_path: Path) -> None:
     with serving(tmp_path / "data", settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
-        assert httpx.get(f"{server.address}/apps", headers={"authorization": f"Bearer {KEY}"}).status_code == 200
+        assert (
+            httpx.get(
+                f"{server.address}/apps", headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE
+            ).status_code
+            == 200
+        )
 
 
 def test_sigterm_lets_a_request_under_way_finish(tmp_path: Path) -> None:
@@ -96,7 +106,9 @@ def test_sigterm_lets_a_request_under_way_finish(tmp_path: Path) -> None:
 def test_every_worker_refuses_a_key_that_one_has_revoked(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--workers", 2, settings={"BAOBAB_BOOTSTRAP_KEY": KEY}) as server:
         owner = {"authorization": f"Bearer {KEY}"}
-        made = httpx.post(f"{server.address}/api-keys", json={"name": "short-lived"}, headers=owner).json()
+        made = httpx.post(
+            f"{server.address}/api-keys", json={"name": "short-lived"}, headers=owner, timeout=PATIENCE
+        ).json()
         doomed = {"authorization": f"Bearer {made['key']}"}
         # Every request has a connection of its own, so that each worker has seen the key.
         assert statuses(server, doomed) == {200}
@@ -118,7 +130,7 @@ def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path
 
 def answers(server: ServerProcess) -> bool:
     try:
-        return httpx.get(f"{server.address}/health").is_success
+        return httpx.get(f"{server.address}/health", timeout=PATIENCE).is_success
     except httpx.TransportError:
         return False
 

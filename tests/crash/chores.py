@@ -16,8 +16,11 @@ from baobab.logs import configure
 from baobab.settings import load
 from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine, Quota
+from baobab.tools.access import EVERYBODY
+from baobab.tools.call import Call
 from baobab.tools.jobs import Event, Job
 from baobab.tools.tool import Toolset
+from baobab.tools.types import AppId
 
 SPACE = "chores"
 """Where in the key-value store jobs count; no app has this id."""
@@ -42,7 +45,7 @@ marks = Table(
 PATIENT = 100_000
 _FROZEN_SECONDS = 5.0
 
-chores = Toolset("chores", "Jobs that leave marks.")
+chores = Toolset("chores", "Jobs that leave marks, and tools for agents that never answer.")
 
 
 @chores.job(attempts=PATIENT)
@@ -102,6 +105,28 @@ async def drip(job: Job) -> None:
     while job.attempt == 1:
         await store(job).incr(SPACE, "drops", 1, None, Quota())
         await asyncio.sleep(0.05)
+
+
+@chores.tool(access=EVERYBODY, effect="read", limit=None)
+async def ponder(call: Call, app_id: AppId) -> str:
+    """Say that it has begun, and wait for what never comes."""
+    await tell(call, app_id, "pondering")
+    await asyncio.Event().wait()
+    return "never"
+
+
+@chores.tool(access=EVERYBODY, effect="read", limit=None)
+async def perish(call: Call, app_id: AppId) -> str:
+    """Say that it has begun, and end the process."""
+    await tell(call, app_id, "perishing")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+async def tell(call: Call, app_id: str, word: str) -> None:
+    async with call.services.database.writing() as connection:
+        row = {"job_id": app_id, "word": word, "attempt": 0, "process": os.getpid()}
+        await connection.execute(insert(marks), row)
 
 
 async def woken() -> None:

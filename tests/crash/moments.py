@@ -14,18 +14,27 @@ from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, Transactions, TransactionsOf
 from baobab.tools.jobs import Again, JobLost
 from baobab.tools.services import Services
+from baobab.tools.tool import Toolset
 from tests.conftest import Baobab
-from tests.crash.runs import AGENT, AT_ONCE, GRAPH, Run
+from tests.crash.runs import AGENT, AT_ONCE, BELOW, GRAPH, Run
 from tests.installation import installation
 
 T = TypeVar("T")
-# Each transaction of a run is a run of its own here: as few as there can be.
-SHORT = {
-    **GRAPH,
-    "nodes": {name: GRAPH["nodes"][name] for name in ("read", "several", "done")},
-    "edges": [{"from": "read", "to": "several"}, {"from": "several", "to": "done"}],
-}
-_MADE_HERE = ("agents_advance", "agents_decided", "approvals_execute", "agents_tend")
+ABOVE = "above"
+"""The agent whose one step is a run of another."""
+
+
+def _short(*names: str) -> dict[str, Any]:
+    """Each transaction of a run is a run of its own here: as few as there can be."""
+    nodes = {name: GRAPH["nodes"][name] for name in names}
+    nodes["done"] = {"type": "end", "output_template": {"read": "{{ state.seed.value }}", "keys": "{{ input.keys }}"}}
+    following = (*names[1:], "done")
+    edges = [{"from": start, "to": to} for start, to in zip(names, following, strict=True)]
+    return {**GRAPH, "entry": names[0], "nodes": nodes, "edges": edges}
+
+
+_AGENTS = {AGENT: _short("read", "several"), BELOW: _short("read", "several"), ABOVE: _short("read", "below")}
+_MADE_HERE = ("agents_advance", "agents_decided", "agents_orphans", "approvals_execute", "agents_tend")
 
 
 class Killed(BaseException):
@@ -92,11 +101,15 @@ class Hand:
     def services(self) -> Services:
         return self.baobab.house.services
 
-    async def start(self) -> Run:
+    async def agent(self, name: str, graph: dict[str, Any], **settings: Any) -> None:
+        agent = {"name": name, "graph_spec": graph, "dedupe_window_seconds": 0, **settings}
+        await self.post("/agents", agent, 201)
+
+    async def start(self, agent: str = AGENT) -> Run:
         self.runs += 1
         keys = [f"key {self.runs} {index}" for index in range(AT_ONCE)]
-        told = await self.post(f"/agents/{AGENT}/runs", {"input": {"keys": keys}}, 201)
-        return Run(told["run_id"], keys)
+        told = await self.post(f"/agents/{agent}/runs", {"input": {"keys": keys}}, 201)
+        return Run(told["run_id"], keys, agent)
 
     async def finish(self, run: Run) -> None:
         """Until the run has ended: make what is to be made, approve what is asked."""
@@ -106,13 +119,13 @@ class Hand:
             await self.approve(run)
 
     async def read(self, run: Run) -> None:
-        run.events = (await self.get(f"/agents/{AGENT}/runs/{run.id}/events.json?limit=500"))["events"]
-        run.status = (await self.get(f"/agents/{AGENT}/runs/{run.id}"))["run"]["status"]
+        run.events = (await self.get(f"{run.path}/events.json?limit=500"))["events"]
+        run.status = (await self.get(run.path))["run"]["status"]
 
     async def approve(self, run: Run) -> None:
         for waiting in run.waiting:
             body = {"approval_token": waiting["approval_token"], "approved": True}
-            path = f"/v1/{self.app}/agents/{AGENT}/runs/{run.id}/resume"
+            path = f"/v1/{self.app}{run.resume(waiting)}"
             await self.baobab.client.post(path, json=body, headers=self.baobab.owner)
 
     async def approve_whatever_waits(self) -> None:
@@ -168,14 +181,15 @@ class Hand:
 
 
 @contextlib.asynccontextmanager
-async def hand(data: Path) -> AsyncIterator[Hand]:
-    """In a house that makes no jobs by itself, with an app that has the agent."""
-    async with installation(data, {"BAOBAB_JOBS": "0"}) as baobab:
+async def hand(data: Path, *further: Toolset) -> AsyncIterator[Hand]:
+    """In a house that makes no jobs by itself, with an app that has the agents. further: toolsets beside our own."""
+    async with installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
         services = baobab.house.services
         moments = Moments(services.part(TransactionsOf))
         baobab.house.registry.bind(replace(services, parts={**services.parts, TransactionsOf: moments}))
         made = Hand(baobab, moments, await baobab.app())
         put = await baobab.client.put(f"/v1/{made.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
         assert put.status_code == 204
-        await made.post("/agents", {"name": AGENT, "graph_spec": SHORT, "dedupe_window_seconds": 0}, 201)
+        for name, graph in _AGENTS.items():
+            await made.agent(name, graph)
         yield made

@@ -19,14 +19,29 @@ from tests.cli.server_process import PATIENCE, ServerProcess
 from tests.crash.machines import Installation, made_app
 
 AGENT = "counter"
+BELOW = "sharer"
+"""The agent that one step of a run is a run of."""
 AT_ONCE = 2
 """Keys that a run counts up at the same time."""
 ASKS = AT_ONCE + 2
-"""Approvals that a run needs: for each of those keys, for the one that all runs share, and to go on."""
+"""Approvals that a run needs: for each of those keys, to go on, and below it for the key that all runs share."""
+CALLS = ASKS + 1
+"""Calls that a run makes: those, but for the run below it, and one to read."""
 _PAUSE_SECONDS = 0.1
-_LONGEST_SECONDS = 120
+"""From one look at five runs to the next."""
+_LONGEST_SECONDS = 300
 _INCR = {"source": "builtin", "name": "kv_incr"}
 # A raise is nothing that could be done twice without showing.
+GRAPH_BELOW: dict[str, Any] = {
+    "spec_version": 1,
+    "entry": "shared",
+    "tools": {"builtin": ["kv_incr"]},
+    "nodes": {
+        "shared": {"type": "tool", "tool_ref": _INCR, "args_template": {"key": "shared"}, "output_key": "shared"},
+        "done": {"type": "end", "output_template": {"read": "{{ input.read }}", "keys": "{{ input.keys }}"}},
+    },
+    "edges": [{"from": "shared", "to": "done"}],
+}
 GRAPH: dict[str, Any] = {
     "spec_version": 1,
     "entry": "read",
@@ -51,14 +66,19 @@ GRAPH: dict[str, Any] = {
             "args_template": {"reason": "Go on?"},
             "output_key": "asked",
         },
-        "shared": {"type": "tool", "tool_ref": _INCR, "args_template": {"key": "shared"}, "output_key": "shared"},
-        "done": {"type": "end", "output_template": {"read": "{{ state.seed.value }}", "keys": "{{ input.keys }}"}},
+        "below": {
+            "type": "agent",
+            "agent": BELOW,
+            "input_template": {"read": "{{ state.seed.value }}", "keys": "{{ input.keys }}"},
+            "output_key": "below",
+        },
+        "done": {"type": "end", "output_template": "{{ state.below }}"},
     },
     "edges": [
         {"from": "read", "to": "several"},
         {"from": "several", "to": "ask"},
-        {"from": "ask", "to": "shared"},
-        {"from": "shared", "to": "done"},
+        {"from": "ask", "to": "below"},
+        {"from": "below", "to": "done"},
     ],
 }
 
@@ -67,15 +87,37 @@ GRAPH: dict[str, Any] = {
 class Run:
     id: str
     keys: list[str]
+    agent: str = AGENT
     status: str = "queued"
     events: list[dict[str, Any]] = field(default_factory=list)
 
     @property
+    def path(self) -> str:
+        return f"/agents/{self.agent}/runs/{self.id}"
+
+    def told(self, type_: str) -> list[dict[str, Any]]:
+        return [event["payload"] for event in self.events if event["type"] == type_]
+
+    @property
     def waiting(self) -> list[dict[str, Any]]:
-        """What it has asked and has no outcome yet, as far as its events tell."""
-        ended = {event["payload"]["call_id"] for event in self.events if event["type"] == "tool_call_end"}
-        paused = [event["payload"] for event in self.events if event["type"] == "run_paused"]
-        return [payload for payload in paused if payload["call_id"] not in ended]
+        """What it has asked, or the run below it, and has no outcome yet, as far as its events tell."""
+        ended = {payload["call_id"] for payload in self.told("tool_call_end")}
+        over = any(payload["tool_source"] == "agent" for payload in self.told("tool_call_end"))
+        return [
+            payload
+            for payload in self.told("run_paused")
+            if not (over if "run_id" in payload else payload["call_id"] in ended)
+        ]
+
+    @property
+    def below(self) -> "Run":
+        """The run that was a step of it."""
+        (run_id,) = {payload["run_id"] for payload in self.told("run_paused") if "run_id" in payload}
+        return Run(run_id, self.keys, BELOW)
+
+    def resume(self, waiting: dict[str, Any]) -> str:
+        """Where is decided what it waits for."""
+        return f"/agents/{waiting.get('agent', self.agent)}/runs/{waiting.get('run_id', self.id)}/resume"
 
 
 @dataclass
@@ -90,9 +132,10 @@ class Runs:
         runs = cls(session, await made_app(session, server, "runs"))
         made, _ = await runs.ask(server, "PUT", "/kv/seed", {"value": 7})
         assert made == 204
-        agent = {"name": AGENT, "graph_spec": GRAPH, "dedupe_window_seconds": 0}
-        made, told = await runs.ask(server, "POST", "/agents", agent)
-        assert made == 201, told
+        for name, graph in ((BELOW, GRAPH_BELOW), (AGENT, GRAPH)):
+            agent = {"name": name, "graph_spec": graph, "dedupe_window_seconds": 0}
+            made, told = await runs.ask(server, "POST", "/agents", agent)
+            assert made == 201, told
         return runs
 
     @property
@@ -118,21 +161,21 @@ class Runs:
         assert status == 201, told
         self.all.append(Run(told["run_id"], keys))
 
-    async def see_through(self, servers: list[ServerProcess], dice: random.Random) -> None:
+    async def see_through(self, servers: list[ServerProcess], dice: random.Random, all_begun: asyncio.Event) -> None:
         """Read what the runs do, and approve what they ask, until all have ended. `servers` may change meanwhile."""
-        while self.open:
+        while self.open or not all_begun.is_set():
             await asyncio.gather(*(self._look(dice.choice(servers), run, dice) for run in self.open))
-            await asyncio.sleep(_PAUSE_SECONDS)
+            # Whoever looks at many looks less often: it is the servers that are to have something to do.
+            await asyncio.sleep(_PAUSE_SECONDS * max(1, len(self.open) / 5))
 
     async def _look(self, server: ServerProcess, run: Run, dice: random.Random) -> None:
         # Before its events: one that has ended has told all of them.
-        path = f"/agents/{AGENT}/runs/{run.id}"
-        status, told = await self.ask(server, "GET", path)
+        status, told = await self.ask(server, "GET", run.path)
         if status != 200:
             assert status in (0, 503), told
             return
         found = told["run"]["status"]
-        status, told = await self.ask(server, "GET", f"{path}/events.json?since_seq={len(run.events)}&limit=500")
+        status, told = await self.ask(server, "GET", f"{run.path}/events.json?since_seq={len(run.events)}&limit=500")
         if status != 200:
             assert status in (0, 503), told
             return
@@ -145,7 +188,7 @@ class Runs:
         body = {"approval_token": waiting["approval_token"], "approved": True}
         for _ in range(dice.choice([1, 1, 2])):
             if dice.random() < 0.7:
-                status, told = await self.ask(server, "POST", f"/agents/{AGENT}/runs/{run.id}/resume", body)
+                status, told = await self.ask(server, "POST", run.resume(waiting), body)
             else:
                 path = f"{server.address}/v1/approvals/{waiting['approval_id']}/approve"
                 try:
@@ -157,15 +200,26 @@ class Runs:
 
     async def verify(self, server: ServerProcess, here: Installation) -> None:
         """Every run has ended well and has told each thing once; each call was approved, and made, once."""
+        asked: dict[str, int] = {}
         for run in self.all:
-            status, told = await self.ask(server, "GET", f"/agents/{AGENT}/runs/{run.id}/events.json?limit=500")
-            assert status == 200
-            assert told["events"] == run.events, "what was told has changed"
-            verify_told(run)
+            assert (await self.read(server, run)).events == run.events, "what was told has changed"
+            verify_told(run, ASKS, CALLS)
+            below = await self.read(server, run.below)
+            verify_told(below, 1, 1)
+            asked |= {run.id: ASKS - 1, below.id: 1}
             for key in run.keys:
                 assert await self.counted(server, key) == 1, key
         assert await self.counted(server, "shared") == len(self.all)
-        await verify_left(here, {run.id for run in self.all})
+        await verify_left(here, asked)
+
+    async def read(self, server: ServerProcess, run: Run) -> Run:
+        """The run as it is now."""
+        status, told = await self.ask(server, "GET", run.path)
+        assert status == 200, told
+        now = told["run"]["status"]
+        status, told = await self.ask(server, "GET", f"{run.path}/events.json?limit=500")
+        assert status == 200, told
+        return Run(run.id, run.keys, run.agent, now, told["events"])
 
     async def counted(self, server: ServerProcess, key: str) -> int:
         status, told = await self.ask(server, "GET", f"/kv/{key}")
@@ -177,9 +231,11 @@ class Runs:
 @contextlib.asynccontextmanager
 async def seen_through(runs: Runs, servers: list[ServerProcess], dice: random.Random) -> AsyncIterator[None]:
     """Somebody approves, until every run has ended."""
-    seeing = asyncio.create_task(runs.see_through(servers, dice))
+    all_begun = asyncio.Event()
+    seeing = asyncio.create_task(runs.see_through(servers, dice, all_begun))
     try:
         yield
+        all_begun.set()
         async with asyncio.timeout(_LONGEST_SECONDS):
             await seeing
     finally:
@@ -188,22 +244,23 @@ async def seen_through(runs: Runs, servers: list[ServerProcess], dice: random.Ra
             await seeing
 
 
-def verify_told(run: Run, asks: int = ASKS) -> None:
-    """asks: how many approvals it needed."""
+def verify_told(run: Run, asks: int, calls: int) -> None:
+    """asks: how many approvals it needed, with the run below it; calls: how many it made itself."""
     assert run.status == "completed", (run.status, run.events[-1])
     assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
     told = Counter((event["type"], event["payload"].get("call_id")) for event in run.events)
-    calls = {key: count for key, count in told.items() if key[1] is not None}
-    assert set(calls.values()) == {1}, calls
+    once = {key: count for key, count in told.items() if key[1] is not None and key[0] != "run_paused"}
+    assert set(once.values()) == {1}, once
+    assert len({payload["approval_id"] for payload in run.told("run_paused")}) == asks
     types = Counter(event["type"] for event in run.events)
     assert (types["run_start"], types["run_end"], types["run_paused"]) == (1, 1, asks)
-    assert (types["tool_call_start"], types["tool_call_end"]) == (asks + 1, asks + 1)
+    assert (types["tool_call_start"], types["tool_call_end"]) == (calls, calls)
     assert run.events[-1]["type"] == "run_end"
     assert run.events[-1]["payload"]["output"] == {"read": 7, "keys": run.keys}
 
 
-async def verify_left(here: Installation, runs: set[str]) -> None:
-    """Of each run so many approvals, each executed; and of all that was asked of workers nothing is left to do."""
+async def verify_left(here: Installation, asked: dict[str, int]) -> None:
+    """Of each run so many approvals as were asked, each executed; and of what was asked of workers nothing is left."""
     database = database_at(here.rows_url)
     await database.open()
     try:
@@ -219,6 +276,6 @@ async def verify_left(here: Installation, runs: set[str]) -> None:
             failed = (await connection.execute(select(jobs.c.id, jobs.c.error).where(jobs.c.error.is_not(None)))).all()
     finally:
         await database.close()
-    assert Counter(row.run_id for row in made) == dict.fromkeys(runs, ASKS)
+    assert Counter(row.run_id for row in made) == asked
     assert {row.status for row in made} == {"executed"}
     assert [tuple(row) for row in failed] == []

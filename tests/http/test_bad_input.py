@@ -226,8 +226,9 @@ def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
     """What is wrong with a refusal; None for a good one."""
     if not 400 <= answer.status < 500:
         return f"status {answer.status}"
-    # 426: a WebSocket is looked at when it is one.
-    if answer.status not in {400, 413, 426} and not in_path:
+    # 426: a WebSocket is looked at when it is one. Some have a status of their own for it.
+    own = {kind.status for kind in tool.raises if kind.code == "validation_error"}
+    if answer.status not in {400, 413, 426, *own} and not in_path:
         return f"was not looked at: {answer.status}"
     if answer.headers.get("content-type") != "application/json":
         return "is no JSON"

@@ -9,14 +9,10 @@ import sys
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +27,7 @@ from baobab.runtime.egress import (
     RequestRefused,
     UrlRefused,
 )
+from tests.certificates import certificate
 
 LOOPBACK = ["127.0.0.0/8", "::1/128"]
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -642,25 +639,6 @@ async def test_the_time_limit_covers_resolving_waiting_and_a_dripping_body() -> 
 
 
 # -- TLS --------------------------------------------------------------------------------------------------------------
-
-
-def certificate(name: str, folder: Path) -> tuple[Path, Path]:
-    """A certificate for one name, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    certificate_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
-    return certificate_file, key_file
 
 
 async def test_tls_names_and_verifies_the_host_although_the_address_is_pinned(tmp_path: Path) -> None:

@@ -248,6 +248,23 @@ async def test_a_job_that_ends_its_processes_is_given_up(baobab, chores, clock):
     assert "ended with the process" in (await jobs.job(baobab.house, "poison")).error
 
 
+async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_beside_others(baobab, chores, clock):
+    await put_tally(baobab)
+    lost = {"kind": "count", "arguments": {}, "due_at": clock.now(), "created_at": clock.now()}
+    lost |= {"epoch": 2, "attempts": 2, "held_by": "killed"}
+    async with baobab.house.services.database.writing() as connection:
+        await connection.execute(insert(jobs.jobs), [lost | {"id": f"lost {number}"} for number in range(3)])
+    async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        await chores.waiting.wait()
+        asked = await ask(baobab, "note", {"word": "another"})
+        while (await jobs.job(baobab.house, asked)).finished_at is None:
+            await asyncio.sleep(0.005)
+    assert sorted([(await jobs.job(baobab.house, f"lost {number}")).epoch for number in range(3)]) == [2, 2, 3]
+    chores.go.set()
+    await jobs.settled(baobab.house)
+    assert await tally(baobab) == 3
+
+
 async def test_many_processes_make_each_job_once(tmp_path, clock):
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:

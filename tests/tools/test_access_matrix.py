@@ -167,6 +167,7 @@ POLICY = {
     "gateway_chat": GATEWAY,
     "gateway_embeddings": GATEWAY,
     "gateway_messages": GATEWAY,
+    "gateway_messages_count": GATEWAY,
     "gateway_models": GATEWAY,
     # Everybody here is the owner of an organisation of their own, where the credential leads.
     "model_servers_list": ACCOUNTS,
@@ -458,7 +459,7 @@ class World:
         return await self.for_mcp_servers_probe(caller)
 
     async def for_mcp_servers_call(self, caller: Caller) -> dict[str, Any]:
-        return {"app_id": self.app, "server_id": "nowhere", "tool": "search", "arguments": {}}
+        return {"app_id": self.app, "server_id": "nowhere", "tool": "search", "digest": "0" * 32, "arguments": {}}
 
     async def for_agents_public_resume(self, caller: Caller) -> dict[str, Any]:
         run = await self.run(caller)

@@ -10,6 +10,7 @@ from baobab.storage.database import Database, Unit
 from baobab.storage.tables import inserting
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
 from baobab.tools.call import Call
+from baobab.tools.limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000
@@ -21,7 +22,7 @@ async def count(call: Call, agent: Any, who: str) -> None:
     hour = int(call.services.clock.time() // _HOUR)
     limits = {
         "max_runs_per_user_per_hour": (who, agent.max_runs_per_user_per_hour),
-        "max_runs_per_ip_per_hour": (f"ip:{call.door.ip}"[:120], agent.max_runs_per_ip_per_hour),
+        "max_runs_per_ip_per_hour": (f"ip:{network(call.door.ip)}"[:120], agent.max_runs_per_ip_per_hour),
         "max_runs_per_app_per_hour": ("", agent.max_runs_per_app_per_hour),
     }
     asked = {limit: pair for limit, pair in limits.items() if pair[1] is not None}

@@ -1,5 +1,6 @@
 """Agents: made, read, changed, removed, and their graphs looked through."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
@@ -15,10 +16,11 @@ from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, T
 from baobab.runtime.agents.validation import issues_of, narrowed
 from baobab.runtime.agents.wiring import inevitable
 from baobab.tools.access import AppOwner
-from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, UnsafePublic
+from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, NoGraph, UnsafePublic
 from baobab.tools.agents.records import (
     Agents,
     AgentStatus,
+    AnyGraph,
     Description,
     Graph,
     Hourly,
@@ -50,6 +52,10 @@ _EXAMPLE = {
         "edges": [{"from": "greet", "to": "done"}],
     },
 }
+
+# Arguments that say which agent is meant, and not what it shall be.
+_NAMING = frozenset(["call", "app_id", "name"])
+_COLUMNS = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe_window"}
 
 ModelName = Annotated[str, Text(200, min_length=1)]
 DisplayName = Annotated[str, Text(200)]
@@ -114,6 +120,7 @@ async def agents_create(
     safety_acknowledged: true says that somebody has looked at what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
     """
+    given = _columns(locals())
     spec = await _valid(call, name, graph_spec)
     if visibility == "public" and not safety_acknowledged:
         raise UnsafePublic(details={"offending_tools": await _writing_tools(call, spec)})
@@ -122,20 +129,8 @@ async def agents_create(
         "id": call.services.ids.uuid(),
         "app_id": app_id,
         "name": name,
-        "display_name": display_name,
-        "description": description,
-        "graph_spec": graph_spec,
-        "default_model": default_model,
         "status": "active",
-        "visibility": visibility,
-        "max_runs_per_user_per_hour": max_runs_per_user_per_hour,
-        "max_runs_per_ip_per_hour": max_runs_per_ip_per_hour,
-        "max_runs_per_app_per_hour": max_runs_per_app_per_hour,
-        "daily_budget": daily_budget_usd,
-        "max_concurrent_runs": max_concurrent_runs,
-        "dedupe_window": dedupe_window_seconds,
-        "safety_acknowledged": safety_acknowledged,
-        "taint_checks": taint_checks,
+        **given,
         "created_by": call.caller.account_id if isinstance(call.caller, Account) else None,
         "created_at": now,
         "updated_at": now,
@@ -188,23 +183,7 @@ async def agents_update(
     daily_budget_usd: null for no bound.
     max_concurrent_runs: null for as many as there are.
     """
-    given = {
-        "graph_spec": graph_spec,
-        "display_name": display_name,
-        "description": description,
-        "default_model": default_model,
-        "status": status,
-        "visibility": visibility,
-        "max_runs_per_user_per_hour": max_runs_per_user_per_hour,
-        "max_runs_per_ip_per_hour": max_runs_per_ip_per_hour,
-        "max_runs_per_app_per_hour": max_runs_per_app_per_hour,
-        "daily_budget": daily_budget_usd,
-        "max_concurrent_runs": max_concurrent_runs,
-        "dedupe_window": dedupe_window_seconds,
-        "safety_acknowledged": safety_acknowledged,
-        "taint_checks": taint_checks,
-    }
-    values = {column: value for column, value in given.items() if value is not OMITTED}
+    values = _columns(locals())
     call.audit.data |= {"name": name, "fields": sorted(values)}
     async with writing(call) as unit:
         row = await _found(unit.execute, app_id, name)
@@ -239,16 +218,31 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
         await unit.execute(update(rows).where(rows.c.id == row.id).values(deleted_at=call.now, status="disabled"))
 
 
-@agents.tool("POST /agents/{name}/validate", access=AppOwner(), effect="read", max_body=_MOST_BYTES, examples=_EXAMPLE)
+@agents.tool(
+    "POST /agents/{name}/validate",
+    access=AppOwner(),
+    effect="read",
+    raises=(NoGraph,),
+    max_body=_MOST_BYTES,
+    examples=_EXAMPLE,
+)
 async def agents_validate(
     call: Call,
     app_id: AppId,  # noqa: ARG001 - the call knows it
     name: Name,
-    graph_spec: Graph,
+    graph_spec: AnyGraph,
 ) -> Validity:
     """Look through a graph without keeping it: every issue with its path. The agent need not exist."""
+    if not isinstance(graph_spec, dict):
+        raise NoGraph(details={"issues": [{"path": [], "message": "must be an object"}]})
     _, issues = await _looked_through(call, name, graph_spec)
     return {"valid": False, "issues": issues} if issues else {"valid": True}
+
+
+def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What an agent shall be, by column. given: the arguments of a call, of which some may be left out."""
+    shall = {field: value for field, value in given.items() if field not in _NAMING and value is not OMITTED}
+    return {_COLUMNS.get(field, field): value for field, value in shall.items()}
 
 
 async def found_agent(call: Call, app_id: str, name: str) -> Any:

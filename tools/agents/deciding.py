@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from baobab.runtime.agents.family import cancel
 from baobab.runtime.agents.offers import edited
-from baobab.runtime.agents.rows import ENDED, FROZEN
+from baobab.runtime.agents.rows import ENDED, FROZEN, runs
 from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
 from baobab.tools.agents.owning import require_decider, run_row
+from baobab.tools.agents.records import RunState
 from baobab.tools.agents.tokens import matching
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call
@@ -18,19 +19,19 @@ from baobab.tools.errors import AppMigrating
 from baobab.tools.invalid import invalid
 
 
-async def cancelled(call: Call, app_id: str, run_id: str, agent: str | None = None) -> str:
-    """The run's status: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
+async def cancelled(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:
+    """The run as it is then: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
     row = await run_row(call, app_id, run_id, agent)
     if row.status in ENDED:
         raise RunEnded(details={"status": row.status})
     call.audit.resource_id = run_id
-    status = await cancel(call.services, call.stores.database, row)
+    status: Any = await cancel(call.services, call.stores.database, row)
     if status is None:
         row = await run_row(call, app_id, run_id, agent)
         if row.job_id == FROZEN:
             raise AppMigrating
         raise RunEnded(details={"status": row.status})
-    return status
+    return {"run_id": run_id, "status": status}
 
 
 async def resumed(
@@ -43,8 +44,8 @@ async def resumed(
     arguments: Mapping[str, Any] | None,
     reason: str | None,
     agent: str | None = None,
-) -> Any:
-    """Decide about one call that the run waits for; the run's row. RunNotFound, NotPaused, TokenInvalid."""
+) -> RunState:
+    """Decide about one call that the run waits for. RunNotFound, NotPaused, TokenInvalid."""
     require_decider(call.caller)
     run = await run_row(call, app_id, run_id, agent)
     if run.status in ENDED:
@@ -74,4 +75,14 @@ async def resumed(
     status = "approved" if approved else "rejected"
     if not await call.services.approvals.decided(call, row, status, reason, arguments):
         raise TokenInvalid
-    return run
+    if len(found) > 1:
+        return {"run_id": run_id, "status": run.status}
+    await _goes_on(call, run_id)
+    return {"run_id": run_id, "status": "running"}
+
+
+async def _goes_on(call: Call, run_id: str) -> None:
+    """It waits for nobody any more. Where it lies in another database, it says so when it is taken up in a moment."""
+    if call.unit.database is call.stores.database:
+        paused = (runs.c.id == run_id, runs.c.status == "paused", runs.c.job_id.is_(None))
+        await call.execute(update(runs).where(*paused).values(status="running", paused_until=None))

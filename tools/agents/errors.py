@@ -57,6 +57,13 @@ class InvalidGraph(BadRequest):
     remediation = "Mend what `issues` names; POST .../validate checks a graph without keeping it."
 
 
+class NoGraph(BaobabError):
+    code = "validation_error"
+    status = 422
+    summary = "What was sent to be looked through is no JSON object, and so no graph."
+    remediation = "Send the graph as an object in `graph_spec`; what is wrong within one is answered as `issues`."
+
+
 class AgentDisabled(BadRequest):
     code = "agent_disabled"
     summary = "Agent is disabled"

@@ -10,9 +10,10 @@ from baobab.runtime.agents.rows import events
 from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
+from baobab.tools.agents.fields import IdempotencyKey, Input, RunId, WebhookUrl
 from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.records import Name
-from baobab.tools.agents.running import STARTING, Input, Key, RunId, Started, WebhookUrl
+from baobab.tools.agents.running import STARTING, Started
 from baobab.tools.agents.starting import Origin, Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
@@ -41,7 +42,7 @@ async def agents_runs_fork(
     step: Step | None = None,
     input: Input | None = None,  # noqa: A002
     state: State | None = None,
-    idempotency_key: Key | None = None,
+    idempotency_key: IdempotencyKey | None = None,
     webhook_url: WebhookUrl | None = None,
 ) -> Started:
     """Start a run that goes on from a step of an earlier one, with the graph of that run and its state.
@@ -52,7 +53,6 @@ async def agents_runs_fork(
     input: what the graph calls `input` from there on, for those who run the app.
     state: values of keys of the state that are to be others, for those who run the app.
     idempotency_key: the same one twice is one run.
-    webhook_url: told when the run has ended.
     """
     run, agent = await run_row(call, app_id, id, name), await found_agent(call, app_id, name)
     point = await (await graphs()).point(call.stores.database, run, step)

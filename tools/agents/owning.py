@@ -4,12 +4,13 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.runtime.agents.rows import runs
+from baobab.runtime.agents.rows import agents, runs
 from baobab.tools import proposers
-from baobab.tools.agents.errors import RunNotFound
+from baobab.tools.agents.errors import NotYourRun, RunNotFound
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.errors import Forbidden
+from baobab.tools.limits import network
 
 
 def kind(caller: Caller) -> str:
@@ -27,19 +28,35 @@ def subject(caller: Caller, ip: str) -> str:
     """Who it is, as one word: runs of one subject are told apart from all others'."""
     if isinstance(caller, EndUser):
         return f"user:{caller.user_id}"[:80]
-    return f"ip:{ip}"[:80] if isinstance(caller, Anonymous) else proposers.name(caller)[:80]
+    return f"ip:{network(ip)}"[:80] if isinstance(caller, Anonymous) else proposers.name(caller)[:80]
 
 
 async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
-    """The run, where it is the caller's business; RunNotFound for a stranger's as for none."""
-    query = select(runs).where(runs.c.id == run_id, runs.c.app_id == app_id)
+    """The run, where it is the caller's business.
+
+    RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
+    """
+    query = select(runs, agents.c.visibility).outerjoin(agents, agents.c.id == runs.c.agent_id)
+    query = query.where(runs.c.id == run_id, runs.c.app_id == app_id)
     if agent is not None:
         query = query.where(runs.c.agent == agent)
     async with call.stores.database.reading() as connection:
         row = (await connection.execute(query)).first()
     if row is None or not sees(call.caller, row):
         raise RunNotFound
+    if not admits(row.visibility, call.caller):
+        raise NotYourRun
     return row
+
+
+def admits(visibility: str, caller: Caller) -> bool:
+    """Whether an agent is there for a caller."""
+    match caller:
+        case EndUser():
+            return visibility in ("authenticated", "public")
+        case Anonymous():
+            return visibility == "public"
+    return isinstance(caller, (Account, AppKey))
 
 
 def sees(caller: Caller, row: Any) -> bool:

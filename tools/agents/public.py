@@ -1,9 +1,7 @@
 """Runs of public agents, for whoever has the app's anon key, and for its users."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
 
-from pydantic import Field
 from sqlalchemy import delete, insert
 from typing_extensions import TypedDict
 
@@ -14,34 +12,32 @@ from baobab.tools.agents.access import PUBLIC
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.deciding import cancelled, resumed
 from baobab.tools.agents.errors import NotYourRun, RunEnded, RunNotFound, StreamTokenInvalid
-from baobab.tools.agents.owning import run_row
-from baobab.tools.agents.reading import PAGE, following, frames, read_events, stream
-from baobab.tools.agents.records import Events, Name, OneRun, RunStatus, run_of
-from baobab.tools.agents.region import writing
-from baobab.tools.agents.running import (
-    RESUMING,
-    STARTING,
+from baobab.tools.agents.fields import (
+    ApprovalToken,
+    IdempotencyKey,
     Input,
-    Key,
     LastEventId,
+    PageSize,
     Reason,
     RunId,
-    RunState,
     Seq,
-    Token,
-    after,
+    StreamToken,
+    ThreadId,
 )
+from baobab.tools.agents.owning import run_row
+from baobab.tools.agents.reading import followed, listed, streamed
+from baobab.tools.agents.records import Events, Name, OneRun, RunState, RunStatus, run_of
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.running import RESUMING, STARTING
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.callers import Anonymous
-from baobab.tools.stream import Stream
 from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.types import AppId, JsonObject
 
 _TOKEN_LIFE = timedelta(minutes=15)
 _TOKEN_LENGTH = 40
-StreamToken = Annotated[str, Text(100, min_length=1), Field(description="From POST .../stream-token.")]
 
 
 class Opened(TypedDict):
@@ -69,14 +65,10 @@ async def agents_public_run(
     app_id: AppId,
     name: Name,
     input: Input,  # noqa: A002 - the name on the wire
-    idempotency_key: Key | None = None,
-    thread_id: Key | None = None,
+    idempotency_key: IdempotencyKey | None = None,
+    thread_id: ThreadId | None = None,
 ) -> StartedPublicly:
-    """Start a run of a public agent, with a token for one stream of its events.
-
-    idempotency_key: names the run instead of its body.
-    thread_id: the conversation that the run belongs to, for nodes that remember.
-    """
+    """Start a run of a public agent, with a token for one stream of its events."""
     agent = await found_agent(call, app_id, name)
     if agent.visibility == "private" and isinstance(call.caller, Anonymous):
         # A stranger is not told which names there are.
@@ -104,7 +96,7 @@ async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # 
 )
 async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState:  # noqa: A002
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
-    return {"run_id": id, "status": await cancelled(call, app_id, id)}  # type: ignore[typeddict-item]
+    return await cancelled(call, app_id, id)
 
 
 @agents.tool(
@@ -120,7 +112,7 @@ async def agents_public_resume(
     call: Call,
     app_id: AppId,
     id: RunId,  # noqa: A002
-    approval_token: Token,
+    approval_token: ApprovalToken,
     approved: bool,
     arguments: JsonObject | None = None,
     reason: Reason | None = None,
@@ -128,10 +120,8 @@ async def agents_public_resume(
     """Decide about a call that a paused run waits for.
 
     arguments: with which the call is made, instead of those that the run wanted.
-    reason: why it is refused; the run is told.
     """
-    row = await resumed(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)
-    return {"run_id": row.id, "status": row.status}
+    return await resumed(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)
 
 
 @agents.tool("GET /public/runs/{id}/events.json", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
@@ -140,15 +130,11 @@ async def agents_public_events_list(
     app_id: AppId,
     id: RunId,  # noqa: A002
     since_seq: Seq = 0,
-    limit: Annotated[int, Field(ge=1, le=PAGE)] = 100,
+    limit: PageSize = 100,
 ) -> Events:
-    """List what a run has done, oldest first.
-
-    since_seq: only what came after this one.
-    """
+    """List what a run has done, oldest first."""
     await run_row(call, app_id, id)
-    found: Any = await read_events(call.services, call.stores.database, id, since_seq, limit)
-    return {"events": found}
+    return await listed(call, id, since_seq, limit)
 
 
 @agents.tool(
@@ -181,13 +167,9 @@ async def agents_public_events(
     token: StreamToken,
     last_event_id: LastEventId | None = None,
 ) -> str:
-    """Follow what a run does, as server-sent events, to its end.
-
-    last_event_id: the `id` of the last event that was received; those after it are sent.
-    """
+    """Follow what a run does, as server-sent events, to its end."""
     await _require_token(call, id, token)
-    streamed: Any = Stream(stream(call, id, after(last_event_id)))
-    return streamed  # type: ignore[no-any-return]
+    return streamed(call, id, last_event_id)
 
 
 @agents.tool(
@@ -205,14 +187,9 @@ async def agents_public_socket(
     token: StreamToken,
     since_seq: Seq = 0,
 ) -> str:
-    """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end.
-
-    since_seq: only what came after this one.
-    """
+    """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end."""
     await _require_token(call, id, token)
-    told = following(call.services, call.stores.database, id, since_seq)
-    streamed: Any = Stream(frames(told), "application/json")
-    return streamed  # type: ignore[no-any-return]
+    return followed(call, id, since_seq)
 
 
 async def _token(call: Call, run_id: str) -> Opened:

@@ -10,11 +10,13 @@ from sqlalchemy import select
 from baobab.runtime.agents.rows import ENDED, events, runs
 from baobab.runtime.agents.watch import Watch
 from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.tools.agents.fields import PAGE
+from baobab.tools.agents.records import Events
 from baobab.tools.agents.tokens import approval_token
 from baobab.tools.call import Call
 from baobab.tools.services import Services
+from baobab.tools.stream import Stream
 
-PAGE = 500
 _BEAT_SECONDS = 15.0
 _PATIENCE_SECONDS = 2.0
 
@@ -33,14 +35,20 @@ async def read_events(
 
 
 async def following(services: Services, database: Database, run_id: str, after: int) -> AsyncGenerator[Any, None]:
-    """Events behind a seq, and those to come, to the run's end; None where there is nothing to tell for a while."""
+    """Events behind a seq, and those to come, to the run's end; None where there is nothing to tell for a while.
+
+    A seq that the run has not reached is taken for its latest: after a failure of power it may stand behind what was
+    told.
+    """
+    known = False
     watch = services.of(Watch)
     with watch.listening(run_id, database) as news:
         while True:
             news.clear()
             try:
                 # Before its events: one that ended in between has told all of them.
-                ended = await _ended(database, run_id)
+                ended, latest = await _standing(database, run_id)
+                after, known = after if known else min(after, latest), True
                 while found := await read_events(services, database, run_id, after, PAGE):
                     for event in found:
                         yield event
@@ -80,8 +88,23 @@ async def frames(told: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]
         await told.aclose()
 
 
-def stream(call: Call, run_id: str, after: int) -> AsyncGenerator[bytes, None]:
-    return framed(following(call.services, call.stores.database, run_id, after))
+async def listed(call: Call, run_id: str, after: int, limit: int) -> Events:
+    found: Any = await read_events(call.services, call.stores.database, run_id, after, limit)
+    return {"events": found}
+
+
+def streamed(call: Call, run_id: str, last_event_id: str | None) -> str:
+    """Server-sent events behind the one that a client names; all of them where that is none of ours."""
+    named = last_event_id or ""
+    after = int(named) if named.isascii() and named.isdigit() else 0
+    events: Any = Stream(framed(following(call.services, call.stores.database, run_id, after)))
+    return events  # type: ignore[no-any-return]
+
+
+def followed(call: Call, run_id: str, after: int) -> str:
+    """The frames of a WebSocket."""
+    events: Any = Stream(frames(following(call.services, call.stores.database, run_id, after)), "application/json")
+    return events  # type: ignore[no-any-return]
 
 
 def _payload(services: Services, row: Any) -> dict[str, Any]:
@@ -93,7 +116,9 @@ def _payload(services: Services, row: Any) -> dict[str, Any]:
     return payload
 
 
-async def _ended(database: Database, run_id: str) -> bool:
+async def _standing(database: Database, run_id: str) -> tuple[bool, int]:
+    """Whether the run has ended, and the seq of its latest event."""
+    query = select(runs.c.status, runs.c.last_seq).where(runs.c.id == run_id)
     async with database.reading() as connection:
-        status = (await connection.execute(select(runs.c.status).where(runs.c.id == run_id))).scalar()
-    return status is None or status in ENDED
+        row = (await connection.execute(query)).first()
+    return (True, 0) if row is None else (row.status in ENDED, row.last_seq)

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypedDict
 
 from baobab.tools.money import dollars
-from baobab.tools.types import JsonObject, Text
+from baobab.tools.types import Json, JsonObject, Text
 
 Name = Annotated[
     str,
@@ -18,6 +18,8 @@ Visibility = Literal["private", "authenticated", "public"]
 AgentStatus = Literal["active", "disabled"]
 RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "timed_out"]
 Graph = Annotated[JsonObject, Field(description="The graph: see docs/graph-spec.md.")]
+# The same to read, and told apart by whoever takes it.
+AnyGraph = Annotated[Json, WithJsonSchema({"type": "object"}), Field(description="The graph: see docs/graph-spec.md.")]
 Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
 _NANOS = 10**9
 
@@ -92,6 +94,11 @@ class Run(TypedDict):
 
 class OneRun(TypedDict):
     run: Run
+
+
+class RunState(TypedDict):
+    run_id: str
+    status: RunStatus
 
 
 class Runs(TypedDict):

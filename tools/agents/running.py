@@ -1,8 +1,8 @@
 """Runs, for those who run the app and for its users."""
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from sqlalchemy import select
 from typing_extensions import TypedDict
 
@@ -23,29 +23,28 @@ from baobab.tools.agents.errors import (
     RunNotFound,
     TokenInvalid,
 )
-from baobab.tools.agents.owning import run_row, subject
-from baobab.tools.agents.reading import PAGE, read_events, stream
-from baobab.tools.agents.records import Events, Name, OneRun, Runs, RunStatus, run_of
+from baobab.tools.agents.fields import (
+    ApprovalToken,
+    IdempotencyKey,
+    Input,
+    LastEventId,
+    PageSize,
+    Reason,
+    RunId,
+    Seq,
+    ThreadId,
+    WebhookUrl,
+)
+from baobab.tools.agents.owning import admits, run_row, subject
+from baobab.tools.agents.reading import listed, streamed
+from baobab.tools.agents.records import Events, Name, OneRun, Runs, RunState, RunStatus, run_of
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
-from baobab.tools.stream import Stream
 from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject, Text, Uuid
+from baobab.tools.types import AppId, JsonObject, Uuid
 
-RunId = Annotated[Uuid, Field(description="The run.")]
-Input = Annotated[JsonObject, Field(description="What the graph calls `input`.", max_length=1000)]
-Key = Annotated[str, Text(128, min_length=1)]
-Token = Annotated[
-    str,
-    StringConstraints(pattern=r"^appr_[A-Za-z0-9]{1,80}$", max_length=90),
-    Field(description="The approval_token of the run_paused event.", examples=["appr_0a1b2c3d"]),
-]
-Seq = Annotated[int, Field(ge=0, le=2**31 - 1)]
-LastEventId = Annotated[str, Text(20)]
-Reason = Annotated[str, Text(1000)]
-WebhookUrl = Annotated[str, Text(2000), StringConstraints(pattern=r"^https?://")]
 _NEWEST = 50
 STARTING = (AgentNotFound, AgentDisabled, NotYourRun, RunConflict, KeyReused, LimitExceeded, Overloaded)
 RESUMING = (RunNotFound, RunEnded, NotPaused, TokenInvalid)
@@ -55,11 +54,6 @@ class Started(TypedDict):
     run_id: str
     status: RunStatus
     replayed: NotRequired[Annotated[Literal[True], Field(description="The same body has started this run before.")]]
-
-
-class RunState(TypedDict):
-    run_id: str
-    status: RunStatus
 
 
 @agents.tool(
@@ -77,18 +71,15 @@ async def agents_run(
     app_id: AppId,
     name: Name,
     input: Input,  # noqa: A002 - the name on the wire
-    idempotency_key: Key | None = None,
-    thread_id: Key | None = None,
+    idempotency_key: IdempotencyKey | None = None,
+    thread_id: ThreadId | None = None,
     webhook_url: WebhookUrl | None = None,
-    caller_user_id: Annotated[str, Text(80, min_length=1)] | None = None,
+    caller_user_id: Uuid | None = None,
 ) -> Started:
     """Start a run of an agent; read it, or its events, to see it through.
 
     The same body sent again soon leads to the same run.
 
-    idempotency_key: names the run instead of its body.
-    thread_id: the conversation that the run belongs to, for nodes that remember.
-    webhook_url: told when the run has ended.
     caller_user_id: the app's user that the run acts as; for those who run the app.
     """
     agent = await found_agent(call, app_id, name)
@@ -100,10 +91,12 @@ async def agents_run(
     return told
 
 
-@agents.tool("GET /agents/{name}/runs", access=OF_APP, effect="read", raises=(AgentNotFound,))
+@agents.tool("GET /agents/{name}/runs", access=OF_APP, effect="read", raises=(AgentNotFound, NotYourRun))
 async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunStatus | None = None) -> Runs:
     """List an agent's newest runs; a user of the app sees its own."""
-    await found_agent(call, app_id, name)
+    agent = await found_agent(call, app_id, name)
+    if not admits(agent.visibility, call.caller):
+        raise NotYourRun
     query = select(rows).where(rows.c.app_id == app_id, rows.c.agent == name).order_by(rows.c.created_at.desc())
     if isinstance(call.caller, EndUser):
         query = query.where(rows.c.subject == subject(call.caller, ""))
@@ -130,7 +123,7 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> O
 )
 async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
-    return {"run_id": id, "status": await cancelled(call, app_id, id, name)}  # type: ignore[typeddict-item]
+    return await cancelled(call, app_id, id, name)
 
 
 @agents.tool(
@@ -147,7 +140,7 @@ async def agents_runs_resume(
     app_id: AppId,
     name: Name,
     id: RunId,  # noqa: A002
-    approval_token: Token,
+    approval_token: ApprovalToken,
     approved: bool,
     arguments: JsonObject | None = None,
     reason: Reason | None = None,
@@ -155,12 +148,10 @@ async def agents_runs_resume(
     """Decide about a call that a paused run waits for: approve it, with other arguments perhaps, or refuse it.
 
     arguments: with which the call is made, instead of those that the run wanted.
-    reason: why it is refused; the run is told.
     """
-    row = await resumed(
+    return await resumed(
         call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason, agent=name
     )
-    return {"run_id": row.id, "status": row.status}
 
 
 @agents.tool("GET /agents/{name}/runs/{id}/events.json", access=OF_APP, effect="read", raises=(RunNotFound,))
@@ -170,15 +161,11 @@ async def agents_runs_events_list(
     name: Name,
     id: RunId,  # noqa: A002
     since_seq: Seq = 0,
-    limit: Annotated[int, Field(ge=1, le=PAGE)] = 100,
+    limit: PageSize = 100,
 ) -> Events:
-    """List what a run has done, oldest first.
-
-    since_seq: only what came after this one.
-    """
+    """List what a run has done, oldest first."""
     await run_row(call, app_id, id, name)
-    found: Any = await read_events(call.services, call.stores.database, id, since_seq, limit)
-    return {"events": found}
+    return await listed(call, id, since_seq, limit)
 
 
 @agents.tool(
@@ -197,14 +184,6 @@ async def agents_runs_events(
     id: RunId,  # noqa: A002
     last_event_id: LastEventId | None = None,
 ) -> str:
-    """Follow what a run does, as server-sent events, to its end.
-
-    last_event_id: the `id` of the last event that was received; those after it are sent.
-    """
+    """Follow what a run does, as server-sent events, to its end."""
     await run_row(call, app_id, id, name)
-    streamed: Any = Stream(stream(call, id, after(last_event_id)))
-    return streamed  # type: ignore[no-any-return]
-
-
-def after(last_event_id: str | None) -> int:
-    return int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else 0
+    return streamed(call, id, last_event_id)

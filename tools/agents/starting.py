@@ -17,7 +17,7 @@ from baobab.storage.database import Unit
 from baobab.tools import proposers
 from baobab.tools.agents.admission import count, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
-from baobab.tools.agents.owning import kind, subject
+from baobab.tools.agents.owning import admits, kind, subject
 from baobab.tools.agents.region import writing
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
@@ -54,7 +54,8 @@ class Origin:
 async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
     """The run's row, and whether it is a new one. AgentDisabled, NotYourRun, LimitExceeded, RunConflict, KeyReused."""
     caller = _acting(call, wish)
-    _require_admitted(call.caller, agent)
+    if not admits(agent.visibility, call.caller):
+        raise NotYourRun
     who = subject(caller, call.door.ip)
     if agent.status != "active":
         raise AgentDisabled
@@ -117,7 +118,8 @@ async def _earlier(execute: Any, call: Call, agent: Any, who: str, wish: Wish) -
     if row is None or row.payload_hash == wish.digest:
         return row
     refused = RunConflict if wish.idempotency_key is None else KeyReused
-    raise refused(details={"existing_run_id": row.id})
+    # Whoever shares an address with it must not learn the id of a stranger's run, which is all that guards it.
+    raise refused(details={} if isinstance(call.caller, Anonymous) else {"existing_run_id": row.id})
 
 
 def _acting(call: Call, wish: Wish) -> Caller:
@@ -126,19 +128,8 @@ def _acting(call: Call, wish: Wish) -> Caller:
         return call.caller
     if isinstance(call.caller, EndUser):
         raise NotYourRun("Only those who run the app start runs for its users.")
-    key_id = call.caller.key_id if isinstance(call.caller, AppKey) else None
+    key_id = call.caller.key_id if isinstance(call.caller, (Account, AppKey)) else None
     return EndUser(call.require_app().id, wish.as_user, "user", key_id, call.caller.limits)
-
-
-def _require_admitted(caller: Caller, agent: Any) -> None:
-    match caller:
-        case Account() | AppKey():
-            return
-        case EndUser() if agent.visibility in ("authenticated", "public"):
-            return
-        case Anonymous() if agent.visibility == "public":
-            return
-    raise NotYourRun
 
 
 def _account(caller: Caller) -> str | None:

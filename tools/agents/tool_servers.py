@@ -200,8 +200,11 @@ async def mcp_servers_probe(
     return {"ok": True, "tools": tools_of(row)}
 
 
-async def _preview(call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, **_: Any) -> str:
-    server = ToolServer.of(await _row(call, app_id, server_id))
+async def _preview(
+    call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject
+) -> str:
+    del arguments
+    server = await _pinned(call, app_id, server_id, tool, digest)
     return f"It calls `{tool}` of the tool server `{server.name}` at {server.url}."
 
 
@@ -223,9 +226,12 @@ async def _preview(call: Call, app_id: AppId, server_id: ServerId, tool: ToolNam
     preview=_preview,
 )
 async def mcp_servers_call(
-    call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, arguments: JsonObject
+    call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject
 ) -> RemoteAnswer:
-    """Call a tool of one of the app's tool servers. Only runs of agents do."""
+    """Call a tool of one of the app's tool servers. Only runs of agents do.
+
+    digest: of the tool as it was when the call was proposed; another one is not called in its place.
+    """
     step, approved = call.door.step, call.approved
     if approved is not None and approved.run_id is not None:
         key = approved.id
@@ -234,9 +240,20 @@ async def mcp_servers_call(
     else:
         raise Forbidden("Only runs of agents call tools of tool servers.")
     call.audit.resource_id, call.audit.data["tool"] = server_id, tool
-    server = ToolServer.of(await _row(call, app_id, server_id))
+    server = await _pinned(call, app_id, server_id, tool, digest)
     answered: Any = await call.services.of(Remote).called(server, tool, arguments, key)
     return answered  # type: ignore[no-any-return]
+
+
+async def _pinned(call: Call, app_id: str, server_id: str, tool: str, digest: str) -> ToolServer:
+    """The server, where what is accepted of the tool is what somebody was shown who let it be called."""
+    server = ToolServer.of(await _row(call, app_id, server_id))
+    if server.tool(tool).digest != digest:
+        raise ToolChanged(
+            f"The tool `{tool[:64]}` has changed since this call was proposed, so the call is not made.",
+            remediation="Look at what the tool is now, and have the call proposed anew where it is still wanted.",
+        )
+    return server
 
 
 async def _asked(call: Call, server: ToolServer) -> tuple[dict[str, Any], BaobabError | None]:

@@ -55,13 +55,14 @@ async def agents_tend(job: Job) -> None:
     services = job.registry.services
     databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
     for database in databases:
-        overdue = select(runs.c.id, runs.c.paused_until).where(
+        overdue = select(runs.c.id).where(
             UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
         )
         async with database.reading() as connection:
             late = (await connection.execute(overdue.limit(_ROUND))).all()
         for run in late:
-            await _advance(services, database, run.id, f"late:{run.paused_until.timestamp()}")
+            # Anew in each round: a worker whose clock is behind may have found that there is time left.
+            await _advance(services, database, run.id, f"late:{job.id}")
         await _take_up(services, database)
     await _withdraw(services, databases)
 

@@ -118,7 +118,7 @@ async def ai_config_update(
         known = call.services.part(Gateway).key_providers
         if provider not in known:
             raise UnknownProvider(
-                f"Models of `{provider}` cannot be called here, with whatever key.",
+                f"`{provider}` is no vendor whose models a key of yours could call.",
                 remediation=f"Those of these can: {', '.join(known) or 'none'}.",
             )
         sealed = call.services.vault.seal(byokKey.encode(), settings.context(app_id))

@@ -128,7 +128,9 @@ class Asked:
     async def _settle(self, reservation: Reservation) -> None:
         services, outcome = self.call.services, self.outcome
         if not outcome.begun:
-            await services.credits.release(reservation)
+            # What is not given back now comes back by itself, and why the provider failed is of more use.
+            with contextlib.suppress(DatabaseUnavailable):
+                await services.credits.release(reservation)
             return
         usage = Usage(_counted_as(self.model), outcome.prompt, outcome.completion, byok=self.byok)
         for attempt in range(_LATE_TRIES):

@@ -1,30 +1,74 @@
 """Messages: Anthropic's wire."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
+from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.wires.chunks import event
-from baobab.runtime.gateway.wires.messages import MESSAGES
+from baobab.runtime.gateway.wires.messages import Counts
+from baobab.runtime.gateway.wires.messages import Messages as MessagesWire
+from baobab.runtime.gateway.wires.messages_count import estimated
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.chat import MaxTokens, Messages, ModelName
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
-from baobab.tools.ai.speaking import spoken
+from baobab.tools.ai.speaking import asking, spoken
+from baobab.tools.ai.telling import tell
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, messages
 from baobab.tools.ai.unpriced import refuse_what_has_no_price
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
+from baobab.tools.tool import Audit
 from baobab.tools.types import JsonObject, Text
 
 __all__ = ["messages"]
 
 System = Annotated[str, Text(900_000)] | Annotated[list[JsonObject], Field(max_length=1000)]
-_ELSEWHERE = frozenset(("fallbacks", "billing_policy", "thread", "workspace_id", "user_profile_id"))
+Beta = Annotated[str, Text(2000), Field(description="Names of Anthropic's betas, with commas between.")]
+Version = Annotated[
+    str, Text(10, pattern=r"^\d{4}-\d\d-\d\d$"), Field(description="The version of Anthropic's wire, a date.")
+]
+_FROM_HEADERS = {"anthropic_beta": "anthropic-beta", "anthropic_version": "anthropic-version"}
+_ELSEWHERE = frozenset(
+    ("fallbacks", "fallback_credit_token", "billing_policy", "thread", "workspace_id", "user_profile_id")
+)
 # They mean nothing on this wire; translated, they would ask for more than was set aside.
 _MORE = frozenset(("n", "max_completion_tokens"))
 # Those whose words the vendor knows, and which the caller runs.
 _RUN_BY_THE_CALLER = re.compile(r"custom|(?:bash|text_editor|memory|computer|computer_toolset|browser_toolset)_\d{8}")
+# Those that change neither what is charged, nor who answers, nor reach what is kept for a key that others call with,
+# nor let a tool stand where it is not looked for.
+_BETAS = (
+    "cache-diagnosis",
+    "claude-code",
+    "computer-use",
+    "context-1m",
+    "context-management",
+    "dev-full-thinking",
+    "effort",
+    "extended-cache-ttl",
+    "fine-grained-tool-streaming",
+    "interleaved-thinking",
+    "model-context-window-exceeded",
+    "output-128k",
+    "pdfs",
+    "prompt-caching",
+    "structured-outputs",
+    "task-budgets",
+    "thinking-display-updates",
+    "thinking-token-count",
+    "token-counting",
+    "token-efficient-tools",
+)
+_BETA = re.compile(rf"(?:{'|'.join(_BETAS)})-\d{{4}}-?\d\d-?\d\d")
+_EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
+
+
+class Counted(TypedDict):
+    input_tokens: int
 
 
 @messages.tool(
@@ -33,9 +77,10 @@ _RUN_BY_THE_CALLER = re.compile(r"custom|(?:bash|text_editor|memory|computer|com
     effect="external",
     raises=CALLING,
     audit=CALLED,
-    query=("beta",),
+    query=("beta", *_FROM_HEADERS),
+    from_headers=_FROM_HEADERS,
     max_body=MOST_BYTES,
-    examples={"max_tokens": 1024, "messages": [{"role": "user", "content": "Hello!"}]},
+    examples={"max_tokens": 1024, **_EXAMPLE},
 )
 async def gateway_messages(
     call: Call,
@@ -45,6 +90,8 @@ async def gateway_messages(
     system: System | None = None,
     stream: bool | None = None,
     beta: bool = False,  # noqa: ARG001 - what clients say, and nobody needs
+    anthropic_beta: Beta | None = None,
+    anthropic_version: Version | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer a conversation, on the wire of Anthropic's Messages.
@@ -57,18 +104,74 @@ async def gateway_messages(
     system: what the model is told before the conversation.
     stream: answer in server-sent events, where the door can.
     beta: as Anthropic's clients say it; it makes no difference.
+    anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
+    anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
     """
+    body = {**_body(messages, system, further), "max_tokens": max_tokens}
+    wire = MessagesWire(_passed_on(anthropic_beta, anthropic_version))
+    answer: dict[str, Any] = await spoken(call, wire, body, model, max_tokens, _told, stream=stream)
+    return answer
+
+
+@messages.tool(
+    "POST /messages/count_tokens",
+    access=GATEWAY_CALLERS,
+    effect="external",
+    raises=CALLING,
+    audit=Audit("ai.count", category="ai", action="read", resource="model", tallied=True),
+    query=("beta", *_FROM_HEADERS),
+    from_headers=_FROM_HEADERS,
+    max_body=MOST_BYTES,
+    examples=_EXAMPLE,
+)
+async def gateway_messages_count(
+    call: Call,
+    messages: Messages,
+    model: ModelName | None = None,
+    system: System | None = None,
+    beta: bool = False,  # noqa: ARG001 - what clients say, and nobody needs
+    anthropic_beta: Beta | None = None,
+    anthropic_version: Version | None = None,
+    **further: Any,
+) -> Counted:
+    """Count the tokens of a request for a message, without having it answered. Free.
+
+    Of Anthropic's own models they are as Anthropic counts them, of all others an estimate: a token for four bytes.
+
+    messages: the conversation, each `{role, content}`.
+    model: left out, the platform's default.
+    system: what the model is told before the conversation.
+    beta: as Anthropic's clients say it; it makes no difference.
+    anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
+    anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
+    """
+    body = _body(messages, system, further)
+    wire = Counts(_passed_on(anthropic_beta, anthropic_version))
+    own, (first, *_) = await asking(call, model)
+    tell(call, first, cost=0)
+    if first.provider != wire.provider:
+        return {"input_tokens": estimated(body, first)}
+    gateway = call.services.part(Gateway)
+    counted = await gateway.count(wire, first, body, gateway.own(first, own.reach))
+    return {"input_tokens": counted["input_tokens"]}
+
+
+def _body(messages: list[dict[str, Any]], system: Any, further: Mapping[str, Any]) -> dict[str, Any]:
     refuse_what_has_no_price(
         further,
         elsewhere=_ELSEWHERE | _MORE,
         theirs=_runs_itself,
         known="`custom` and those of Anthropic's that the caller runs",
     )
-    body = {"messages": messages, "max_tokens": max_tokens, **further}
-    if system is not None:
-        body["system"] = system
-    answer: dict[str, Any] = await spoken(call, MESSAGES, body, model, max_tokens, _told, stream=stream)
-    return answer
+    body = {"messages": messages, **further}
+    return body if system is None else {**body, "system": system}
+
+
+def _passed_on(beta: str | None, version: str | None) -> dict[str, str]:
+    """The caller's headers that the vendor is sent, and no others."""
+    betas = dict.fromkeys(name.strip() for name in (beta or "").split(","))
+    told = {"anthropic-beta": ",".join(filter(_BETA.fullmatch, betas)), "anthropic-version": version}
+    return {name: value for name, value in told.items() if value}
 
 
 def _runs_itself(kind: Any) -> bool:

@@ -81,7 +81,7 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
     known = call.services.part(Gateway).key_providers
     if provider not in known:
         raise UnknownProvider(
-            f"Models of `{provider}` cannot be called here, with whatever key.",
+            f"`{provider}` is no vendor whose models a key of yours could call.",
             remediation=f"Those of these can: {', '.join(known)}.",
         )
     told = settings.provider_of(key)

@@ -10,6 +10,7 @@ from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.wires.wire import Wire
 from baobab.tools.ai import settings
 from baobab.tools.ai.asking import answered, chosen, counted, settled
+from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.stored import Conversation
 from baobab.tools.ai.telling import tell
 from baobab.tools.call import Call
@@ -33,12 +34,8 @@ async def spoken(
     name: the model's. limit: tokens that the answer may have. told: an error as the last event, behind so many others.
     kept: what becomes of the answer.
     """
-    own = await settings.of_organisation(call)
-    # What was read is done with: no transaction stays open while a model thinks.
-    if not call.nested:
-        await call.unit.commit()
+    own, models = await asking(call, name)
     rooms = call.services.part(Gateway)
-    models = chosen(call, name, own, "chat")
     if models[0].provider != wire.provider:
         # What cannot be translated is refused before anything is set aside for it.
         wire.asked(body, models[0])
@@ -59,3 +56,12 @@ async def spoken(
     await settled(asked)
     tell(call, asked.model, cost=0 if asked.byok else asked.cost)
     return answer if kept is None else await kept.whole(answer)
+
+
+async def asking(call: Call, name: str | None) -> tuple[AiSettings, list[Model]]:
+    """The organisation's settings; and the model that is meant, with those to fall back on."""
+    own = await settings.of_organisation(call)
+    # What was read is done with: no transaction stays open while a model thinks.
+    if not call.nested:
+        await call.unit.commit()
+    return own, chosen(call, name, own, "chat")

@@ -18,7 +18,7 @@ from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, UnknownT
 from baobab.tools.call import Call
 from baobab.tools.callers import Limits
 from baobab.tools.effects import Policy
-from baobab.tools.errors import AppNotFound, Forbidden, MissingField, NotFound
+from baobab.tools.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
 from baobab.tools.key_limits import narrowed
 from baobab.tools.membership import role_now
 from baobab.tools.platform_tables import api_keys as rows
@@ -120,8 +120,15 @@ async def api_keys_create(
     toolsets: the families of tools that the key opens, such as `kv`; all when left out.
     read_only: whether the key only reads.
     approval: from which effect on a call of the key waits for a person: `destructive`, `external` (what leaves the
-      platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with less limits.
+      platform, and what destroys), `write` (all but reads), or `none`. A key never makes one with less limits, and one
+      with a budget makes none.
     """
+    if call.caller.limits is not None and call.caller.limits.budgeted:
+        # What the other key spends would not count: a budget is of one key.
+        raise KeyLimited(
+            "A key with a budget makes no other keys.",
+            remediation="Have somebody make it who signs in, or with a key that has no budget.",
+        )
     limits = _limits(call, toolsets, read_only, approval)
     stored = scoping.wanted(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:

@@ -29,7 +29,7 @@ Word = Annotated[str, Text(200, min_length=1)]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
 Category = Literal["auth", "admin", "function", "ai", "data"]
 Action = Literal["create", "update", "delete", "invoke", "enable", "disable"]
-ActorType = Literal["platform_user", "app_user", "api_key", "system", "anonymous"]
+ActorType = Literal["platform_user", "app_user", "api_key", "operator", "system", "anonymous"]
 
 
 class AuditLog(TypedDict):
@@ -62,7 +62,7 @@ class AuditLogs(TypedDict):
 _COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__)
 
 
-@audit_logs.tool("GET /audit-logs", access=AppOwner("admin"), effect="read")
+@audit_logs.tool("GET /audit-logs", access=AppOwner("admin"), effect="read", taints=True)
 async def audit_logs_list(
     call: Call,
     app_id: AppId,

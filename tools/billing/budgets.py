@@ -100,13 +100,13 @@ async def billing_set_budget(
     """
     organisation = await acting_in(call, org_id, "admin")
     await _require_own(call, organisation, subject, subject_id)
+    # Whoever sets another at once waits until this call is committed.
     there = await call.services.credits.budgets(organisation)
     known = {(budget.subject, budget.subject_id, budget.period) for budget in there}
     if (subject, subject_id, period) not in known and len(there) >= MOST:
         raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})
-    # In a transaction of its own; the audit row follows in the call's.
-    budget = await call.services.credits.set_budget(organisation, subject, subject_id, period, most_usd)
-    _note(call, subject, subject_id, period)
+    budget = await call.services.credits.set_budget(organisation, subject, subject_id, period, most_usd, unit=call.unit)
+    await _changed(call, subject, subject_id, period)
     call.audit.data["most_usd"] = dollars(most_usd)
     return {"budget": told(budget)}
 
@@ -125,9 +125,9 @@ async def billing_delete_budget(
     """Delete a budget; admins and owners only. Only the organisation's credits bound the app or key then."""
     organisation = await acting_in(call, org_id, "admin")
     # Not asked whether the app or the key is still there: what is left of one that is gone can be deleted too.
-    if not await call.services.credits.delete_budget(organisation, subject, subject_id, period):
+    if not await call.services.credits.delete_budget(organisation, subject, subject_id, period, unit=call.unit):
         raise BudgetNotFound
-    _note(call, subject, subject_id, period)
+    await _changed(call, subject, subject_id, period)
     return {"deleted": True}
 
 
@@ -149,12 +149,16 @@ async def _require_own(call: Call, organisation: str, subject: BudgetSubject, su
     owned = select(table.c.id).where(table.c.id == subject_id, table.c.organisation_id == organisation)
     if subject == "key":
         owned = owned.where(api_keys.c.revoked_at.is_(None))
-    # Not in the call's own transaction: it would take the turn that credits need to write.
-    async with call.services.database.reading() as connection:
-        if (await connection.execute(owned)).first() is None:
-            raise SubjectNotFound
+    if (await call.execute(owned)).first() is None:
+        raise SubjectNotFound
 
 
-def _note(call: Call, subject: BudgetSubject, subject_id: str, period: BudgetPeriod) -> None:
+async def _changed(call: Call, subject: BudgetSubject, subject_id: str, period: BudgetPeriod) -> None:
+    if subject == "key":
+        # A key with a budget may call less (tools/key_limits.py): what is held in memory of it is void.
+        digests = await call.execute(select(api_keys.c.digest).where(api_keys.c.id == subject_id))
+        for digest in digests.scalars():
+            await call.services.notices.publish(call.unit, "key", digest)
+        await call.services.notices.publish(call.unit, "tools", f"key:{subject_id}")
     call.audit.resource_id = f"{subject}/{subject_id}/{period}"
     call.audit.app_id = subject_id if subject == "app" else None

@@ -15,7 +15,7 @@ OrganizationId = Annotated[Uuid, Field(description="Another organisation that yo
 async def acting_in(call: Call, org_id: str | None, needed: Role = "member") -> str:
     """The organisation that is asked for, else the caller's; Forbidden without the role in it.
 
-    The directory is asked and not the call's transaction: credits write in one of their own, which would wait for it.
+    The directory is asked: what only looks at credits needs no transaction of its own.
     """
     organisation = await chosen_organisation(call, org_id)
     require_role(await call.services.directory.role(organisation, call.account.account_id), needed)

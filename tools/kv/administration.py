@@ -62,7 +62,15 @@ class FunctionKey(TypedDict):
     function_key: str
 
 
-@kv.tool("GET /_scan", access=Operator(), effect="read", limit=KV_OPERATIONS, raises=(CursorInvalid,), start=True)
+@kv.tool(
+    "GET /_scan",
+    access=Operator(),
+    effect="read",
+    limit=KV_OPERATIONS,
+    raises=(CursorInvalid,),
+    start=True,
+    taints=True,
+)
 async def kv_scan(
     call: Call,
     app_id: AppId,
@@ -141,7 +149,7 @@ async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_con
     return {"deleted": deleted}
 
 
-@kv.tool("GET /_audit_recent", access=Authenticated(), effect="read", limit=KV_OPERATIONS)
+@kv.tool("GET /_audit_recent", access=Authenticated(), effect="read", limit=KV_OPERATIONS, taints=True)
 async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=200)] = 50) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 

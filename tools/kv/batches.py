@@ -61,6 +61,7 @@ class _Refused(Exception):
     audit=WRITTEN,
     max_body=_MAX_BODY,
     examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
+    taints=True,
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.

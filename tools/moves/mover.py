@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 
 from baobab.storage.database import Unit
 from baobab.tools.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
+from baobab.tools.approval_rows import approvals
 from baobab.tools.errors import Unavailable
 from baobab.tools.jobs import Again, Job, JobLost
 from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
@@ -53,8 +54,7 @@ class Mover:
             case "reserving_dest":
                 await self._reserve()
             case "blocking_writes":
-                for data in self._data:
-                    await data.freeze(self._source, row.app_id)
+                await self._block()
             case "dumping_data":
                 usage = await self._source.kv.usage(row.app_id)
                 progress = {"keys": usage.keys, "bytes": usage.bytes}
@@ -82,6 +82,22 @@ class Mover:
         await erase_app(self._job.registry, self._dest, self._row.app_id)
         for data in self._data:
             await data.freeze(self._dest, self._row.app_id)
+
+    async def _block(self) -> None:
+        """Stop all writes, but never between two attempts at one call; Again where an approved one is half done.
+
+        What keeps a later attempt from doing twice what an earlier one did is in the source, and does not move.
+        """
+        for data in self._data:
+            await data.freeze(self._source, self._row.app_id)
+        unfinished = (approvals.c.app_id == self._row.app_id, approvals.c.status == "approved")
+        async with self._services.database.reading() as connection:
+            found = (await connection.execute(select(approvals.c.id).where(*unfinished))).scalars().all()
+        for approval_id in found:
+            if await self._source.kv.begun(self._row.app_id, approval_id):
+                for data in self._data:
+                    await data.thaw(self._source, self._row.app_id)
+                raise Again(_PAUSE_SECONDS, "an approved call is under way")
 
     async def _flip(self) -> None:
         """From this commit on, requests go to the destination."""

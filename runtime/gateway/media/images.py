@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
 
-from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed
+from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.library import litellm
+from baobab.runtime.gateway.media.calling import called
 from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
 from baobab.runtime.gateway.media.files import Files
 from baobab.runtime.gateway.media.model import MediaRequest, Progress, Rendering
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.translate import worded
 from baobab.runtime.gateway.upstream import Upstream
 
 _LARGEST = 50 * 2**20
@@ -58,26 +58,22 @@ class Images:
         library = await litellm()
         call = library.aimage_edit if given else library.aimage_generation
         try:
-            # The library's own patience begins anew with each piece of an answer.
-            async with asyncio.timeout(self._seconds), _single(library, upstream) as client:
-                answer = await call(
+            async with _single(library, upstream) as client:
+                made = await called(
+                    library,
+                    upstream,
+                    self._seconds,
+                    call,
                     model=f"{upstream.provider}/{upstream.model}",
                     prompt=request.prompt,
-                    api_key=upstream.api_key,
-                    num_retries=0,
                     max_retries=0,
-                    timeout=self._seconds,
                     client=client,
                     **asked,
                 )
-        except library.exceptions.ContentPolicyViolationError as exc:
-            raise RequestRefused("The model's provider does not make such an image.") from exc
-        except (TimeoutError, library.exceptions.Timeout):
+        except UpstreamTimeout:
             # It may make it all the same, and wants its money: not once more.
             return Progress("failed", "", error="The model's provider did not answer in time.")
-        except Exception as exc:  # the library raises what its providers do, of many kinds
-            raise worded(library, exc) from exc
-        return await self._progress(upstream, answer.model_dump(mode="json"), cost)
+        return await self._progress(upstream, made, cost)
 
     async def _progress(
         self, upstream: Upstream, made: Mapping[str, Any], cost: Callable[[Any], int | None]

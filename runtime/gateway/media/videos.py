@@ -10,8 +10,9 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.egress import EgressStream
-from baobab.runtime.gateway.errors import RequestRefused, UpstreamMalformed, UpstreamTimeout
+from baobab.runtime.gateway.errors import RequestRefused, UpstreamMalformed
 from baobab.runtime.gateway.library import litellm
+from baobab.runtime.gateway.media.calling import called
 from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
 from baobab.runtime.gateway.media.files import Files
 from baobab.runtime.gateway.media.model import MediaRequest, MediaStatus, Progress, Rendering
@@ -61,13 +62,15 @@ class Videos:
         if upstream.provider == "openai":
             asked["extra_headers"] = {"Idempotency-Key": job_id}
         library = await litellm()
-        begun = await self._called(
+        begun = await called(
             library,
             upstream,
+            self._seconds,
             library.avideo_generation,
             model=f"{upstream.provider}/{upstream.model}",
             prompt=request.prompt,
             max_retries=0,
+            api_base=_base(upstream),
             **asked,
         )
         if not begun.get("id"):
@@ -84,12 +87,14 @@ class Videos:
         """How far it is."""
         known = from_json(handle)
         library = await litellm()
-        told = await self._called(
+        told = await called(
             library,
             upstream,
+            self._seconds,
             library.avideo_status,
             video_id=known["id"],
             custom_llm_provider=upstream.provider,
+            api_base=_base(upstream),
         )
         return await self._progress(upstream, known, told)
 
@@ -143,7 +148,7 @@ class Videos:
         def find() -> tuple[str, dict[str, str]]:
             provider = library.LlmProviders(upstream.provider)
             config = library.utils.ProviderConfigManager.get_provider_video_config(model=None, provider=provider)
-            base = _base(upstream) or None
+            base = _base(upstream)
             known = library.types.router.GenericLiteLLMParams(api_key=upstream.api_key, api_base=base)
             headers = config.validate_environment({}, "", upstream.api_key, known)
             place = config.get_complete_url("", base, {})
@@ -155,20 +160,6 @@ class Videos:
             return await asyncio.to_thread(find)
         except Exception as exc:  # the library raises what its providers do, of many kinds
             raise worded(library, exc) from exc
-
-    async def _called(self, library: Any, upstream: Upstream, call: Any, **asked: Any) -> dict[str, Any]:
-        """What the library answers; its errors in our words, and never in its own."""
-        if base := _base(upstream):
-            asked["api_base"] = base
-        try:
-            async with asyncio.timeout(self._seconds):
-                answer = await call(api_key=upstream.api_key, num_retries=0, timeout=self._seconds, **asked)
-            found: dict[str, Any] = answer.model_dump(mode="json")
-        except TimeoutError as exc:
-            raise UpstreamTimeout from exc
-        except Exception as exc:  # the library raises what its providers do, of many kinds
-            raise worded(library, exc) from exc
-        return found
 
     async def _add_images(self, upstream: Upstream, request: MediaRequest, asked: dict[str, Any]) -> None:
         """The images of the request, all fetched, so that nobody is sent where we would not go."""
@@ -241,9 +232,10 @@ def _seconds(provider: str, request: MediaRequest) -> int:
     return seconds
 
 
-def _base(upstream: Upstream) -> str:
+def _base(upstream: Upstream) -> str | None:
     # For images and texts Google's address ends in the version; for videos the library adds it.
-    return upstream.api_base.removesuffix("/v1beta") if upstream.provider == "gemini" else upstream.api_base
+    base = upstream.api_base.removesuffix("/v1beta") if upstream.provider == "gemini" else upstream.api_base
+    return base or None
 
 
 async def _small(answer: EgressStream) -> Any:

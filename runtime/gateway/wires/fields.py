@@ -1,9 +1,13 @@
 """Fields of a request, read with the refusal that names them."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused
+
+_STEP = re.compile(r"\.?\[?([^.\[\]]+)\]?")
+_INDEX = re.compile(r"[0-9]{1,6}")
 
 
 def refused(at: str, problem: str) -> RequestRefused:
@@ -36,3 +40,19 @@ def objects_in(holder: Mapping[str, Any], name: str, at: str = "") -> list[tuple
         if not isinstance(each, dict):
             raise refused(f"{where}[{number}]", "is an object")
     return [(f"{where}[{number}]", each) for number, each in enumerate(value)]
+
+
+def known(path: str, request: Mapping[str, Any]) -> str:
+    """As much of a path such as `messages[0].content` as leads into the request: no word in it is anybody else's."""
+    here: Any = request
+    end = 0
+    while step := _STEP.match(path, end):
+        name = step[1]
+        if isinstance(here, Mapping) and name in here:
+            here = here[name]
+        elif isinstance(here, list) and _INDEX.fullmatch(name) and int(name) < len(here):
+            here = here[int(name)]
+        else:
+            break
+        end = step.end()
+    return path[:end]

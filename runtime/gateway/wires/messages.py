@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.relay import refusal
@@ -22,12 +23,17 @@ _STATUSES = {
 
 
 class Messages:
+    """headers: what the caller says to the vendor beside the request."""
+
     path = "/messages"
     provider = "anthropic"
-    notable = re.compile(rb'"type"\s*:\s*"(?:message_start|message_delta|message_stop|error)"')
+    notable = re.compile(rb'"type"\s*:\s*"(?:message_start|message_delta|message_stop|error)"|"error"\s*+:(?!\s*+null)')
     asked = staticmethod(messages_request.asked)
     answered = staticmethod(messages_answer.answered)
     telling = staticmethod(messages_answer.telling)
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self.headers = headers
 
     def relayed(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
         return dict(body)
@@ -36,7 +42,21 @@ class Messages:
         return _Hearer(outcome)
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        """What has gone wrong has a status of its own on this wire."""
+        _raise_told(answer)
+        if not isinstance(answer.get("content"), list):
+            raise UpstreamMalformed
+
+
+class Counts(Messages):
+    """How many tokens a request has, asked in the place of an answer."""
+
+    path = "/messages/count_tokens"
+
+    def check(self, answer: Mapping[str, Any]) -> None:
+        _raise_told(answer)
+        tokens = answer.get("input_tokens")
+        if not isinstance(tokens, int) or isinstance(tokens, bool):
+            raise UpstreamMalformed
 
 
 class _Hearer:
@@ -53,10 +73,7 @@ class _Hearer:
                 # Totals, of what has changed since the beginning.
                 self._take(told.get("usage"))
                 self._outcome.count(self._used)
-            case "error":
-                error = told.get("error")
-                kind = error.get("type") if isinstance(error, dict) else None
-                raise refusal(_STATUSES.get(str(kind), 502), to_json(told), None)
+        _raise_told(told)
         return told.get("type") == "message_stop"
 
     def _take(self, usage: Any) -> None:
@@ -64,4 +81,9 @@ class _Hearer:
             self._used |= {name: value for name, value in usage.items() if value is not None}
 
 
-MESSAGES = Messages()
+def _raise_told(told: Mapping[str, Any]) -> None:
+    """What the provider says has gone wrong, by its type."""
+    error = told.get("error")
+    if told.get("type") == "error" or error:
+        kind = error.get("type") if isinstance(error, dict) else None
+        raise refusal(_STATUSES.get(str(kind), 502), to_json(told), None)

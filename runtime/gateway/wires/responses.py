@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pydantic_core import to_json
 
+from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.relay import refusal
@@ -23,7 +25,10 @@ _THOUGHTS = "reasoning.encrypted_content"
 class Responses:
     path = "/responses"
     provider = "openai"
-    notable = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"|"error"\s*:\s*\{')
+    headers: Mapping[str, str] = MappingProxyType({})
+    notable = re.compile(
+        rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"|"error"\s*+:(?!\s*+null)'
+    )
     asked = staticmethod(responses_request.asked)
     answered = staticmethod(responses_answer.answered)
     telling = staticmethod(responses_answer.telling)
@@ -43,8 +48,10 @@ class Responses:
         return _Hearer(outcome)
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        if answer.get("status") == "failed":
+        if answer.get("status") == "failed" or answer.get("error"):
             raise _failure(answer.get("error"))
+        if not isinstance(answer.get("output"), list):
+            raise UpstreamMalformed
 
 
 class _Hearer:
@@ -53,7 +60,7 @@ class _Hearer:
 
     def __call__(self, told: Mapping[str, Any]) -> bool:
         kind = told.get("type")
-        if kind == "error" or (kind is None and told.get("error")):
+        if kind == "error" or told.get("error"):
             raise _failure(told.get("error") or told)
         if kind not in ("response.completed", "response.incomplete", "response.failed"):
             return False

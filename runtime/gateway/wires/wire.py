@@ -25,11 +25,15 @@ class Wire(Protocol):
     """Who speaks it is relayed what was asked; all others are asked for a chat completion, which is told in its words.
 
     path: below the provider's address. provider: who speaks it. notable: what is found in events of note.
+    headers: what the caller says to the provider beside the request.
     """
 
     path: str
     provider: str
     notable: "re.Pattern[bytes]"
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
     def relayed(self, body: Body, model: Model) -> dict[str, Any]:
         """The request as it is passed on."""

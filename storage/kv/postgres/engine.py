@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ import psycopg
 from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
-from baobab.storage.kv.once import SPACE, once
+from baobab.storage.kv.once import SPACE, once, tokens
 from baobab.storage.kv.postgres import schema, statements
 from baobab.storage.kv.postgres.reader import Reader
 from baobab.storage.kv.postgres.session import Rows, Session
@@ -90,8 +89,11 @@ class PostgresEngine:
 
     def once(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
+
+    async def begun(self, space: str, token: str) -> bool:
+        return await self._live(SPACE, next(tokens(token))) is not None
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         found = await self._live(space, key)

@@ -11,6 +11,7 @@ from typing import Any, Self
 from baobab.storage.kv import expiry, operations
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
+from baobab.storage.kv.once import tokens
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.tiered.durable import Asked, Durable
 from baobab.storage.kv.tiered.ephemeral import Ephemeral
@@ -73,8 +74,12 @@ class TieredEngine:
 
     def once(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
+
+    async def begun(self, space: str, token: str) -> bool:
+        self._require_open()
+        return await self._durable.begun(space, token) or await self._ephemeral.begun(space, next(tokens(token)))
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         self._require_open()

@@ -163,6 +163,10 @@ class Ephemeral:
     async def doubtful(self, space: str) -> list[str]:
         return [key.decode() for key in await self._ask("doubtful", space)]
 
+    async def begun(self, space: str, token: str) -> bool:
+        """Whether what the token was answered is kept here."""
+        return bool(await self._send("EXISTS", f"kv:{{{space}}}:kept:{token}"))
+
     async def spaces(self, part: str) -> set[str]:
         """Those that have a `part`, out of the names of all that the server has."""
         named: set[str] = set()

@@ -10,7 +10,6 @@ through `once`.
 from __future__ import annotations
 
 import copy
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from baobab.storage.kv.errors import (
     StoreClosed,
     StoreUnavailable,
 )
+from baobab.storage.kv.once import tokens
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.library import Library
 from baobab.storage.valkey.pipeline import Pipeline
@@ -80,8 +80,11 @@ class ValkeyEngine:
 
     def once(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = (f"{token}:{number}" for number in itertools.count())  # noqa: SLF001 - a copy of ourselves
+        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
+
+    async def begun(self, space: str, token: str) -> bool:
+        return bool(await self._send("EXISTS", f"kv:{{{space}}}:once:{next(tokens(token))}"))
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         if touch:

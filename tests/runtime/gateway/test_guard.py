@@ -18,7 +18,7 @@ from baobab.runtime.gateway.reach import OwnServer, Reach
 from baobab.runtime.gateway.relay import Relay
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
-from tests.runtime.gateway.upstream import Upstream, upstream
+from tests.runtime.gateway.upstream import Said, Upstream, upstream
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
 LOOPBACK = ("127.0.0.1/32",)
@@ -141,6 +141,55 @@ async def test_a_customers_server_may_answer_eight_megabytes_in_one_piece_and_th
         gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm=f"openai/{huge}")])
         longer = await gateway.chat(gateway.find("house/plain"), BODY, Outcome())
         assert len(longer["choices"][0]["message"]["content"]) == 8 * 2**20
+
+
+HEAVY = {
+    "brackets": b"[" + b"[]," * 2_000_000 + b"[]]",
+    "names": b"{" + b",".join(b'"%x":0' % number for number in range(400_000)) + b"}",
+    "texts": b"[" + b'"",' * 1_500_000 + b'""]',
+    "digits": b"[" + (b"9" * 4000 + b",") * 500 + b"0]",
+    "escapes": b'"' + b"\\n" * 2_200_000 + b'"',
+}
+LIGHT = {
+    "a text": b'"' + "Grüße, und \\u00fc. ".encode() * 100_000 + b'"',
+    "vectors": b"[" + b"-0.0123456789," * 400_000 + b"0.5]",
+    "a number in a text": b'"' + b"3141592653589793" * 100 + b'"',
+}
+
+
+def said(further: bytes) -> Said:
+    return Said(b'{"choices": [{"message": {"content": "Hello!"}}], "further": ' + further + b"}")
+
+
+@pytest.mark.parametrize("heavy", list(HEAVY))
+async def test_an_answer_that_is_made_to_take_time_is_none(heavy: str) -> None:
+    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+        fake.said[""] = said(HEAVY[heavy])
+        assert len(fake.said[""].body) < 8 * 2**20
+        with pytest.raises(UpstreamMalformed):
+            await Customer(gateway, f"{fake.url}/v1").ask("said")
+        gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
+        assert (await gateway.chat(gateway.find("house/plain"), BODY, Outcome()))["further"]
+
+
+@pytest.mark.parametrize("light", list(LIGHT))
+async def test_an_honest_answer_of_megabytes_is_one(light: str) -> None:
+    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+        fake.said[""] = said(LIGHT[light])
+        assert (await Customer(gateway, f"{fake.url}/v1").ask("said"))["further"]
+
+
+@pytest.mark.parametrize(("size", "passes"), [(200_000, True), (300_000, False)])
+async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: bool) -> None:
+    async with guarded(Egress(LOOPBACK)) as (gateway, fake):
+        event = b'data: {"choices": [{"delta": {"content": "' + b"x" * size + b'"}}]}\n\n'
+        fake.said[""] = Said(event + b"data: [DONE]\n\n")
+        with contextlib.nullcontext() if passes else pytest.raises(UpstreamMalformed):
+            assert event in await Customer(gateway, f"{fake.url}/v1").ask("said", "stream")
+        gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
+        stream = await gateway.stream(gateway.find("house/plain"), BODY, Outcome())
+        assert await anext(stream) == event
+        await stream.aclose()
 
 
 async def test_a_redirect_is_not_followed() -> None:

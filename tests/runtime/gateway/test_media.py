@@ -35,8 +35,6 @@ from tests.runtime.gateway.upstream_media import FILM, PICTURE, SECRETS, TEXT, f
 from tests.runtime.test_egress import LOOPBACK, certificate, names
 
 # What the library's own types make of themselves when they are first used; nobody here can mend it.
-pytestmark = pytest.mark.filterwarnings("ignore:.*`ReadOnly` qualifier:UserWarning")
-
 CATALOGUE = Catalogue(FixedClock())
 KEY = "sk-of-the-installation"
 

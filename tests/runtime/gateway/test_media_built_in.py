@@ -10,10 +10,10 @@ import av
 import pytest
 
 from baobab.runtime.egress import Egress
+from baobab.runtime.gateway.built_in import models
 from baobab.runtime.gateway.builtin.lettering import lettered
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import RequestRefused
-from baobab.runtime.gateway.gateway import built_in
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import MediaRequest, Progress
 from tests.clock import FixedClock
@@ -24,7 +24,7 @@ PICTURE, FILM = "baobab/picture", "baobab/film"
 class Studio:
     def __init__(self) -> None:
         catalogue = Catalogue(FixedClock(), ())
-        catalogue.offer("baobab", built_in())
+        catalogue.offer("baobab", models())
         self.catalogue = catalogue
         self.media = Media(catalogue, [], Egress())
 

@@ -4,8 +4,9 @@
         ...  # fake.url is http://127.0.0.1:PORT; ask for the model "slow-tokens:0.01" or send the header x-upstream
         assert fake.requests[-1].json["model"] == "slow-tokens:0.01"
 
-It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and `/v1/models`, and Anthropic's
-`/v1/messages`. What stands before the last `/` of a model's name is of no matter. Any other name is answered normally.
+It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and `/v1/models`, Anthropic's
+`/v1/messages` and `/v1/messages/count_tokens`, and the streams of Google's. What stands before the last `/` of a
+model's name is of no matter. Any other name is answered normally.
 
     tools[:N]            call the first tool of the request N times (1); after its results answer normally
     cut-off              the same, cut off by the limit of tokens
@@ -35,6 +36,7 @@ It speaks OpenAI's `/v1/chat/completions`, `/v1/responses`, `/v1/embeddings` and
     no-done              a stream that ends without saying so
     comments             comments, other fields and CRLF between the events
     split                the stream in pieces of seven bytes
+    said[:NAME]          what `fake.said` holds by this name, whatever it is
 
 `python -m tests.runtime.gateway.upstream --port 0` prints the port and keeps no requests.
 """
@@ -45,9 +47,10 @@ import base64
 import contextlib
 import hashlib
 import json
+import re
 from array import array
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,12 +60,14 @@ from multidict import CIMultiDictProxy
 
 from tests.runtime.gateway import upstream_wires
 from tests.runtime.gateway.upstream_media import MediaMaker, fields_of, is_media, model_of
-from tests.runtime.gateway.upstream_wires import CHAT, MESSAGES, PROMPT_TOKENS, RESPONSES, Script, Wire
+from tests.runtime.gateway.upstream_wires import CHAT, GOOGLE, MESSAGES, PROMPT_TOKENS, RESPONSES, Script, Wire
 
 HELLO = Script(("Hello", " from", " the", " upstream", ",", " Grüße", "!"))
 ARGUMENTS = '{"city": "Paris"}'
 MODELS = ("gpt-4o-mini", "text-embedding-3-small")
 _WIRES = {"/chat/completions": CHAT, "/responses": RESPONSES, "/messages": MESSAGES}
+_COUNT = "/count_tokens"
+_GOOGLES = re.compile(r"/models/(.+):streamGenerateContent$")
 _HUGE = 8 * 2**20
 _PIECE = 64 * 1024
 
@@ -88,13 +93,24 @@ class Behaviour:
         return float(self.argument or otherwise)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    body: bytes = b"{}"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+
+
 @dataclass
 class Upstream:
-    """requests: what was received, oldest first. broken_off: answers whose reader went away before their end."""
+    """requests: what was received, oldest first. broken_off: answers whose reader went away before their end.
+
+    said: the answers of models that are called so.
+    """
 
     keep: int = 1000
     url: str = ""
     broken_off: int = 0
+    said: dict[str, Said] = field(default_factory=dict)
     requests: deque[Received] = field(default_factory=deque)
     media: MediaMaker = field(default_factory=MediaMaker)
     _asked: Counter[str] = field(default_factory=Counter)
@@ -111,10 +127,14 @@ class Upstream:
         if path == "/models":
             models = [{"id": name, "object": "model", "created": 0, "owned_by": "upstream"} for name in MODELS]
             return web.json_response({"object": "list", "data": models})
-        wire = _WIRES.get(path)
+        wire = _WIRES.get(path.removesuffix(_COUNT))
+        google = _GOOGLES.search(path)
+        wire = GOOGLE if google else wire
         if request.method != "POST" or (wire is None and path != "/embeddings"):
             return _failed(CHAT, 404, "not_found", f"There is nothing at {request.path}.")
         asked = json.loads(body)
+        if google:
+            asked |= {"model": google[1], "stream": True}
         model = str(asked.get("model"))
         self._asked[model] += 1
         name, _, argument = (request.headers.get("x-upstream") or model.rpartition("/")[2]).partition(":")
@@ -152,8 +172,8 @@ class Upstream:
             return _failed(wire or CHAT, 200, "upstream_200", "The upstream failed after all.")
         if behaviour.name == "shapeless":
             return web.json_response({"choices": "The upstream has none.", "data": 1})
-        if wire is None:
-            return web.json_response(_embeddings(asked))
+        if wire is None or request.path.endswith(_COUNT):
+            return web.json_response({"input_tokens": PROMPT_TOKENS} if wire else _embeddings(asked))
         script = _script(request, asked, behaviour)
         if asked.get("stream"):
             include = (asked.get("stream_options") or {}).get("include_usage") is True
@@ -167,6 +187,9 @@ class Upstream:
         name = behaviour.name
         if name == "drop-first":
             raise _dropped(request)
+        if name == "said":
+            said = self.said[behaviour.argument]
+            return web.Response(status=said.status, body=said.body, headers=said.headers)
         if name == "slow-first":
             await asyncio.sleep(behaviour.number(0.2))
         if name == "flaky" and self._asked[model] <= behaviour.number(1):

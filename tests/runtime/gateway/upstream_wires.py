@@ -1,4 +1,7 @@
-"""One answer on three wires: OpenAI's chat completions and responses, and Anthropic's messages. Bytes, made once."""
+"""One answer on four wires: OpenAI's chat completions and responses, Anthropic's messages, Google's streams.
+
+Bytes, made once.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -266,6 +269,33 @@ def _anthropic_error(status: int, code: str, message: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": type_, "message": message}}
 
 
+# Google's, streams only
+
+
+@lru_cache(maxsize=64)
+def _google_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
+    parts: list[dict[str, Any]] = [{"text": word} for word in script.words]
+    parts += [{"functionCall": {"name": name, "args": json.loads(arguments)}} for name, arguments in script.calls]
+    counted = {"promptTokenCount": PROMPT_TOKENS, "candidatesTokenCount": script.completion_tokens}
+    told: list[dict[str, Any]] = [
+        {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}], "modelVersion": model}
+        for part in parts
+    ]
+    # The reason comes with the last part, not behind it.
+    told[-1]["candidates"][0]["finishReason"] = "STOP"
+    told[-1]["usageMetadata"] = {**counted, "totalTokenCount": sum(counted.values())}
+    return tuple(map(data, told))
+
+
+def _google_error(status: int, code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": status, "message": message, "status": code.upper()}}
+
+
+def _google_whole(model: str, script: Script) -> bytes:
+    raise NotImplementedError(model, script)
+
+
 CHAT = Wire(_chat_whole, _chat_frames, _openai_error, DONE)
 RESPONSES = Wire(_response_whole, _response_frames, _openai_error, b"")
 MESSAGES = Wire(_message_whole, _message_frames, _anthropic_error, b"")
+GOOGLE = Wire(_google_whole, _google_frames, _google_error, b"")

@@ -47,6 +47,19 @@ async def test_an_attempt_goes_on_where_an_earlier_one_broke_off(engine: Engine)
     assert (await engine.get("app", "a"), await engine.get("app", "b")) == (b"1", b"1")
 
 
+async def test_whether_an_attempt_has_written_is_known_also_of_a_frozen_space(engine: Engine) -> None:
+    await engine.put("app", "text", b'"x"', None, Tier.DURABLE, FREE)
+    with pytest.raises(NotAnInteger):
+        await engine.once("refused").incr("app", "text", 1, None, FREE)
+    for number, tier in enumerate(Tier):
+        assert not await engine.begun("app", f"t{number}")
+        await engine.once(f"t{number}").put("app", f"k{number}", b"1", None, tier, FREE)
+    await engine.freeze("app")
+    begun = [await engine.begun("app", token) for token in ("t0", "t1", "refused", "none")]
+    assert begun == [True, True, False, False]
+    await engine.thaw("app")
+
+
 async def test_tokens_do_not_know_each_other(engine: Engine) -> None:
     for token in ("one", "two"):
         await engine.once(token).incr("app", "n", 1, None, FREE)

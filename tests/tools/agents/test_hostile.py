@@ -365,6 +365,37 @@ async def test_limits_of_an_hour_are_exact_when_many_start_at_once(agency: Agenc
     await settled(agency.house)
 
 
+async def test_an_address_is_a_network_where_one_customer_holds_it_whole(agency: Agency) -> None:
+    public = {"visibility": "public", "safety_acknowledged": True}
+    await agency.agent("say", SAY, **public, max_runs_per_ip_per_hour=2)
+    named: dict[str, Any] = {"app_id": agency.app_id, "name": "say"}
+
+    async def start(ip: str, n: int) -> str:
+        try:
+            await agency.house.use("agents_public_run", Anonymous(agency.app_id), ip=ip, input={"n": n}, **named)
+        except LimitExceeded as refused:
+            return str(refused.details["limit"])
+        return "started"
+
+    outcomes = [await start(f"2001:db8::{n}", n) for n in range(3)]
+    assert outcomes == ["started", "started", "max_runs_per_ip_per_hour"]
+    assert await start("2001:db8:0:1::1", 4) == "started"
+    await settled(agency.house)
+
+
+async def test_a_refused_start_does_not_tell_a_stranger_of_another_strangers_run(agency: Agency) -> None:
+    await agency.agent("say", SAY, visibility="public", safety_acknowledged=True, dedupe_window_seconds=60)
+    given: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1"}
+    anybody = Anonymous(agency.app_id)
+    await agency.house.use("agents_public_run", anybody, input={"n": 1}, **given)
+    for more in ({}, {"idempotency_key": "k"}):
+        if more:
+            await agency.house.use("agents_public_run", anybody, input={"n": 3}, **given, **more)
+        refused = await agency.refused("agents_public_run", anybody, input={"n": 2}, **given, **more)
+        assert (refused.status, refused.details) == (409, {})
+    await settled(agency.house)
+
+
 async def test_runs_at_once_are_exact_when_many_start(agency: Agency) -> None:
     await agency.agent("ask", ASK, max_concurrent_runs=7)
 

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from baobab.runtime.agents.rows import agents, checkpoints, counts, events, runs, stream_tokens, writes
 from baobab.storage.database import Database
+from baobab.storage.kv import Quota
 from baobab.tools.access import EVERYBODY
 from baobab.tools.app_freezes import app_freezes
+from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call
+from baobab.tools.executor import JOB
 from baobab.tools.tool import Toolset
 from baobab.tools.types import AppId
 from tests import jobs
@@ -174,6 +177,47 @@ async def test_runs_go_on_where_the_app_has_gone_to_and_those_that_wait_can_be_d
     again = await place.start("asker")
     await place.becomes(again, "paused")
     assert await place.status(asking) == "completed"
+
+
+async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(place: Place) -> None:
+    run = await place.start("asker")
+    await place.becomes(run, "paused")
+    services = place.baobab.house.services
+    # Somebody approved it, and the worker that made it wrote and died.
+    async with services.database.writing() as connection:
+        decided = {"status": "approved", "decided_at": place.clock.now()}
+        changed = update(approvals).where(approvals.c.app_id == place.app).values(**decided)
+        approval_id = (await connection.execute(changed.returning(approvals.c.id))).scalar_one()
+    await services.regions["local"].kv.once(approval_id).incr(place.app, "n", 1, None, Quota())
+    begun = await place.ask("POST", f"/v1/apps/{place.app}/move", {"dest_region": EU}, 202)
+    move = f"/v1/apps/{place.app}/migrations/{begun['migration_id']}"
+    for _ in range(3):
+        await place.worked(5)
+        assert (await place.ask("GET", move))["current_step"] == "blocking_writes"
+        await place.ask("PUT", f"/v1/{place.app}/kv/other", {"value": 1}, 204)
+    async with services.database.working() as unit:
+        await services.jobs.enqueue(unit, JOB, {"approval_id": approval_id})
+    await place.moved(move)
+    await place.becomes(run, "completed")
+    assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 1
+
+
+async def test_an_approved_call_waits_for_a_move_that_takes_long(place: Place) -> None:
+    run = await place.start("asker")
+    await place.becomes(run, "paused")
+    data = [toolset.data for toolset in place.baobab.house.registry.toolsets if toolset.data is not None]
+    stores = place.baobab.house.services.regions["local"]
+    for each in data:
+        await each.freeze(stores, place.app)
+    await place.approve(run)
+    for _ in range(5):
+        await place.worked(60)
+    for each in data:
+        await each.thaw(stores, place.app)
+    await place.worked(60)
+    await place.tended()
+    await place.becomes(run, "completed")
+    assert (await place.ask("GET", f"/v1/{place.app}/kv/n"))["value"] == 1
 
 
 async def test_a_move_that_is_given_up_leaves_runs_to_go_on_where_they_were(place: Place) -> None:

@@ -98,6 +98,30 @@ async def test_a_graph_is_looked_through(app: App) -> None:
     assert refused.json()["issues"] == found["issues"]
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 400, "VALIDATION_MISSING_FIELD"),
+        ({"graph_spec": {}, "more": 1}, 400, "VALIDATION_INVALID_SCHEMA"),
+        ({"graph_spec": {"a": "\x00"}}, 400, None),
+        *(({"graph_spec": graph}, 422, "validation_error") for graph in (None, "text", 1, True, [], [{}])),
+        ({"graph_spec": {}}, 200, None),
+    ],
+)
+async def test_what_is_no_graph_at_all_is_told_apart_from_a_graph_that_is_wrong(
+    app: App, body: Any, status: int, code: str | None
+) -> None:
+    answer = await app.ask("POST", "/agents/any/validate", body)
+    told = answer.json()
+    assert answer.status_code == status, told
+    assert code is None or told["error"] == code
+    if status == 422:
+        assert told["issues"] == [{"path": [], "message": "must be an object"}]
+    if status == 200:
+        assert told["valid"] is False
+        assert {"path": ["nodes"], "message": "is required"} in told["issues"]
+
+
 async def test_a_public_agent_needs_somebody_who_has_looked(app: App) -> None:
     refused = await app.ask("POST", "/agents", {"name": "open", "graph_spec": ASK, "visibility": "public"})
     assert (refused.status_code, refused.json()["error"]) == (409, "unsafe_public_visibility")
@@ -149,6 +173,55 @@ async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App
     assert run["caller_kind"] == "dashboard"
 
 
+@pytest.mark.parametrize("last", ["99", "2147483647", "9" * 20])
+async def test_an_event_that_a_run_has_not_come_to_is_taken_for_its_latest(app: App, last: str) -> None:
+    await app.agent("asker", ASK)
+    run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}})).json()["run_id"]
+    await app.settle()
+    path = f"/agents/asker/runs/{run_id}"
+    await app.ask("POST", f"{path}/cancel")
+    ended = await app.ask("GET", f"{path}/events", by={**app.owner, "last-event-id": last})
+    assert (ended.status_code, "id:" in ended.text) == (200, False)
+
+
+async def test_a_run_that_waits_for_nobody_any_more_says_so_at_once(app: App) -> None:
+    await app.agent("asker", ASK)
+    run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}})).json()["run_id"]
+    await app.settle()
+    path = f"/agents/asker/runs/{run_id}"
+    token = (await app.ask("GET", f"{path}/events.json")).json()["events"][-1]["payload"]["approval_token"]
+    decided = await app.ask("POST", f"{path}/resume", {"approval_token": token, "approved": True})
+    assert decided.json() == {"run_id": run_id, "status": "running"}
+    assert (await app.ask("GET", path)).json()["run"]["status"] != "paused"
+    await app.settle()
+    assert (await app.ask("GET", path)).json()["run"]["status"] == "completed"
+
+
+async def test_users_do_not_reach_their_runs_of_an_agent_that_has_become_private(app: App) -> None:
+    await app.agent("asker", ASK, visibility="public", safety_acknowledged=True, dedupe_window_seconds=0)
+    ada, anon = await app.baobab.user(app.id, "ada"), await app.anon()
+    runs = [
+        (await app.ask("POST", "/public/agents/asker/runs", {"input": {}}, by=by)).json()["run_id"]
+        for by in (ada, anon)
+    ]
+    await app.settle()
+    await app.ask("PATCH", "/agents/asker", {"visibility": "private"})
+    body = {"approval_token": "appr_0", "approved": True}
+    for by, run_id in zip((ada, anon), runs, strict=True):
+        for method, path, given in (
+            ("GET", "", None),
+            ("GET", "/events.json", None),
+            ("POST", "/cancel", {}),
+            ("POST", "/resume", body),
+            ("POST", "/stream-token", {}),
+        ):
+            refused = await app.ask(method, f"/public/runs/{run_id}{path}", given, by=by)
+            assert (refused.status_code, refused.json()["error"]) == (403, "forbidden"), path
+    assert (await app.ask("GET", "/agents/asker/runs", by=ada)).status_code == 403
+    assert (await app.ask("GET", f"/agents/asker/runs/{runs[0]}/events", by=ada)).status_code == 403
+    assert (await app.ask("GET", f"/agents/asker/runs/{runs[0]}")).json()["run"]["status"] == "paused"
+
+
 async def test_a_stranger_s_run_is_no_run(app: App) -> None:
     await app.agent("asker", ASK, visibility="authenticated")
     ada, bob = [await app.baobab.user(app.id, name) for name in ("ada", "bob")]
@@ -170,6 +243,21 @@ async def test_a_stranger_s_run_is_no_run(app: App) -> None:
     assert (await app.ask("POST", f"{path}/resume", decision, by=ada)).status_code == 200
     followed = await app.ask("GET", f"{path}/events", by=ada)
     assert "event: run_end" in followed.text
+
+
+async def test_a_run_acts_as_a_user_where_the_owner_says_so_and_only_as_one_that_there_can_be(app: App) -> None:
+    await app.agent("asker", ASK, visibility="authenticated", dedupe_window_seconds=0)
+    someone = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+    started = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone})
+    run = (await app.ask("GET", f"/agents/asker/runs/{started.json()['run_id']}")).json()["run"]
+    assert (run["caller_kind"], run["caller_user_id"]) == ("end_user", someone)
+    for wrong in ("ada", "*", "", someone.upper()):
+        refused = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": wrong})
+        assert refused.status_code == 400, wrong
+    ada = await app.baobab.user(app.id, "ada")
+    refused = await app.ask("POST", "/agents/asker/runs", {"input": {}, "caller_user_id": someone}, by=ada)
+    assert refused.status_code == 403
+    await app.settle()
 
 
 async def test_a_private_agent_is_not_for_users(app: App) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from sqlalchemy import update
 
 from baobab import composition
 from baobab.runtime.addresses import AddressRefused, UrlRefused
+from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.offers import function_name
 from baobab.runtime.agents.remote.remote import Remote
+from baobab.runtime.agents.rows import FROZEN, runs
 from baobab.runtime.agents.spec import ToolRef
 from baobab.runtime.egress import Egress
 from baobab.settings import load
@@ -234,6 +237,7 @@ async def test_strangers_see_and_change_no_servers(agency: Agency, fake: Fake) -
 async def test_only_runs_call_its_tools(agency: Agency, fake: Fake) -> None:
     server = await register(agency, fake.mcp)
     call = {"app_id": agency.app_id, "server_id": server["id"], "tool": "search", "arguments": {"query": "x"}}
+    call["digest"] = server["tools"][0]["digest"]
     with pytest.raises(Forbidden):
         await agency.house.registry.call("mcp_servers_call", call, agency.owner, Door("test", "1"))
     assert not fake.calls
@@ -281,6 +285,72 @@ async def test_a_person_can_change_the_arguments_and_neither_the_tool_nor_the_se
     run = await agency.decide("a", run["id"], arguments=edited)
     assert run["status"] == "completed", run
     assert [(made.tool, made.arguments) for made in fake.calls] == [("send", edited)]
+
+
+@pytest.mark.parametrize("accepted_before", ["the decision", "the execution of an edited call", "neither"])
+async def test_an_approval_is_of_the_tool_as_it_was_then(agency: Agency, fake: Fake, accepted_before: str) -> None:
+    server = await register(agency, fake.mcp)
+    await agency.agent("a", calling(server, "send", {"to": "Ada"}))
+    run = await agency.run("a")
+    paused = (await agency.events("a", run["id"], "run_paused"))[0]["payload"]
+    if accepted_before != "neither":
+        fake.describe(SEND, description="Send a letter to everybody.")
+        assert states(await probe(agency, server)) == {"search": "accepted", "send": "changed"}
+        await probe(agency, server, accept=True)
+        shown = await agency.house.use("approvals_get", agency.owner, approval_id=paused["approval_id"])
+        assert "changed since" in str(shown["preview"])
+    edited = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
+    run = await agency.decide("a", run["id"], **edited)
+    if accepted_before == "neither":
+        assert (run["status"], len(fake.calls)) == ("completed", 1)
+        return
+    assert (run["status"], run["error"]["type"], fake.calls) == ("failed", "tool_failed", [])
+    (ended,) = await agency.events("a", run["id"], "tool_call_end")
+    assert ended["payload"]["error"]["details"]["code"] == "tool_changed"
+    assert "changed since this call was proposed" in run["error"]["message"]
+    # Proposed anew it is of the tool as it is now.
+    run = await agency.run("a")
+    run = await agency.decide("a", run["id"])
+    assert (run["status"], len(fake.calls)) == ("completed", 1)
+
+
+async def test_a_call_that_was_made_is_not_proposed_anew_when_its_tool_changes(agency: Agency, fake: Fake) -> None:
+    server = await register(agency, fake.mcp)
+    send = ref(server, "send")
+    called = function_name(ToolRef.model_validate(send))
+    prompt = f'/call {called} {{"to": "Ada"}}\n/call {called} {{"to": "Bo"}}\n/say Done.'
+    think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [send]}
+    done = {"type": "end", "output_template": "{{ state.answer }}"}
+    await agency.agent("a", graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "send")))
+    run = await agency.run("a")
+    run = await agency.decide("a", run["id"], index=0)
+    assert (run["status"], len(fake.calls)) == ("paused", 1)
+    fake.describe(SEND, description="Send a letter to everybody.")
+    await probe(agency, server)
+    await probe(agency, server, accept=True)
+    run = await agency.decide("a", run["id"], index=1)
+    assert (run["status"], len(fake.calls)) == ("completed", 1), run
+    assert len(await agency.events("a", run["id"], "run_paused")) == 2
+
+
+async def test_a_call_that_was_made_is_told_as_made_though_its_tool_is_gone(agency: Agency, fake: Fake) -> None:
+    server = await register(agency, fake.mcp)
+    await agency.agent("a", calling(server, "send", {"to": "Ada"}))
+    run = await agency.run("a")
+    services = agency.house.services
+
+    async def held_by(job_id: str | None) -> None:
+        async with services.database.writing() as connection:
+            await connection.execute(update(runs).where(runs.c.id == run["id"]).values(job_id=job_id))
+
+    await held_by(FROZEN)
+    assert (await agency.decide("a", run["id"]))["status"] == "paused"
+    await agency.house.use("mcp_servers_delete", agency.owner, app_id=agency.app_id, id=server["id"])
+    await held_by(None)
+    async with services.database.working() as unit:
+        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run["id"]})
+    run = await agency.rests("a", run["id"])
+    assert (run["status"], len(fake.calls)) == ("completed", 1), run
 
 
 async def test_a_refused_call_is_not_made(agency: Agency, fake: Fake) -> None:
@@ -376,6 +446,20 @@ async def test_a_tool_that_says_it_failed_ends_the_run_with_its_words(agency: Ag
     await agency.agent("a", calling(server, "search", {"query": "x"}))
     told = await failed(agency)
     assert (told["code"], told["message"]) == ("tool_failed", "It is full.")
+
+
+async def test_the_words_of_a_tool_that_failed_taint_the_run(agency: Agency, fake: Fake) -> None:
+    fake.fails = True
+    server = await register(agency, fake.mcp)
+    search = ref(server, "search")
+    called = function_name(ToolRef.model_validate(search))
+    prompt = f'/call {called} {{"query": "1"}}\n/then {called} {{"query": "2"}}\n/say Done.'
+    think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search]}
+    done = {"type": "end", "output_template": "{{ state.answer }}"}
+    await agency.agent("a", graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "search")))
+    run = await agency.run("a")
+    assert (run["status"], run["tainted"], len(fake.calls)) == ("paused", True, 1), run
+    assert (await agency.events("a", run["id"], "tool_call_end"))[0]["payload"]["tainted"] is True
 
 
 async def test_parts_that_are_no_text_are_told_without_their_bytes(agency: Agency, fake: Fake) -> None:

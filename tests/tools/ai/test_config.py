@@ -1,10 +1,15 @@
 """An app's settings for models: who changes them, and what they do to a call."""
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.tools.ai import settings
 from tests.columns import kept
 from tests.people import key, person
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, VENDOR_KEY, Installation
@@ -195,8 +200,12 @@ async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: I
 
 
 async def test_an_own_key_that_is_refused_is_its_owners_to_put_right(world: Installation) -> None:
-    app_id, model = await world.app(), world.lab("401")
-    await configure(world, app_id, byokKey="no-longer-valid-key", byokProvider="lab")
+    app_id, catalogue = await world.app(), world.house.services.part(Gateway).catalogue
+    mini = catalogue.find(MINI)
+    assert mini is not None
+    model = "openai-refusing/401"
+    catalogue.offer("refusing", [replace(mini, id=model, litellm="openai/401")])
+    await configure(world, app_id, byokKey="no-longer-valid-key", byokProvider="openai")
     for stream in (False, True):
         error = (await world.chat(model, path=f"/v1/{app_id}", stream=stream)).json()["error"]
         assert error["code"] == "upstream_denied"
@@ -222,11 +231,30 @@ async def test_an_own_key_is_taken_back_with_null(world: Installation) -> None:
 
 async def test_the_provider_of_a_key_that_does_not_tell_it_is_named(world: Installation) -> None:
     app_id = await world.app()
-    plain = world.lab("plain")
-    config = await configure(world, app_id, byokKey="keys-of-this-vendor-say-nothing", byokProvider="lab")
-    assert config["byokProvider"] == "lab"
-    await world.chat(plain, path=f"/v1/{app_id}")
+    config = await configure(world, app_id, byokKey="keys-of-this-vendor-say-nothing", byokProvider="openai")
+    assert config["byokProvider"] == "openai"
+    await world.chat(path=f"/v1/{app_id}")
     assert world.fake.requests[-1].headers["authorization"] == "Bearer keys-of-this-vendor-say-nothing"
+
+
+async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(world: Installation) -> None:
+    app_id, plain = await world.app(), world.lab("plain")
+    asked = {"byokKey": "a-server-that-looks-at-no-keys", "byokProvider": "lab"}
+    refused = await world.client.put(f"/v1/{app_id}/ai/config", json=asked, headers=world.owner)
+    error = refused.json()["error"]
+    assert (refused.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
+    assert "openai" in error["remediation"]
+    # One that was kept when it was still allowed counts for nothing.
+    sealed = world.house.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.context(app_id))
+    kept_then = {"byok_key": sealed, "byok_provider": "lab", "byok_last4": "keys"}
+    row = {"id": app_id, "allowed_models": [], "fallback_models": [], "updated_at": datetime.now(UTC), **kept_then}
+    async with world.house.services.database.writing() as connection:
+        await connection.execute(insert(settings.app_ai), row)
+    before = await world.spent()
+    answer = await world.chat(plain, path=f"/v1/{app_id}")
+    assert answer.headers["x-baobab-cost-usd"] == "0.000005850"
+    assert world.fake.requests[-1].headers["authorization"] == f"Bearer {LAB_KEY}"
+    assert await world.spent() == before + 5850
 
 
 async def test_an_own_key_is_sealed_and_never_shown(world: Installation) -> None:

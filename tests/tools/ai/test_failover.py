@@ -1,5 +1,6 @@
 """Several who serve one model, and those whose wire LiteLLM translates. LiteLLM takes seconds to load: all is here."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -7,13 +8,10 @@ import pytest
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import Provider
-from tests.tools.ai.conftest import OTHER_KEY, TEXT, TOOL, Installation, joined
+from tests.runtime.gateway.upstream import Said
+from tests.tools.ai.conftest import HELLO, OTHER_KEY, TEXT, TOOL, Installation, joined
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    # About LiteLLM's own types; raised as an error it would break LiteLLM.
-    pytest.mark.filterwarnings("ignore:Item .* on TypedDict class:UserWarning"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +77,48 @@ async def test_a_translated_stream_is_a_stream(world: Installation, claude: str)
     assert last["usage"]["total_tokens"] == 18
 
 
+async def test_a_stream_of_googles_ends_where_it_says_so(world: Installation) -> None:
+    events = await world.events(await translated(world, "plain", "gemini"), stream_options={"include_usage": True})
+    assert joined(events) == TEXT
+    assert [choice["finish_reason"] for choice in events[-3]["choices"]] == ["stop"]
+    assert (events[-2]["usage"]["total_tokens"], events[-1]) == (18, "[DONE]")
+
+
+async def test_a_stream_of_googles_that_is_cut_off_costs_what_was_written(world: Installation) -> None:
+    model = await translated(world, "stop:5", "gemini")
+    await world.events(model)
+    (used,) = [used for used in await world.used() if used.model == model]
+    assert 5 <= used.completion_tokens <= 7
+
+
+@pytest.mark.parametrize(
+    ("last", "ends"),
+    [
+        ({"promptFeedback": {"blockReason": "SAFETY"}}, True),
+        ({"candidates": [{"finishReason": "MAX_TOKENS", "index": 0}]}, True),
+        # What a model says is no word of its provider's.
+        (
+            {
+                "candidates": [
+                    {"content": {"parts": [{"functionCall": {"name": "f", "args": {"finishReason": "STOP"}}}]}}
+                ]
+            },
+            False,
+        ),
+        ({"candidates": [{"content": {"parts": [{"text": '"finishReason": "STOP"'}]}}]}, False),
+    ],
+)
+async def test_google_says_in_several_ways_that_an_answer_ends(
+    world: Installation, last: dict[str, Any], *, ends: bool
+) -> None:
+    first = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello"}]}, "index": 0}]}
+    body = b"".join(b"data: " + json.dumps(one).encode() + b"\r\n\r\n" for one in (first, last))
+    world.fake.said[""] = Said(body, headers={"content-type": "text/event-stream"})
+    events = await world.events(await translated(world, "said", "gemini"))
+    assert (events[-1] == "[DONE]") is ends
+    assert ("error" in events[-1]) is not ends
+
+
 async def test_a_translated_model_calls_tools(world: Installation) -> None:
     model = await translated(world, "tools:2")
     answer = await world.chat(model, tools=[TOOL])
@@ -121,9 +161,12 @@ async def test_what_a_translated_provider_refuses_is_said_in_our_words(
     assert await world.spent() == before
 
 
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
 @pytest.mark.parametrize("behaviour", ["drop:4", "error-frame:4", "stop:4"])
-async def test_a_translated_stream_that_fails_ends_with_one_error(world: Installation, behaviour: str) -> None:
-    events = await world.events(await translated(world, behaviour))
+async def test_a_translated_stream_that_fails_ends_with_one_error(
+    world: Installation, behaviour: str, vendor: str
+) -> None:
+    events = await world.events(await translated(world, behaviour, vendor))
     *begun, last = events
     assert last["error"]["type"] == "api_error"
     assert not [event for event in begun if event == "[DONE]" or "error" in event]
@@ -139,10 +182,40 @@ async def test_a_translated_stream_without_anything_in_it_is_no_answer(world: In
     assert await world.spent() == before
 
 
-async def test_fields_that_a_vendor_would_refuse_do_not_reach_it(world: Installation, claude: str) -> None:
-    await world.chat(claude, max_tokens=9, future_field={"x": 1}, store=True, metadata={"a": "b"}, top_k=5)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_fields_that_nobody_here_knows_reach_a_translated_vendor(
+    world: Installation, claude: str, *, stream: bool
+) -> None:
+    further = {"field_of_tomorrow": {"x": [1]}, "cache_control": {"type": "ephemeral"}}
+    # What OpenAI alone understands it would refuse, and what bills another it must not be told.
+    theirs = {"store": True, "metadata": {"a": "b"}, "prompt_cache_key": "k", "verbosity": "low"}
+    billed = {"fallbacks": [{"model": "claude-opus-4-8"}], "billing_policy": {}}
+    answer = await world.chat(claude, max_tokens=9, top_k=5, stream=stream, **further, **theirs, **billed)
+    assert answer.status_code == 200, answer.text
     sent = world.fake.requests[-1].json
-    assert {*sent} == {"model", "messages", "max_tokens", "top_k"}
+    assert {name: sent[name] for name in further} == further
+    assert {*sent} - {"stream"} == {"model", "messages", "max_tokens", "top_k", *further}
+
+
+async def test_no_field_takes_the_place_of_another_at_a_translated_vendor(world: Installation, claude: str) -> None:
+    system = [{"role": "system", "content": "Be brief."}, *HELLO]
+    await world.chat(claude, messages=system, max_tokens=9, stop=["END"], user="u1", system="x", stop_sequences=["y"])
+    sent = world.fake.requests[-1].json
+    assert (sent["model"], sent["max_tokens"], sent["stop_sequences"]) == ("claude-haiku-4-5", 9, ["END"])
+    assert sent["system"] == [{"type": "text", "text": "Be brief."}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_fields_of_googles_own_reach_it_and_take_no_others_place(world: Installation, *, stream: bool) -> None:
+    if not stream:
+        world.fake.said[""] = Said(json.dumps({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}).encode())
+    model = await translated(world, "said" if not stream else "plain", "gemini")
+    others = {"contents": [{"parts": [{"text": "Other"}]}], "systemInstruction": {"parts": []}, "cachedContent": "c/1"}
+    await world.chat(model, stream=stream, max_tokens=9, labels={"a": "b"}, **others)
+    sent = world.fake.requests[-1].json
+    assert sent["labels"] == {"a": "b"}
+    assert sent["contents"] == [{"role": "user", "parts": [{"text": "Hello!"}]}]
+    assert not {"systemInstruction", "cachedContent"} & set(sent)
 
 
 @pytest.mark.parametrize(

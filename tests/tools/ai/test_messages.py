@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -10,8 +9,7 @@ import pytest
 import pytest_asyncio
 from pydantic import BaseModel
 
-from baobab.runtime.gateway.gateway import Gateway
-from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, OTHER_KEY, PRICE, TEXT, Installation, told
+from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, OTHER_KEY, TEXT, Installation, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -211,31 +209,101 @@ async def test_the_vendor_is_sent_what_was_asked_with_its_own_credential(
         **further,
     }
     assert asked.headers["x-api-key"] in (OTHER_KEY, LAB_KEY)
-    assert asked.headers["anthropic-version"] == "2023-06-01"
+    assert asked.headers["anthropic-version"] == client.default_headers["anthropic-version"]
     assert world.key not in str(asked.headers)
 
 
-async def test_each_refusal_is_the_error_that_the_client_has_for_it(
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_vendor_is_told_of_betas_and_of_nothing_else_that_a_header_says(
+    world: Installation, client: anthropic.AsyncAnthropic, *, stream: bool
+) -> None:
+    headers = {"anthropic-version": "2023-01-01", "anthropic-organization-id": "org", "x-stainless-lang": "c"}
+    betas = ["interleaved-thinking-2025-05-14", "context-1m-2025-08-07"]
+    # Files that others have sent with the same key; tools where nobody looks for them; what is not known here.
+    left_out = ["files-api-2025-04-14", "mid-conversation-tool-changes-2026-07-01", "beta-of-tomorrow-2030-01-01"]
+    answer: Any = await client.beta.messages.create(
+        model=CLAUDE, max_tokens=100, messages=USER, betas=[*left_out, *betas], stream=stream, extra_headers=headers
+    )
+    if stream:
+        assert [event async for event in answer][-1].type == "message_stop"
+    told = world.fake.requests[-1].headers
+    assert (told["anthropic-beta"], told["anthropic-version"]) == (",".join(betas), "2023-01-01")
+    assert told["x-api-key"] in (OTHER_KEY, LAB_KEY)
+    assert not {"authorization", "cookie", "anthropic-organization-id", "x-stainless-lang"} & set(told)
+
+
+async def test_others_than_the_vendor_are_told_of_no_betas(
     world: Installation, client: anthropic.AsyncAnthropic
 ) -> None:
-    expected: tuple[tuple[str, type[anthropic.APIStatusError], int, str], ...] = (
-        ("400", anthropic.BadRequestError, 400, "invalid_request_error"),
-        ("context", anthropic.BadRequestError, 400, "invalid_request_error"),
-        ("404", anthropic.NotFoundError, 404, "not_found_error"),
-        ("429:5", anthropic.RateLimitError, 429, "rate_limit_error"),
-        ("529", anthropic.InternalServerError, 502, "api_error"),
-    )
-    for behaviour, kind, status, named in expected:
-        for server in ("anthropic", "lab"):
-            model = world.lab(behaviour, server=server)
-            with pytest.raises(kind) as refused:
-                await client.messages.create(model=model, max_tokens=100, messages=USER)
-            body: Any = refused.value.body
-            assert refused.value.status_code == status
-            assert (body["type"], body["error"]["type"]) == ("error", named)
-    assert (await post(world, model=world.lab("context", server="anthropic"))).json()["error"]["code"] == (
-        "context_length_exceeded"
-    )
+    betas = ["interleaved-thinking-2025-05-14"]
+    await client.beta.messages.create(model=MINI, max_tokens=100, messages=USER, betas=betas)
+    assert not [name for name in world.fake.requests[-1].headers if name.lower().startswith("anthropic")]
+
+
+async def test_a_version_that_is_none_is_refused_by_its_name(world: Installation) -> None:
+    asked = len(world.fake.requests)
+    body = {"model": CLAUDE, "max_tokens": 100, "messages": HELLO}
+    for path in ("/v1/messages", "/v1/messages/count_tokens"):
+        refused = await world.client.post(path, json=body, headers={**world.owner, "anthropic-version": "tomorrow"})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "anthropic_version")
+    assert len(world.fake.requests) == asked
+
+
+async def test_tokens_are_counted_by_the_vendor_where_that_can_be_asked(
+    world: Installation, client: anthropic.AsyncAnthropic
+) -> None:
+    before = await world.spent()
+    betas = ["token-counting-2024-11-01"]
+    plain = await client.messages.count_tokens(model=CLAUDE, messages=USER, system="Be brief.", tools=[WEATHER])
+    asked = world.fake.requests[-1]
+    assert (asked.path, plain.input_tokens) == ("/v1/messages/count_tokens", 11)
+    assert asked.json == {"model": CLAUDE, "messages": USER, "system": "Be brief.", "tools": [WEATHER]}
+    assert (await client.beta.messages.count_tokens(model=CLAUDE, messages=USER, betas=betas)).input_tokens == 11
+    assert world.fake.requests[-1].headers["anthropic-beta"] == betas[0]
+    for behaviour, kind in (("429:5", anthropic.RateLimitError), ("shapeless", anthropic.InternalServerError)):
+        with pytest.raises(kind):
+            await client.messages.count_tokens(model=world.lab(behaviour, server="anthropic"), messages=USER)
+    assert await world.spent() == before
+
+
+@pytest.mark.parametrize("model", [MINI, ECHO])
+async def test_elsewhere_they_are_estimated_and_nobody_is_asked(
+    world: Installation, client: anthropic.AsyncAnthropic, model: str
+) -> None:
+    asked = len(world.fake.requests)
+
+    async def counted(**further: Any) -> int:
+        return (await client.messages.count_tokens(**{"model": model, "messages": USER, **further})).input_tokens
+
+    short = await counted()
+    assert 8 <= short <= 24
+    # A token for four bytes, whichever part of the request they are in.
+    assert await counted(system="x" * 4000) == pytest.approx(short + 1000, abs=20)
+    assert await counted(messages=[{"role": "user", "content": "ü" * 2000}]) == pytest.approx(short + 1000, abs=20)
+    assert await counted(tools=[{**WEATHER, "description": "x" * 4000}]) > short + 1000
+    # A picture has as many as the largest has, however many bytes it is.
+    pictures: Any = [{"type": "image", "source": {**PICTURE, "data": "iVBO" * size}} for size in (1, 100_000)]
+    one, both = [await counted(messages=[{"role": "user", "content": some}]) for some in (pictures[:1], pictures)]
+    assert both - one == pytest.approx(1600, abs=20)
+    assert len(world.fake.requests) == asked
+
+
+async def test_counting_is_for_those_who_may_ask_and_of_what_can_be_asked(world: Installation) -> None:
+    async def post_count(body: Any, headers: Any) -> Any:
+        return await world.client.post("/v1/messages/count_tokens", json=body, headers=headers)
+
+    asked = {"model": ECHO, "messages": HELLO}
+    assert (await post_count(asked, {})).status_code == 401
+    answer = await post_count(asked, {"x-api-key": world.key})
+    assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, ECHO)
+    assert (await post_count({**asked, "model": "nobody/knows"}, world.owner)).status_code == 404
+    refused = await post_count({**asked, "tools": [{"type": "web_search_20250305", "name": "s"}]}, world.owner)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
+
+
+async def test_whoever_may_not_ask_and_what_is_not_there_are_errors_of_the_client(
+    world: Installation, client: anthropic.AsyncAnthropic
+) -> None:
     with pytest.raises(anthropic.NotFoundError):
         await client.messages.create(model="nobody/knows", max_tokens=100, messages=USER)
     async with official(world, api_key="bb_sk_" + "x" * 40) as theirs:
@@ -255,113 +323,12 @@ async def test_a_bearer_token_is_the_same_as_a_key_and_wins_over_it(world: Insta
     assert (await world.client.post("/v1/chat/completions", json=asked, headers=alone)).status_code == 401
 
 
-async def test_what_fails_at_first_is_tried_again(world: Installation, client: anthropic.AsyncAnthropic) -> None:
-    for server in ("anthropic", "lab"):
-        message = await client.messages.create(
-            model=world.lab("flaky:2", server=server, id=f"{server}/wavering"), max_tokens=100, messages=USER
-        )
-        assert message.stop_reason == "end_turn"
-
-
-@pytest.mark.parametrize("server", ["anthropic", "lab"])
-@pytest.mark.parametrize("behaviour", ["drop:3", "error-frame:3", "malformed-sse", "no-done"])
-async def test_a_stream_that_breaks_off_is_an_error_of_the_client(
-    world: Installation, client: anthropic.AsyncAnthropic, server: str, behaviour: str
-) -> None:
-    model = world.lab(behaviour, server=server)
-    stream = await client.messages.create(model=model, max_tokens=100, messages=USER, stream=True)
-    with pytest.raises(anthropic.APIStatusError) as broken:
-        async for _ in stream:
-            pass
-    body: Any = broken.value.body
-    assert (body["type"], body["error"]["type"]) == ("error", "api_error")
-    assert "in the middle" not in str(body)
-
-
-async def test_an_error_in_place_of_an_answer_costs_nothing(world: Installation) -> None:
-    before = await world.spent()
-    refused = await post(world, model=world.lab("error-frame:0", server="anthropic"), stream=True)
-    assert (refused.status_code, refused.json()["error"]["type"]) == (502, "api_error")
-    assert await world.spent() == before
-
-
-async def test_each_token_costs_its_price(world: Installation) -> None:
-    price = replace(PRICE, cache_write=187_500_000, cache_write_hour=300_000_000)
-    gateway = world.house.services.part(Gateway)
-    for behaviour, cost in (
-        ("priced", 11 * 150 + 7 * 600),
-        ("cached:4", 7 * 150 + 4 * 75 + 7 * 600),
-        # 187.5 nano-dollars a token for two of them, and the whole call rounded up.
-        ("written:4", 7 * 150 + 375 + 2 * 300 + 7 * 600),
-    ):
-        model = world.lab(behaviour, server="anthropic")
-        listed = [replace(gateway.find(model), price=price)]
-        gateway.catalogue.offer("anthropic", listed)
-        for stream in (False, True):
-            before = await world.spent()
-            answer = await post(world, model=model, stream=stream)
-            assert answer.status_code == 200
-            assert await world.spent() - before == cost
-            if not stream:
-                assert answer.headers["x-baobab-cost-usd"] == f"0.{cost:09d}"
-                assert answer.headers["x-baobab-model"] == model
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("service_tier", "priority"),
-        ("speed", "fast"),
-        ("n", 100),
-        ("max_completion_tokens", 100_000),
-        ("inference_geo", "us"),
-        ("mcp_servers", [{"type": "url", "name": "a", "url": "https://example.com"}]),
-        ("container", "container_1"),
-        ("workspace_id", "wrkspc_1"),
-        ("tools", [{"type": "web_search_20250305", "name": "web_search"}]),
-        ("tools", [{"type": "code_execution_20250825", "name": "code_execution"}]),
-    ],
-)
-async def test_what_has_no_price_is_refused(world: Installation, field: str, value: Any) -> None:
-    asked = len(world.fake.requests)
-    refused = await post(world, **{field: value})
-    assert refused.status_code == 400
-    assert refused.json()["error"]["param"] == field
-    assert len(world.fake.requests) == asked
-
-
 async def test_tools_that_the_caller_runs_are_passed_on_to_their_vendor_only(world: Installation) -> None:
     bash = [{"type": "bash_20250124", "name": "bash"}]
     assert (await post(world, tools=bash)).status_code == 200
     assert world.fake.requests[-1].json["tools"] == bash
     refused = await post(world, model=MINI, tools=bash)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0].type")
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
-        ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0]"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
-            "messages[0].content[0].source.type",
-        ),
-        (
-            {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "input": {}}]}]},
-            "messages[0].content[0].name",
-        ),
-        ({"tool_choice": {"type": "perhaps"}}, "tool_choice.type"),
-        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
-    ],
-)
-async def test_what_another_model_has_no_words_for_is_refused_by_its_name(
-    world: Installation, body: dict[str, Any], param: str
-) -> None:
-    refused = await post(world, model=ECHO, **body)
-    assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
-    assert refused.json()["error"]["param"] == param
 
 
 async def test_a_message_without_its_limit_is_refused_in_the_words_of_the_wire(world: Installation) -> None:

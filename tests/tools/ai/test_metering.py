@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from aiohttp import web
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from baobab import composition
 from baobab.settings import load
@@ -25,6 +25,8 @@ from tests.people import first_organisation
 from tests.tools.ai.conftest import HELLO, MINI, TEXT, VENDOR_KEY, Installation
 
 USD = 10**9
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+ANSWER = json.dumps({"id": "1", "object": "chat.completion", "choices": [], "usage": USAGE})
 
 
 @pytest.fixture
@@ -153,6 +155,43 @@ async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) 
     assert await baobab.spent() == 100 * (11 * 180 + 7 * 720)
 
 
+@pytest.mark.parametrize("falls_back", [False, True])
+async def test_what_cannot_be_given_back_for_now_hides_no_failure_and_keeps_nobody_from_answering(
+    baobab: Installation, *, falls_back: bool
+) -> None:
+    app_id = await baobab.app()
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        # Between the two nothing that was set aside can be given back; something can be set aside.
+        if (await request.json())["model"] == "refusing":
+            await rename(baobab, "cost", "elsewhere")
+            return web.Response(status=401)
+        await rename(baobab, "elsewhere", "cost")
+        return web.Response(text=ANSWER, content_type="application/json")
+
+    async with served(handle) as url:
+        refusing = baobab.lab("refusing", server="away", url=url)
+        works = baobab.lab("works", server="away", url=url)
+        config = {"fallbackModels": [works] if falls_back else []}
+        await baobab.client.put(f"/v1/{app_id}/ai/config", json=config, headers=baobab.owner)
+        answer = await baobab.chat(refusing, path=f"/v1/{app_id}", max_tokens=10)
+    if not falls_back:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_denied")
+        await rename(baobab, "elsewhere", "cost")
+        return
+    assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
+    left = await baobab.balance()
+    assert left.reserved > 0  # until its time is over
+    assert left.total == 1 * USD - (11 * 180 + 7 * 720)
+
+
+async def rename(baobab: Installation, column: str, name: str) -> None:
+    async with baobab.house.services.database.writing() as connection:
+        # Any statement: SQLite looks at a table as the connection knows it, which may not be as it is.
+        await connection.execute(text("SELECT count(*) FROM credit_reservations"))
+        await connection.execute(text(f"ALTER TABLE credit_reservations RENAME COLUMN {column} TO {name}"))
+
+
 async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> None:
     data = tmp_path / "data"
     settings = {**begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "playground", "BAOBAB_AI_PROBE": "false"}
@@ -195,18 +234,23 @@ async def organisations(house: composition.House) -> list[str]:
 async def gate() -> AsyncIterator[tuple[asyncio.Event, list[str], str]]:
     """A provider that answers nobody until it is opened; who has asked; its address."""
     opened, asked = asyncio.Event(), list[str]()
-    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-    answer = json.dumps({"id": "1", "object": "chat.completion", "choices": [], "usage": usage})
 
     async def handle(request: web.BaseRequest) -> web.Response:
         asked.append(request.path)
         await opened.wait()
-        return web.Response(text=answer, content_type="application/json")
+        return web.Response(text=ANSWER, content_type="application/json")
 
+    async with served(handle) as url:
+        yield opened, asked, url
+
+
+@contextlib.asynccontextmanager
+async def served(handle: Callable[[web.BaseRequest], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """The address of a provider that answers so."""
     runner = web.ServerRunner(web.Server(handle, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
-        yield opened, asked, f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

@@ -1,17 +1,20 @@
 """Keys for providers that organisations bring: what can be called with them, in which order, and who sees them."""
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import insert
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.storage import secrets
 from baobab.storage.rotation import reseal
+from baobab.tools.ai import reach
 from tests.columns import kept
 from tests.people import Person, person
-from tests.tools.ai.conftest import MINI, VENDOR_KEY, Installation, installation
+from tests.tools.ai.conftest import LAB_KEY, MINI, VENDOR_KEY, Installation, installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -200,6 +203,25 @@ async def test_a_key_is_kept_for_its_own_provider_only(
     shown = await world.client.get("/v1/ai/provider-keys", headers=owner.headers)
     assert shown.json()["provider_keys"] == []
     assert {"openai", "anthropic", "xai"} <= set(shown.json()["providers"])
+
+
+async def test_a_server_of_the_operators_is_called_with_the_operators_key_and_charged(
+    world: Installation, owner: Person
+) -> None:
+    model, url = world.lab("plain"), "/v1/ai/provider-keys"
+    refused = await world.client.put(f"{url}/lab", json={"key": "looked-at-by-nobody"}, headers=owner.headers)
+    assert (refused.status_code, "`lab` is no vendor" in refused.json()["error"]["message"]) == (400, True)
+    assert "lab" not in (await world.client.get(url, headers=owner.headers)).json()["providers"]
+    # One that was kept when it was still allowed counts for nothing, and can be taken back.
+    id_ = f"{owner.organisation_id}:lab"
+    sealed = world.house.services.vault.seal(b"looked-at-by-nobody", reach.context(reach.provider_keys, id_))
+    row = {"id": id_, "organisation_id": owner.organisation_id, "provider": "lab", "key": sealed, "last4": "body"}
+    async with world.house.services.database.writing() as connection:
+        await connection.execute(insert(reach.provider_keys), {**row, "updated_at": datetime.now(UTC)})
+    assert (await world.chat(model, by=owner.headers)).status_code == 200
+    assert key_of_last(world) == LAB_KEY
+    assert await used(world, owner) == [(model, False, 5850)]
+    assert (await world.client.delete(f"{url}/lab", headers=owner.headers)).status_code == 200
 
 
 async def test_a_key_that_the_provider_refuses_is_its_owners_to_put_right(world: Installation, owner: Person) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from baobab.tools import platform_tables
 from baobab.tools.billing.budgets import MOST
@@ -170,6 +170,58 @@ async def test_who_set_and_deleted_a_budget_is_written_down(baobab: Installation
     async with baobab.house.services.database.reading() as connection:
         found = await connection.execute(select(rows.c.organisation_id).where(rows.c.resource_id == place))
     assert set(found.scalars()) == {await first_organisation(baobab)}
+
+
+@pytest.mark.parametrize("there", [False, True])
+async def test_a_budget_changes_with_its_row_in_the_trail_or_not_at_all(baobab: Installation, *, there: bool) -> None:
+    place = f"app/{await baobab.app()}/day"
+    if there:
+        await put(baobab, place, 1)
+    before = await listed(baobab)
+    await rename(baobab, "audit_logs", "somewhere_else")
+    assert (await put(baobab, place, 2)).status_code == 503
+    if there:
+        gone = await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
+        assert gone.status_code == 503
+    await rename(baobab, "somewhere_else", "audit_logs")
+    assert await listed(baobab) == before
+    assert (await put(baobab, place, 2)).status_code == 200
+
+
+async def rename(baobab: Installation, table: str, name: str) -> None:
+    async with baobab.house.services.database.writing() as connection:
+        await connection.execute(text(f"ALTER TABLE {table} RENAME TO {name}"))
+
+
+async def test_a_key_with_a_budget_hands_out_nothing_that_could_spend_without_it(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    made = (await baobab.client.post("/api-keys", json={"name": "agent"}, headers=baobab.owner)).json()
+    agent, place = {"authorization": f"Bearer {made['key']}"}, f"key/{made['key_id']}/day"
+
+    async def tried() -> list[httpx.Response]:
+        ask = baobab.client.request
+        bodies: list[dict[str, Any]] = [{"scopes": ["*"]}, {"scopes": ["ai:gateway"]}, {"read_only": True}]
+        bodies.append({"key_scope": "app", "target_app_id": app_id})
+        return [
+            *[await ask("POST", "/api-keys", json={"name": "other", **body}, headers=agent) for body in bodies],
+            await ask("PATCH", f"/api-keys/{made['key_id']}", json={"name": "own"}, headers=agent),
+            await ask("POST", f"/v1/{app_id}/kv/_rotate_key", headers=agent),
+            await put(baobab, f"app/{app_id}/day", 1000, agent),
+            await ask("DELETE", f"{BUDGETS}/app/{app_id}/day", headers=agent),
+            await put(baobab, place, 1000, agent),
+        ]
+
+    assert (await baobab.client.get("/api-keys", headers=agent)).status_code == 200
+    await put(baobab, place, 1)
+    refused = await tried()
+    assert {answer.status_code for answer in refused} == {403}
+    assert all("A key with a budget" in answer.text for answer in refused)
+    assert refused[0].json()["error"]["code"] == "AUTH_KEY_LIMITED"
+    # What it may do otherwise, it may still.
+    assert (await baobab.client.get("/api-keys", headers=agent)).status_code == 200
+    assert (await baobab.chat(by=agent)).status_code == 200
+    await baobab.client.delete(f"{BUDGETS}/{place}", headers=baobab.owner)
+    assert {answer.status_code for answer in await tried()} == {200, 201}
 
 
 async def test_there_are_so_many_budgets_and_no_more(baobab: Installation) -> None:

@@ -168,6 +168,8 @@ async def charged_once(bank: Bank, every: list[str], costs: dict[str, tuple[str,
 async def test_a_transaction_that_fails_fails_for_all_it_was_for_and_for_nobody_after(bank: Bank) -> None:
     ours = await bank.organisation()
     reservation = await bank.reserve(ours, 1 * USD)
+    # So many at once that the next ones share a transaction, too.
+    await asyncio.gather(*(bank.reserve(ours, 0) for _ in range(20)))
     await rename(bank, "credit_usage", "somewhere_else")
     asked = [bank.credits.settle(reservation, 1, USAGE), bank.reserve(ours, 1), bank.credits.top_up(ours, 1, "p")]
     answers = await asyncio.gather(*asked, return_exceptions=True)

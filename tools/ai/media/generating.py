@@ -124,7 +124,9 @@ class _Attempt:
             cost = progress.cost
             if cost is None:
                 cost = self._media.price(model, asked, progress.units)
-            await self._end("completed", files=files, cost=charged(self._services.options.ai_markup, cost))
+            # What is more than was asked for is given away: nobody has agreed to pay it.
+            cost = min(charged(self._services.options.ai_markup, cost), row.reserved)
+            await self._end("completed", files=files, cost=cost)
         elif progress.status == "completed":
             await self._end("failed", error="The model's provider was done and had made nothing.")
         else:

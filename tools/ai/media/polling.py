@@ -69,13 +69,13 @@ async def found(call: Call, app_id: str, kind: Kind, job_id: str) -> Any:
 async def heard(call: Call, row: Any) -> Any:
     """The row, when it is written down that somebody has heard of its state; settled, where it has ended.
 
-    While the app is being moved nothing is written, and so nothing is settled.
+    While the app is being moved nothing is written, and so nothing is settled: AppMigrating for whoever would be the
+    first to hear of the end.
     """
     values: dict[str, Any] = {}
     if row.settled_at is None and row.ended_at is not None:
         async with call.stores.database.reading() as connection:
-            if await FREEZES.hold(connection.execute, row.app_id):
-                return row
+            await FREEZES.require_thawed(connection.execute, row.app_id)
         await _settle(call, row)
         values = {"settled_at": call.now, "polled_at": call.now}
     elif row.ended_at is None and call.now - row.polled_at >= _POLLED:
@@ -88,7 +88,9 @@ async def heard(call: Call, row: Any) -> Any:
             await FREEZES.require_thawed(connection.execute, row.app_id)
             await connection.execute(update(generation_jobs).where(*unsettled).values(**values))
     except AppMigrating:
-        # Settled once is settled: the next who hears writes it down.
+        if row.ended_at is not None:
+            # Settled once is settled: the next who hears writes it down.
+            raise
         return row
     # Of several who heard at once the first has written when it was.
     return await found(call, row.app_id, row.kind, row.id)

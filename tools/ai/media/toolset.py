@@ -37,7 +37,8 @@ SUBMITTING = (
     UpstreamBusy,
     AppMigrating,
 )
-DOWNLOADING = (JobNotFound, NotSubmitter, InvalidIndex, IndexOutOfRange, JobNotCompleted, ContentUnavailable)
+POLLING = (JobNotFound, AppMigrating)
+DOWNLOADING = (*POLLING, NotSubmitter, InvalidIndex, IndexOutOfRange, JobNotCompleted, ContentUnavailable)
 
 media = Toolset(
     "media",

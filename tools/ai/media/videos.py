@@ -8,9 +8,8 @@ from typing_extensions import TypedDict
 from baobab.tools.access import OF_APP
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
-from baobab.tools.ai.media.errors import JobNotFound
 from baobab.tools.ai.media.fields import Bytes, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
-from baobab.tools.ai.media.toolset import DOWNLOADING, SUBMITTING, media
+from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.call import Call
 from baobab.tools.types import AppId, JsonObject
@@ -76,7 +75,7 @@ async def videos_generate(
     return await submitting.submit(call, app_id, "video", model, prompt, given, provider)
 
 
-@media.tool("GET /videos/completions/{job_id}", access=OF_APP, effect="read", raises=(JobNotFound,))
+@media.tool("GET /videos/completions/{job_id}", access=OF_APP, effect="read", raises=POLLING)
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far a video job is, and where its files are.
 

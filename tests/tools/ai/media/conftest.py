@@ -82,13 +82,18 @@ class House(Baobab):
                 return row
         return None
 
-    async def ended(self, path: str, by: Any = None) -> Any:
-        """The job as its first poll after its end tells it."""
+    async def over(self, path: str) -> None:
+        """Return when the job has ended; nobody has looked."""
         for tried in range(100):
             await self.worked(1 if tried < 10 else 15)
             if (await self.row(path)).ended_at is not None:
-                return await self.poll(path, by)
-        raise AssertionError(await self.poll(path, by))
+                return
+        raise AssertionError(await self.row(path))
+
+    async def ended(self, path: str, by: Any = None) -> Any:
+        """The job as its first poll after its end tells it."""
+        await self.over(path)
+        return await self.poll(path, by)
 
     async def made(self, app: str, kind: Kind, by: Any = None, **body: Any) -> Any:
         return await self.ended(await self.submitted(app, kind, by, **body), by)

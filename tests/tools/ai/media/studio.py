@@ -29,6 +29,8 @@ class Studio:
     videos: str = "completed"
     error: Any = None
     refusals: list[int] = field(default_factory=list)
+    pictures: int | None = None
+    """So many images, however many are asked for."""
     cut: int = 0
     """So many downloads end in the middle."""
     begun: list[dict[str, Any]] = field(default_factory=list)
@@ -60,9 +62,10 @@ class Studio:
         if path == "/videos":
             return web.json_response({**self._video("video_0123456789"), "status": "queued"})
         picture = {"b64_json": base64.b64encode(PNG).decode()}
-        usage = {"input_tokens": 10, "output_tokens": 1000, "total_tokens": 1010}
+        made = asked.get("n", 1) if self.pictures is None else self.pictures
+        usage = {"input_tokens": 10, "output_tokens": 500 * made, "total_tokens": 10 + 500 * made}
         details = {"input_tokens_details": {"text_tokens": 10, "image_tokens": 0}}
-        return web.json_response({"created": 1, "data": [picture] * asked.get("n", 1), "usage": {**usage, **details}})
+        return web.json_response({"created": 1, "data": [picture] * made, "usage": {**usage, **details}})
 
     def _video(self, video_id: str) -> dict[str, Any]:
         told = {"id": video_id, "object": "video", "model": "sora-2", "created_at": 1, "progress": 0}

@@ -5,12 +5,17 @@ from typing import Any
 
 import pytest
 
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model, Price
 from tests.people import first_organisation, key
 from tests.tools.ai.media.conftest import IMAGE, SECOND, VIDEO, House
 
 USD = 10**9
 CHARGED = 4 * SECOND * 120 // 100
 """Four seconds, and the markup."""
+PICTURE = Price(0, 0, unit=40_000_000)
+EACH = 48_000_000
+"""A picture, and the markup."""
 
 
 async def test_money_is_set_aside_at_once_and_charged_when_somebody_sees_the_end(baobab: House) -> None:
@@ -42,6 +47,29 @@ async def test_what_the_provider_says_was_used_counts_more_than_what_was_expecte
     assert job["charged_credits_usd"] == (10 * 5000 + 1000 * 30_000) * 120 // 100 / USD
     assert 0 < job["charged_credits_usd"] * USD < expected
     assert len(job["content_urls"]) == 2
+
+
+@pytest.mark.parametrize(("made", "charged"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+async def test_pictures_are_charged_as_they_are_delivered_and_never_more_than_was_set_aside(
+    baobab: House, made: int, charged: int
+) -> None:
+    drawing = Model("openai/gpt-image-drawing", "Drawing", "image", PICTURE, None, None, IMAGE, "openai", frozenset())
+    baobab.house.services.part(Gateway).catalogue.offer("drawings", [drawing])
+    baobab.fake.pictures = made
+    path = await baobab.submitted(await baobab.app(), "image", model=drawing.id, n=3)
+    assert (await baobab.balance()).reserved == 3 * EACH
+    job = await baobab.ended(path)
+    assert (len(job["content_urls"]), job["charged_credits_usd"]) == (made, charged * EACH / USD)
+    left = await baobab.balance()
+    assert (left.total, left.reserved) == (5 * USD - charged * EACH, 0)
+
+
+async def test_tokens_of_pictures_beyond_what_was_set_aside_are_not_charged(baobab: House) -> None:
+    # 500 tokens each, of which two pictures may have 2 * 4096.
+    baobab.fake.pictures = 20
+    path = await baobab.submitted(await baobab.app(), "image", model=IMAGE, n=2, provider={"quality": "medium"})
+    set_aside = (await baobab.balance()).reserved
+    assert (await baobab.ended(path))["charged_credits_usd"] == set_aside / USD
 
 
 async def test_many_who_see_the_end_at_once_pay_once(baobab: House) -> None:

@@ -52,7 +52,7 @@ async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(ba
     move = await start(baobab, app, EU)
     # While it moves, it can be looked at; nothing is begun, and nothing is charged.
     assert (await baobab.poll(path))["status"] == "in_progress"
-    assert (await baobab.poll(unpaid))["settled_at"] is None
+    assert (await baobab.get(unpaid)).status_code == 503
     assert (await baobab.get(before["content_urls"][0])).content == image
     refused = await baobab.submit(app, "image")
     assert (refused.status_code, refused.json()["code"]) == (503, "app_migrating")
@@ -72,6 +72,28 @@ async def test_jobs_and_files_are_there_after_the_move_and_none_is_made_twice(ba
     assert await baobab.poll(path) == job
     assert (await baobab.get(job["content_urls"][0])).content == baobab.fake.file
     assert (await baobab.submit(app, "image")).status_code == 202
+
+
+async def test_what_has_ended_before_a_move_is_told_and_handed_out_after_it_and_charged_once(baobab: House) -> None:
+    app = await baobab.app()
+    path = await baobab.submitted(app, "video", model=VIDEO, duration=4)
+    await baobab.over(path)
+    assert (await baobab.row(path)).status == "completed"
+    move = await start(baobab, app, EU)
+    for place in (path, f"{path}/content"):
+        refused = await baobab.get(place)
+        assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (
+            503,
+            "app_migrating",
+            "5",
+        )
+    assert await baobab.used() == []
+    await there(baobab, move)
+    assert (await baobab.get(f"{path}/content")).content == baobab.fake.file
+    assert (await baobab.poll(path))["charged_credits_usd"] == 0.48
+    (used,) = await baobab.used()
+    assert (used.requests, used.cost) == (1, 480_000_000)
+    assert (await baobab.balance()).reserved == 0
 
 
 async def test_an_app_of_another_region_has_its_jobs_and_files_there_only(baobab: House) -> None:

@@ -1,0 +1,157 @@
+"""The built-in models, which need no provider, as one lane of the gateway."""
+
+import struct
+from array import array
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from baobab.runtime.gateway.builtin import echo, embeddings
+from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
+from baobab.runtime.gateway.builtin.work import LINE
+from baobab.runtime.gateway.errors import ContextTooLong, RequestRefused
+from baobab.runtime.gateway.events import DONE, framed
+from baobab.runtime.gateway.media import built_in as media
+from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.outcome import Outcome
+from baobab.storage.clock import Clock, Ids
+
+T = TypeVar("T")
+
+BUILT_IN = "baobab"
+_FREE = Price(0, 0)
+# What one request may ask of the built-in embeddings: twenty seconds' work at the most.
+_MOST_TEXTS, _MOST_CHARACTERS, _SLICE = 2048, 200_000, 16
+_MOST_AT_ONCE = 64 * 1024
+"""Bytes of a request that the built-in model answers without leaving the event loop: some milliseconds."""
+
+
+def models() -> list[Model]:
+    """The models that need no provider."""
+    chat = Model(
+        id=echo.MODEL,
+        name="Baobab echo (built in, for trying things out)",
+        modality="chat",
+        price=_FREE,
+        context_window=CONTEXT_WINDOW,
+        max_output=None,
+        litellm="",
+        provider=BUILT_IN,
+        features=frozenset(("tools", "parallel_tools", "json_schema", "streaming")),
+    )
+    embedding = Model(
+        id=embeddings.installed()[0],
+        name="Baobab embeddings (built in)",
+        modality="embedding",
+        price=_FREE,
+        context_window=None,
+        max_output=None,
+        litellm="",
+        provider=BUILT_IN,
+        features=frozenset(),
+    )
+    return [chat, embedding, *media.models()]
+
+
+class BuiltIn:
+    """Answers for them."""
+
+    def __init__(self, clock: Clock, ids: Ids) -> None:
+        self._clock = clock
+        self._ids = ids
+
+    async def chat(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        with _spoken():
+            answer = await _aside(
+                body, partial(echo.complete, body, completion_id=self._id(), created=int(self._clock.time()))
+            )
+        outcome.begun = True
+        outcome.count(answer["usage"])
+        return answer
+
+    async def stream(self, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
+        asked = body.get("stream_options")
+        wanted = isinstance(asked, dict) and asked.get("include_usage") is True
+        counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
+        with _spoken():
+            chunks = await _aside(
+                body, partial(echo.stream, counted, completion_id=self._id(), created=int(self._clock.time()))
+            )
+        outcome.begun = True
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            for chunk in chunks:
+                usage = chunk.pop("usage", None) if not wanted else chunk.get("usage")
+                outcome.count(usage)
+                if chunk["choices"] or wanted:
+                    yield framed(to_json(chunk))
+            yield DONE
+
+        return pieces()
+
+    async def embed(self, model: Model, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+        given = body["input"]
+        texts = [given] if isinstance(given, str) else given
+        if not all(isinstance(text, str) for text in texts):
+            raise RequestRefused("The built-in embeddings take texts, not tokens.", details={"param": "input"})
+        if len(texts) > _MOST_TEXTS or sum(map(len, texts)) > _MOST_CHARACTERS:
+            raise RequestRefused(
+                f"The built-in embeddings take at most {_MOST_TEXTS} texts, of {_MOST_CHARACTERS} characters in all.",
+                details={"param": "input"},
+            )
+        as_text = body.get("encoding_format") == "base64"
+        data: list[dict[str, Any]] = []
+        tokens = 0
+        with LINE.place():
+            embedder = await LINE.in_turn(partial(embeddings.named, model.id))
+            # In slices: others get their turn between them, and nothing is done any more for a caller who is gone.
+            for start in range(0, len(texts), _SLICE):
+                work = partial(_vectors, embedder, texts[start : start + _SLICE], as_text=as_text)
+                vectors, counted = await LINE.in_turn(work)
+                data += (
+                    {"object": "embedding", "index": start + index, "embedding": vector}
+                    for index, vector in enumerate(vectors)
+                )
+                tokens += counted
+        outcome.begun = True
+        outcome.count({"prompt_tokens": tokens})
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": data, "model": model.id, "usage": usage}
+
+    def _id(self) -> str:
+        return "chatcmpl-" + self._ids.hex(24)
+
+
+class _spoken:  # noqa: N801 - used as a function is
+    """What the built-in model refuses, in our words."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, echo.ContextTooLong):
+            raise ContextTooLong(details={"param": error.param}) from error
+        if isinstance(error, echo.BadParameter):
+            raise RequestRefused(str(error), details={"param": error.param}) from error
+
+
+async def _aside(body: Mapping[str, Any], work: Callable[[], T]) -> T:
+    """The result of the built-in model's work, done in its thread where the request is a long one."""
+    if len(to_json(body)) <= _MOST_AT_ONCE:
+        return work()
+    with LINE.place():
+        return await LINE.in_turn(work)
+
+
+def _vectors(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
+    """The vectors of some texts as they are written on the wire, and how many tokens the texts have."""
+    vectors = [_base64(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
+    return vectors, sum(map(embedder.count, texts))
+
+
+def _base64(vector: "array[float]") -> str:
+    """32-bit floats, little-endian, as OpenAI's clients read them."""
+    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,0 +1,171 @@
+"""What a provider says of its failures, in whichever field, reaches nobody: it may hold keys, hosts and names."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.providers import Provider
+from tests.runtime.gateway.upstream import Said
+from tests.tools.ai.conftest import HELLO, LAB_KEY, OTHER_KEY, VENDOR_KEY, Installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOST, IP, ORGANISATION, GROUP = "models.internal.example.com", "10.31.7.9", "org-Acme17", "azure-eu-blue"
+SECRETS = (LAB_KEY, VENDOR_KEY, OTHER_KEY, HOST, IP, ORGANISATION, GROUP)
+# By what each is asked, and of which server; `translated` is by LiteLLM.
+WIRES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "chat": ("/v1/chat/completions", {"messages": HELLO}, "lab"),
+    "translated chat": ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 9}, "google"),
+    "responses": ("/v1/responses", {"input": [{"role": "user", "content": "Hello!"}], "store": False}, "openai"),
+    "translated responses": ("/v1/responses", {"input": "Hello!", "store": False}, "lab"),
+    "messages": ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "anthropic"),
+    "translated messages": ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "lab"),
+    "counts": ("/v1/messages/count_tokens", {"messages": HELLO}, "anthropic"),
+    "embeddings": ("/v1/embeddings", {"input": "Hello!"}, "vectors"),
+}
+SPOKEN = {"lab": "chat", "google": "google", "anthropic": "messages", "openai": "responses"}
+STREAMED = [name for name in WIRES if name not in ("counts", "embeddings")]
+
+secrets = st.sampled_from(SECRETS)
+words = st.one_of(
+    secrets,
+    st.builds("{} {}: no deployment {}".format, st.sampled_from(("At", "In", "By")), secrets, secrets),
+    st.builds("messages[0].{}".format, secrets),
+    st.builds("{}.messages".format, secrets),
+    st.builds("https://{}/v1?key={}".format, secrets, secrets),
+    st.sampled_from(("messages", "invalid_request_error", "context_length_exceeded", "rate_limit_error", "error")),
+)
+fields = st.sampled_from(
+    ("message", "code", "type", "param", "status", "detail", "metadata", "errors", "request_id", "url", *SECRETS)
+)
+values = st.recursive(
+    st.one_of(words, st.none(), st.booleans(), st.integers(390, 600)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(fields, inner, max_size=4)),
+    max_leaves=8,
+)
+errors = st.one_of(st.dictionaries(fields, values, min_size=1, max_size=6), words)
+bodies = st.builds(
+    lambda error, beside: {**beside, "error": error}, errors, st.dictionaries(fields, values, max_size=3)
+)
+headers = st.dictionaries(
+    st.sampled_from(
+        ("x-request-id", "openai-organization", "server", "via", "location", "retry-after", "set-cookie", "warning")
+    ),
+    words,
+    max_size=4,
+)
+statuses = st.sampled_from((200, 301, 400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529))
+# A first event of each wire, with which an answer begins that fails.
+BEGUN = {
+    "chat": b'data: {"id": "1", "choices": [{"index": 0, "delta": {"content": "Hello"}}]}\n\n',
+    "messages": b'event: message_start\ndata: {"type": "message_start", "message": {"id": "1", "content": []}}\n\n',
+    "google": b'data: {"candidates": [{"content": {"parts": [{"text": "Hello"}], "role": "model"}}]}\n\n',
+    "responses": b'event: response.created\ndata: {"type": "response.created", "response": {"id": "1"}}\n\n',
+}
+# Each failure is tried again after a pause, so many are made at once; one example is four of them on each wire.
+quick = settings(
+    max_examples=5,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+async def asked(world: Installation, wire: str, said: Said, name: str = "", **further: Any) -> Any:
+    path, body, server = WIRES[wire]
+    behaviour = f"said:{wire}{name}"
+    world.fake.said[behaviour.partition(":")[2]] = said
+    if server == "google":
+        model = google(world, behaviour)
+    elif server == "vectors":
+        model = world.lab(behaviour, modality="embedding")
+    else:
+        model = world.lab(behaviour, server=server)
+    return await world.client.post(path, json={"model": model, **body, **further}, headers=world.owner)
+
+
+def google(world: Installation, behaviour: str) -> str:
+    gateway = world.house.services.part(Gateway)
+    known = gateway.find(world.lab("plain"))
+    model = replace(known, id=f"googles/{behaviour}", litellm=f"gemini/{behaviour}", provider="gemini")
+    gateway.add(Provider("gemini", world.fake.url, OTHER_KEY, "translated"), [model])
+    return model.id
+
+
+def betrays(world: Installation, answer: Any) -> list[str]:
+    told = f"{answer.headers} {answer.text}".lower().replace("\\/", "/")
+    return [secret for secret in (*SECRETS, world.fake.url.partition("//")[2]) if secret.lower() in told]
+
+
+@quick
+@given(failures=st.lists(st.tuples(bodies, statuses, headers), min_size=4, max_size=4))
+async def test_nothing_of_a_refusal_is_passed_on(world: Installation, failures: list[Any]) -> None:
+    async def refused(wire: str, number: int) -> None:
+        body, status, further = failures[number]
+        said = Said(json.dumps(body).encode(), status, {"content-type": "application/json", **further})
+        answer = await asked(world, wire, said, str(number))
+        assert answer.status_code >= 400
+        assert answer.json().get("error"), answer.text
+        assert not betrays(world, answer), answer.text
+
+    await asyncio.gather(*(refused(wire, number) for wire in WIRES for number in range(4)))
+
+
+@quick
+@given(
+    failures=st.lists(st.tuples(bodies, st.booleans(), st.booleans(), words, headers), min_size=4, max_size=4),
+)
+async def test_nothing_of_a_failure_in_a_stream_is_passed_on(world: Installation, failures: list[Any]) -> None:
+    async def broken(wire: str, number: int) -> None:
+        body, begun, named, remark, further = failures[number]
+        spoken = SPOKEN[WIRES[wire][2]]
+        kind = {"type": "error"} if spoken == "messages" else {}
+        failed = (b"event: error\n" if named else b"") + b"data: " + json.dumps({**body, **kind}).encode() + b"\n\n"
+        events = b": " + remark.encode() + b"\n\n" + (BEGUN[spoken] if begun else b"") + failed
+        said = Said(events, headers={"content-type": "text/event-stream", **further})
+        answer = await asked(world, wire, said, str(number), stream=True)
+        assert "error" in answer.text
+        assert not betrays(world, answer), answer.text
+
+    await asyncio.gather(*(broken(wire, number) for wire in STREAMED for number in range(4)))
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
+async def test_an_event_that_is_called_an_error_is_one(world: Installation, wire: str) -> None:
+    failed = b'event: error\ndata: {"message": "' + HOST.encode() + b'"}\n\n'
+    said = Said(BEGUN[wire] + failed, headers={"content-type": "text/event-stream"})
+    answer = await asked(world, wire, said, stream=True)
+    assert '"error"' in answer.text
+    assert not betrays(world, answer)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "told"),
+    [
+        ("messages", "messages"),
+        ("messages[0].content", "messages[0].content"),
+        ("messages.[0].content", "messages.[0].content"),
+        ("messages[0].name", "messages[0]"),
+        ("messages.0.role.x", "messages.0.role"),
+        ("messages[7]", "messages"),
+        ("messages[999999999999999999]", "messages"),
+        ("model", "model"),
+        (HOST, None),
+        (f"{ORGANISATION}.messages", None),
+        (f"messages.{GROUP}", "messages"),
+        (["messages"], None),
+        ("[" * 50_000, None),
+    ],
+)
+async def test_a_parameter_at_fault_is_told_as_far_as_the_request_has_it(
+    world: Installation, theirs: Any, told: str | None
+) -> None:
+    said = Said(json.dumps({"error": {"param": theirs, "message": HOST}}).encode(), 400)
+    answer = await asked(world, "chat", said)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, told)

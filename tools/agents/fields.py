@@ -1,0 +1,39 @@
+"""What callers send about runs, each field with its bounds and its meaning, whichever door of the family takes it."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from baobab.tools.types import JsonObject, Text, Uuid
+
+PAGE = 500
+"""Events in one answer at most."""
+
+RunId = Annotated[Uuid, Field(description="The run.")]
+Input = Annotated[JsonObject, Field(description="What the graph calls `input`.", max_length=1000)]
+IdempotencyKey = Annotated[str, Text(128, min_length=1), Field(description="names the run instead of its body.")]
+ThreadId = Annotated[
+    str,
+    Text(128, min_length=1),
+    Field(description="the conversation that the run belongs to, for nodes that remember."),
+]
+WebhookUrl = Annotated[
+    str,
+    Text(2000),
+    StringConstraints(pattern=r"^https?://"),
+    Field(description="told when the run has ended."),
+]
+ApprovalToken = Annotated[
+    str,
+    StringConstraints(pattern=r"^appr_[A-Za-z0-9]{1,80}$", max_length=90),
+    Field(description="The approval_token of the run_paused event.", examples=["appr_0a1b2c3d"]),
+]
+Reason = Annotated[str, Text(1000), Field(description="why it is refused; the run is told.")]
+Seq = Annotated[int, Field(ge=0, le=2**31 - 1, description="only what came after this one.")]
+PageSize = Annotated[int, Field(ge=1, le=PAGE)]
+LastEventId = Annotated[
+    str,
+    Text(20),
+    Field(description="the `id` of the last event that was received; those after it are sent."),
+]
+StreamToken = Annotated[str, Text(100, min_length=1), Field(description="From POST .../stream-token.")]
