@@ -92,9 +92,10 @@ class Lane:
         return b',"result":{"tools":', page.tools, more, fresh
 
     async def _called(self, params: dict[str, Any], offer: Offer, who: Visitor, version: str) -> Said | None:
-        name, arguments = params.get("name"), params.get("arguments", {})
-        simple = not params.keys() - {"_meta", "name", "arguments"} and name not in self._foreign
-        if not simple or not isinstance(name, str) or not isinstance(arguments, dict):
+        name: Any = params.get("name")
+        arguments = params.get("arguments", {})
+        simple = isinstance(name, str) and isinstance(arguments, dict)
+        if not simple or name in self._foreign or params.keys() - {"_meta", "name", "arguments"}:
             return None
         limits = who.caller.limits
         try:

@@ -4,14 +4,22 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from baobab.storage.cancellation import completed
+
 T = TypeVar("T")
+
+
+class Execute(Protocol):
+    """What runs one statement in some transaction."""
+
+    async def __call__(self, statement: Executable, rows: Any = None, /) -> CursorResult[Any]: ...
 
 
 class DatabaseUnavailable(Exception):
@@ -165,10 +173,19 @@ class Unit:
         self._after.append(action)
 
     async def commit(self) -> None:
-        if self._context is not None:
-            if self._announcing:
-                await self._announce()
-            await self._leave(None)
+        """Whole, with what is to follow it: a caller who is cancelled meanwhile hears of that afterwards."""
+        if self._context is None:
+            self._follow()
+        else:
+            await completed(self._commit())
+
+    async def _commit(self) -> None:
+        if self._announcing:
+            await self._announce()
+        await self._leave(None)
+        self._follow()
+
+    def _follow(self) -> None:
         after, self._after = self._after, None
         for action in after or ():
             action()

@@ -1,7 +1,6 @@
 """The rows in a file: SQLite, nothing to install."""
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import time
@@ -14,7 +13,9 @@ from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from baobab.storage.cancellation import completed
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.sqlite_connection import SqliteConnection
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -41,7 +42,12 @@ class SqliteDatabase(Database):
         self._gate: int | None = None
         self._heard: int | None = None
         super().__init__(
-            create_async_engine(make_url("sqlite+aiosqlite://").set(database=str(path)), pool_size=4, max_overflow=4)
+            create_async_engine(
+                make_url("sqlite+aiosqlite://").set(database=str(path)),
+                async_creator=self._connect,
+                pool_size=4,
+                max_overflow=4,
+            )
         )
         event.listen(self._engine.sync_engine, "connect", on_connect)
         event.listen(self._engine.sync_engine, "begin", on_begin)
@@ -63,6 +69,11 @@ class SqliteDatabase(Database):
         async with self.reading() as connection:
             # Unlike `SELECT 1`, this reads the file.
             await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+
+    async def _connect(self) -> SqliteConnection:
+        connection = SqliteConnection(self.path)
+        await connection
+        return connection
 
     async def tell(self, unit: Unit) -> None:
         unit.after_commit(self.ring)
@@ -105,13 +116,9 @@ class SqliteDatabase(Database):
 
 async def _granted(gate: int) -> None:
     """Wait for the lock of a file; a caller that is cancelled gives back what its thread still takes."""
-    waiting = asyncio.ensure_future(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
     try:
-        await asyncio.shield(waiting)
+        await completed(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
     except asyncio.CancelledError:
-        while not waiting.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(waiting)
         fcntl.flock(gate, fcntl.LOCK_UN)
         raise
 

@@ -14,6 +14,7 @@ from baobab.composition import House
 from baobab.server import Server
 from baobab.settings import load
 from tests.columns import CHOSEN, Column, Embedded, Grown, begin, end
+from tests.held import hold_one_connection_at_a_time
 from tests.servers import postgres
 
 ADDRESS = "http://127.0.0.1:8000"
@@ -66,6 +67,13 @@ def column(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             CHOSEN.append(Embedded(tmp_path_factory.mktemp("migrated")))
         yield CHOSEN[0]
         CHOSEN.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_connection_at_a_time() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hold_one_connection_at_a_time(patch)
+        yield
 
 
 @pytest.fixture

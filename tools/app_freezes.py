@@ -3,12 +3,12 @@
 Each family that keeps rows of apps freezes, thaws and erases its own, in the transactions in which it does so.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, String, Table, and_, delete, exists, select
 
+from baobab.storage.database import Execute
 from baobab.storage.tables import inserting, metadata
 from baobab.tools.errors import AppMigrating
 
@@ -19,7 +19,6 @@ app_freezes = Table(
     Column("app_id", String(36), primary_key=True),
 )
 
-Execute = Callable[[Any], Awaitable[Any]]
 _columns = app_freezes.c
 
 

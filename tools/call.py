@@ -1,13 +1,14 @@
 """A call: one use of a tool, with its caller, its door, its unit of work and the services it may use."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import CursorResult, Executable
 
-from baobab.storage.database import Unit
+from baobab.storage.database import Execute, Unit
 from baobab.tools.access import Role
 from baobab.tools.callers import Account, Caller
 from baobab.tools.directory import App
@@ -132,6 +133,20 @@ class Call:
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """A statement in this call's transaction, which begins with the first one."""
         return await self.unit.execute(statement, rows)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Execute]:
+        """What executes statements that only read, where the app's rows are.
+
+        In this call's own transaction where it has begun one there: whoever holds a connection must not wait for
+        another, or as many callers as there are connections would wait for each other.
+        """
+        database = self.stores.database
+        if self.unit.database is database and not self.unit.untouched:
+            yield self.unit.execute
+            return
+        async with database.reading() as connection:
+            yield connection.execute
 
     async def enqueue(
         self, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0

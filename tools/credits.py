@@ -8,9 +8,9 @@ for those who use it.
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from datetime import date, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import delete, select
+from sqlalchemy import Select, delete, select
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Unit
@@ -249,7 +249,12 @@ class Credits:
             return bool((await connection.execute(gone)).rowcount)
 
     async def budgets(
-        self, organisation_id: str, subject: BudgetSubject | None = None, subject_id: str | None = None
+        self,
+        organisation_id: str,
+        subject: BudgetSubject | None = None,
+        subject_id: str | None = None,
+        *,
+        unit: Unit | None = None,
     ) -> list[Budget]:
         """Those of an organisation, or of one of its apps or keys, as they stand today."""
         query = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
@@ -257,9 +262,8 @@ class Credits:
             query = query.where(credit_budgets.c.subject == subject)
         if subject_id is not None:
             query = query.where(credit_budgets.c.subject_id == subject_id)
-        async with self._database.reading() as connection:
-            found = (await connection.execute(query.order_by(*credit_budgets.primary_key))).all()
-        budgets = [Budget(*row) for row in found]
+        query = query.order_by(*credit_budgets.primary_key)
+        budgets = [Budget(*row) for row in await self._rows(query, unit)]
         for budget in budgets:
             budget.roll(self._clock.now().date())
         return budgets
@@ -278,6 +282,12 @@ class Credits:
         """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`. most: rows."""
         async with self._database.reading() as connection:
             return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most)
+
+    async def _rows(self, query: Select[Any], unit: Unit | None) -> Sequence[Any]:
+        if unit is not None:
+            return (await unit.execute(query)).all()
+        async with self._database.reading() as connection:
+            return (await connection.execute(query)).all()
 
     async def _locked(self, organisation_id: str, work: Callable[[Statements, Ledger], T], unit: Unit | None) -> T:
         if unit is not None:

@@ -1,17 +1,15 @@
 """Membership: founding organisations and reading who stands where, in the caller's own transaction."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, Executable, Select, insert, select
+from sqlalchemy import Select, insert, select
 
+from baobab.storage.database import Execute
 from baobab.tools.access import Role, require_role
 from baobab.tools.call import Call
 from baobab.tools.errors import Forbidden
 from baobab.tools.platform_tables import members, organisations
 from baobab.tools.services import Services
-
-Execute = Callable[[Executable, Any], Awaitable[CursorResult[Any]]]
 
 
 async def found(execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool) -> dict[str, Any]:

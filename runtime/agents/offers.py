@@ -11,7 +11,7 @@ from baobab.runtime.agents.remote.errors import ToolServerNotFound
 from baobab.runtime.agents.remote.server import ToolServer, servers_of
 from baobab.runtime.agents.spec import Mode, ToolRef
 from baobab.runtime.agents.validation import Offer
-from baobab.storage.database import Database
+from baobab.storage.database import Execute
 from baobab.tools.callers import EndUser
 from baobab.tools.errors import BaobabError
 from baobab.tools.registry import Registry
@@ -88,9 +88,9 @@ class Offers:
         return {BOUND: app_id, **named, "arguments": dict(given)}
 
 
-async def offered(registry: Registry, database: Database, app_id: str) -> Offers:
-    """What an app has for its agents. database: that of the app's region."""
-    return Offers(registry, await servers_of(database, app_id))
+async def offered(registry: Registry, execute: Execute, app_id: str) -> Offers:
+    """What an app has for its agents. execute: where its rows are."""
+    return Offers(registry, await servers_of(execute, app_id))
 
 
 def edited(tool: str, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

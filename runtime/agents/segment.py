@@ -93,7 +93,8 @@ class Segment:
             registry, base_url = self._job.registry, self._services.options.base_url
             offers = Offers(registry)
             if self._spec.tools.mcp_servers:
-                offers = await offered(registry, self._job.database, run.app_id)
+                async with self._job.database.reading() as connection:
+                    offers = await offered(registry, connection.execute, run.app_id)
             children = Children(self._services, self._job.database, self._journal, run)
             desk = Desk(registry, self._journal, run, self._spec, caller, base_url, offers, children)
             output, waiting, said = await self._within_time(desk)

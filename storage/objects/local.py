@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from baobab.storage.cancellation import completed
 from baobab.storage.objects import names
 from baobab.storage.objects.draft import Draft
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
@@ -43,11 +44,11 @@ class LocalStore:
         try:
             await draft.receive(chunks)
             stored = draft.stored(content_type)
-            await asyncio.to_thread(self._commit, draft, path, stored, target)
+            await completed(asyncio.to_thread(self._commit, draft, path, stored, target))
             return stored
         finally:
-            # Shielded: a caller that is cancelled just here would leave the file open.
-            await asyncio.shield(asyncio.to_thread(_give_up, draft, path))
+            # A caller that is cancelled just here would leave the file open.
+            await completed(asyncio.to_thread(_give_up, draft, path))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> LocalReader | None:
         return await asyncio.to_thread(self._open, key, self._path(key), start, end)

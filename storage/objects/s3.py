@@ -21,6 +21,7 @@ import obstore
 from obstore.exceptions import BaseError, PreconditionError
 from obstore.store import S3Store as Bucket
 
+from baobab.storage.cancellation import completed
 from baobab.storage.objects.draft import Draft
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.key import check_content_type, check_key, check_prefix, is_key
@@ -94,8 +95,8 @@ class S3Store:
             await self._send(key, draft, stored)
             return stored
         finally:
-            # Shielded: a caller that is cancelled just here would leave the file open.
-            await asyncio.shield(asyncio.to_thread(draft.drop))
+            # A caller that is cancelled just here would leave the file open.
+            await completed(asyncio.to_thread(draft.drop))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> S3Reader | None:
         check_key(key)

@@ -67,6 +67,8 @@ async def visitor() -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=PATIENCE)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(headers=OWNER, timeout=timeout, connector=connector) as session:
+        # It would send a PUT once more by itself when a connection breaks: then what is done twice was asked for twice.
+        session._retry_connection = False
         yield session
 
 

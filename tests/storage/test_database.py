@@ -1,6 +1,7 @@
 """The rows: turns, units and what a failure leaves behind."""
 
 import asyncio
+import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -124,6 +125,50 @@ async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> Non
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counter SET n = 6"))
     assert await _number(database) == 6
+
+
+async def test_whenever_callers_are_cancelled_nothing_of_theirs_stays_open_and_the_next_one_writes_at_once(
+    database: Database,
+) -> None:
+    dice = random.Random(7)
+
+    async def write() -> None:
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE counter SET n = n + 1"))
+            await connection.execute(text("SELECT n FROM counter"))
+
+    async def read() -> None:
+        async with database.reading() as connection:
+            await connection.execute(text("SELECT n FROM counter"))
+
+    for _ in range(150):
+        tasks = [asyncio.create_task(dice.choice([read, write])()) for _ in range(dice.randrange(1, 4))]
+        await asyncio.sleep(dice.random() * 0.004)
+        for _ in range(dice.randrange(1, 3)):
+            # Whoever is cancelled may be cancelled again while it tidies up.
+            for task in tasks:
+                task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(5):
+            await write()
+
+
+async def test_what_waits_for_the_commit_happens_though_the_caller_is_cancelled_in_the_middle_of_it(
+    database: Database,
+) -> None:
+    told: list[str] = []
+
+    async def write(moment: float) -> None:
+        async with database.working() as unit:
+            unit.after_commit(lambda: told.append("after"))
+            await unit.execute(text("UPDATE counter SET n = n + 1"))
+            asyncio.get_running_loop().call_later(moment, asyncio.current_task().cancel)  # type: ignore[union-attr]
+
+    for number in range(40):
+        await asyncio.gather(write(number * 0.0001), return_exceptions=True)
+        # Committed, then followed; or neither.
+        assert await _number(database) == len(told)
 
 
 async def test_a_writer_that_is_cancelled_while_it_waits_for_another_process_does_not_keep_the_turn(

@@ -491,10 +491,9 @@ class World:
         """A run of the caller's own, where it may have one, that waits for a decision or soon will."""
         name = await self.agent()
         path = f"/v1/{self.app}/agents/{name}/runs"
-        begun = await caller.client.post(path, json={"input": {}}, headers=caller.headers)
-        if not begun.is_success:
-            begun = await self.baobab.client.post(path, json={"input": {}}, headers=self.owner.headers)
-        run = {"app_id": self.app, "id": begun.json()["run_id"]}
+        answer = await caller.client.post(path, json={"input": {}}, headers=caller.headers)
+        begun = answer.json() if answer.is_success else await self.use("POST", path, self.owner.headers, input={})
+        run = {"app_id": self.app, "id": begun["run_id"]}
         return {**run, "name": name} if named else run
 
     async def token(self, run: dict[str, Any]) -> str:

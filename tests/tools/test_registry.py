@@ -9,6 +9,7 @@ from pydantic import AnyUrl, Field
 from sqlalchemy import insert, select
 from typing_extensions import TypedDict
 
+from baobab.storage.databases import database_at
 from baobab.tools.access import EVERYBODY
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Account, AppKey, EndUser
@@ -30,6 +31,7 @@ from baobab.tools.registry import Registry
 from baobab.tools.suggestions.tools import table as suggestions
 from baobab.tools.tool import Audit, RegistrationError, Toolset
 from baobab.tools.types import OMITTED, Text
+from tests.columns import address
 
 Word = Annotated[str, Text(20)]
 DOOR = Door("test", "req-1", ip="192.0.2.1")
@@ -355,15 +357,15 @@ async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(regist
     assert await events(registry) == []
 
 
-async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry):
-    """The outer call is undone after the inner one wrote its audit row: the row goes with it."""
-    services = registry.services
-    async with services.database.reading() as before:
-        await before.execute(select(audit_logs))
-        unit = services.database.unit(write=True)
-        await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR, unit=unit)
-        assert await events(registry) == []
-        await unit.commit()
+async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry, tmp_path):
+    elsewhere = database_at(address(tmp_path / "data"))
+    await elsewhere.open()
+    unit = registry.services.database.unit(write=True)
+    await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR, unit=unit)
+    async with elsewhere.reading() as connection:
+        assert (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).all() == []
+    await elsewhere.close()
+    await unit.commit()
     assert await events(registry) == [("shelf.keep", "a", True)]
 
 

@@ -72,8 +72,8 @@ class Validity(TypedDict):
 async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
     query = select(rows).where(rows.c.app_id == app_id, rows.c.deleted_at.is_(None)).order_by(rows.c.name)
-    async with call.stores.database.reading() as connection:
-        found = (await connection.execute(query)).all()
+    async with call.reading() as execute:
+        found = (await execute(query)).all()
     return {"agents": [agent_of(row) for row in found]}
 
 
@@ -246,8 +246,8 @@ def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def found_agent(call: Call, app_id: str, name: str) -> Any:
-    async with call.stores.database.reading() as connection:
-        return await _found(connection.execute, app_id, name)
+    async with call.reading() as execute:
+        return await _found(execute, app_id, name)
 
 
 async def _found(execute: Any, app_id: str, name: str) -> Any:
@@ -272,8 +272,8 @@ async def _agents_issues(call: Call, name: str, spec: GraphSpec) -> list[Found]:
         return []
     named = {node.agent for _, node in nodes}
     query = select(rows.c.name).where(rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None))
-    async with call.stores.database.reading() as connection:
-        known = {name, *(await connection.execute(query.where(rows.c.name.in_(named)))).scalars()}
+    async with call.reading() as execute:
+        known = {name, *(await execute(query.where(rows.c.name.in_(named)))).scalars()}
     found = []
     for node_id, node in nodes:
         where = ("nodes", node_id, "agent")
@@ -292,7 +292,8 @@ async def _valid(call: Call, name: str, graph: Any) -> GraphSpec:
 
 
 async def _offers(call: Call) -> Offers:
-    return await offered(call.registry, call.stores.database, call.require_app().id)
+    async with call.reading() as execute:
+        return await offered(call.registry, execute, call.require_app().id)
 
 
 async def _writing_tools(call: Call, spec: GraphSpec) -> list[str]:

@@ -6,7 +6,8 @@ from sqlalchemy import Table, delete, insert, select, update
 
 from baobab.runtime.agents.remote.rows import tool_servers
 from baobab.runtime.agents.rows import FROZEN, UNENDED, agents, checkpoints, counts, events, runs, writes
-from baobab.tools.app_freezes import Execute, Freezes
+from baobab.storage.database import Execute
+from baobab.tools.app_freezes import Freezes
 from baobab.tools.services import Stores
 
 FREEZES = Freezes("agents")

@@ -78,8 +78,8 @@ async def agents_runs_fork(
 async def _require_undecided(call: Call, run_id: str, step: int) -> None:
     """What a person decided was for that run: a user does not go on behind it once more."""
     asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
-    async with call.stores.database.reading() as connection:
-        payloads = (await connection.execute(asked)).scalars().all()
+    async with call.reading() as execute:
+        payloads = (await execute(asked)).scalars().all()
     # A call of a run below has the number of a step there.
     steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
     if any(asked_at <= step for asked_at in steps):

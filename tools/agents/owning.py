@@ -40,8 +40,8 @@ async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None
     query = query.where(runs.c.id == run_id, runs.c.app_id == app_id)
     if agent is not None:
         query = query.where(runs.c.agent == agent)
-    async with call.stores.database.reading() as connection:
-        row = (await connection.execute(query)).first()
+    async with call.reading() as execute:
+        row = (await execute(query)).first()
     if row is None or not sees(call.caller, row):
         raise RunNotFound
     if not admits(row.visibility, call.caller):

@@ -102,8 +102,8 @@ async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunSta
         query = query.where(rows.c.subject == subject(call.caller, ""))
     if status is not None:
         query = query.where(rows.c.status == status)
-    async with call.stores.database.reading() as connection:
-        found = (await connection.execute(query.limit(_NEWEST))).all()
+    async with call.reading() as execute:
+        found = (await execute(query.limit(_NEWEST))).all()
     return {"runs": [run_of(row) for row in found]}
 
 

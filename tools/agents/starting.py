@@ -61,8 +61,8 @@ async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
         raise AgentDisabled
     if isinstance(call.caller, (EndUser, Anonymous)):
         # A start that was made before does not count.
-        async with call.stores.database.reading() as connection:
-            earlier = await _earlier(connection.execute, call, agent, who, wish)
+        async with call.reading() as execute:
+            earlier = await _earlier(execute, call, agent, who, wish)
         if earlier is not None:
             return earlier, False
         await count(call, agent, who)

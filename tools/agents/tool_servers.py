@@ -72,8 +72,8 @@ class TooManyToolServers(Conflict):
 async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     """List the app's tool servers: MCP servers whose tools its agents may call."""
     query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.name)
-    async with call.stores.database.reading() as connection:
-        found: Any = (await connection.execute(query)).mappings().all()
+    async with call.reading() as execute:
+        found: Any = (await execute(query)).mappings().all()
     return {"mcp_servers": [server_of(row) for row in found]}
 
 
@@ -286,8 +286,8 @@ def _accepted(server: ToolServer, seen: Mapping[str, Described], accept: bool | 
 
 async def _row(call: Call, app_id: str, id_: str) -> Any:
     mine = (rows.c.app_id == app_id, rows.c.id == id_)
-    async with call.stores.database.reading() as connection:
-        row = (await connection.execute(select(rows).where(*mine))).mappings().first()
+    async with call.reading() as execute:
+        row = (await execute(select(rows).where(*mine))).mappings().first()
     if row is None:
         raise ToolServerNotFound
     return row

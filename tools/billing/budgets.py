@@ -101,7 +101,7 @@ async def billing_set_budget(
     organisation = await acting_in(call, org_id, "admin")
     await _require_own(call, organisation, subject, subject_id)
     # Whoever sets another at once waits until this call is committed.
-    there = await call.services.credits.budgets(organisation)
+    there = await call.services.credits.budgets(organisation, unit=call.unit)
     known = {(budget.subject, budget.subject_id, budget.period) for budget in there}
     if (subject, subject_id, period) not in known and len(there) >= MOST:
         raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})

@@ -105,8 +105,10 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     organisation = await acting_in(call, org_id)
     credits_ = call.services.credits
     account = await credits_.account(organisation)
-    plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
     used = await credits_.usage(organisation, account.month, call.now.date(), by=())
+    budgets = await credits_.budgets(organisation)
+    # Last: from here on the call holds a connection, and whoever holds one must not wait for another.
+    plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
     platform, byok = (_consumption([one for one in used if one.byok is own]) for own in (False, True))
     return {
         "organization_id": organisation,
@@ -117,7 +119,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
         "platform": platform,
         "byok": byok,
         "billingPeriodStart": datetime.combine(account.month, time(), UTC),
-        "budgets": [told(budget) for budget in await credits_.budgets(organisation)],
+        "budgets": [told(budget) for budget in budgets],
     }
 
 

@@ -10,7 +10,7 @@ from baobab.runtime.agents.remote.described import Described
 from baobab.runtime.agents.remote.errors import ToolChanged, ToolNotOffered
 from baobab.runtime.agents.remote.rows import tool_servers
 from baobab.runtime.agents.validation import Offer
-from baobab.storage.database import Database
+from baobab.storage.database import Execute
 
 State = Literal["accepted", "new", "changed", "gone"]
 
@@ -60,10 +60,9 @@ class ToolServer:
         return Offer("read_only" if reads else "read_write", "end_user" if users else "developer_only")
 
 
-async def servers_of(database: Database, app_id: str) -> dict[str, ToolServer]:
+async def servers_of(execute: Execute, app_id: str) -> dict[str, ToolServer]:
     """The tool servers of an app, by id."""
-    async with database.reading() as connection:
-        rows = (await connection.execute(select(tool_servers).where(tool_servers.c.app_id == app_id))).mappings().all()
+    rows: Any = (await execute(select(tool_servers).where(tool_servers.c.app_id == app_id))).mappings().all()
     return {row["id"]: ToolServer.of(row) for row in rows}
 
 

@@ -1,5 +1,6 @@
 """What an organisation is told of its plan, its credits and its use."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -49,6 +50,11 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
     assert told["aiCredits"] == {"included": 5.0, "used": 0.0, "remaining": 5.0}
     now = baobab.house.services.clock.now()
     assert told["billingPeriodStart"] == f"{now:%Y-%m}-01T00:00:00Z"
+
+
+async def test_many_who_look_at_once_do_not_wait_for_each_other(baobab: Installation) -> None:
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(billing(baobab) for _ in range(40)))
 
 
 async def test_what_was_called_shows_as_use_and_what_was_called_with_an_own_key_apart(baobab: Installation) -> None:

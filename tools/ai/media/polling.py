@@ -59,8 +59,8 @@ async def found(call: Call, app_id: str, kind: Kind, job_id: str) -> Any:
         generation_jobs.c.app_id == app_id,
         generation_jobs.c.kind == kind,
     )
-    async with call.stores.database.reading() as connection:
-        row = (await connection.execute(select(generation_jobs).where(*mine))).first()
+    async with call.reading() as execute:
+        row = (await execute(select(generation_jobs).where(*mine))).first()
     if row is None:
         raise JobNotFound
     return row
@@ -74,8 +74,8 @@ async def heard(call: Call, row: Any) -> Any:
     """
     values: dict[str, Any] = {}
     if row.settled_at is None and row.ended_at is not None:
-        async with call.stores.database.reading() as connection:
-            await FREEZES.require_thawed(connection.execute, row.app_id)
+        async with call.reading() as execute:
+            await FREEZES.require_thawed(execute, row.app_id)
         await _settle(call, row)
         values = {"settled_at": call.now, "polled_at": call.now}
     elif row.ended_at is None and call.now - row.polled_at >= _POLLED:

@@ -1,0 +1,44 @@
+"""Whoever holds a connection of a database must not wait for another one of the same: the tests hold everybody to it.
+
+As many callers as there are connections would wait for each other, until each is told that the database does not answer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.database import Database
+
+_HELD: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
+
+
+class _Way(Protocol):
+    def __call__(self, database: Database, /, **options: bool) -> Any: ...
+
+
+def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Database, "reading", _one(Database.reading))
+    patch.setattr(Database, "writing", _one(Database.writing))
+
+
+def _one(way: _Way) -> _Way:
+    @asynccontextmanager
+    async def taken(database: Database, /, **options: bool) -> AsyncIterator[AsyncConnection]:
+        task = asyncio.current_task()
+        assert task is not None
+        # Given back by another task, maybe: whoever commits is not cancelled in the middle of it.
+        held = _HELD.setdefault(task, [])
+        assert database not in held, "this caller has a connection to the same database already"
+        held.append(database)
+        try:
+            async with way(database, **options) as connection:
+                yield connection
+        finally:
+            held.remove(database)
+
+    return taken
