@@ -1,6 +1,6 @@
 """Whoever holds a connection of a database must not wait for another one of the same: the tests hold everybody to it.
 
-As many callers as there are connections would wait for each other, until each is told that the database does not answer.
+As many callers as there are connections would wait for each other, until each is told that the database is silent.
 """
 
 import asyncio

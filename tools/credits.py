@@ -10,7 +10,7 @@ from dataclasses import astuple
 from datetime import date, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Row, Select, delete, select
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Unit
@@ -283,7 +283,7 @@ class Credits:
         async with self._database.reading() as connection:
             return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most)
 
-    async def _rows(self, query: Select[Any], unit: Unit | None) -> Sequence[Any]:
+    async def _rows(self, query: Select[*tuple[Any, ...]], unit: Unit | None) -> Sequence[Row[*tuple[Any, ...]]]:
         if unit is not None:
             return (await unit.execute(query)).all()
         async with self._database.reading() as connection:
