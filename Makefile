@@ -5,6 +5,8 @@ E2E := tests/e2e
 # What is tested once more with the rows in Postgres: all that stands on them.
 GROWN := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
 	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/crash tests/test_threats.py
+# Where hypothesis draws the examples.
+PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py" tests)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
@@ -15,7 +17,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test check bench bench-peers crash e2e lock docs dist
+.PHONY: help install install-dev serve test check fuzz bench bench-peers crash e2e lock docs dist
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -71,6 +73,10 @@ check: $(VENV)/.developing
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --column grown $(GROWN)
+
+## make fuzz: run the property tests with examples drawn anew, and more of them (ARGS="--hypothesis-seed 7": the same again)
+fuzz: $(VENV)/.developing
+	$(BIN)/python -m pytest --hypothesis-profile random $(PROPERTIES) $(ARGS)
 
 ## make bench: measure
 bench: $(VENV)/.developing

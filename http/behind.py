@@ -29,7 +29,7 @@ def behind(
     of_doors: Sequence[type[BaobabError]] = (),
 ) -> FastAPI:
     app = FastAPI(title="Baobab", version=version, openapi_url=None, docs_url=None, redoc_url=None)
-    app.openapi = _once(lambda: openapi.document(registry, version, base_url))  # type: ignore[method-assign]
+    app.openapi = _once(lambda: openapi.document(registry, version, base_url))  # type: ignore[method-assign]  # FastAPI's own way
     encoded = _once(lambda: to_json(app.openapi()))
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -41,7 +41,7 @@ def behind(
         return error_page(registry, of_doors)
 
     app.router.routes.extend([*docs_routes(), *approval_routes(), metrics_route(metrics, metrics_token), *routes])
-    app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]
+    app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]  # it is ASGI
     return app
 
 

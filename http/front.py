@@ -59,7 +59,8 @@ class Front:
             return
         except BaobabError as error:
             status = await self._refuse(request, error)
-        except DatabaseUnavailable:
+        except DatabaseUnavailable as exc:
+            _log.warning("a store does not answer", extra={"request_id": request.id, "reason": exc.reason})
             status = await self._refuse(request, Unavailable("The database does not answer."))
         except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
             name = request.tool and request.tool.name

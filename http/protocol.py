@@ -101,13 +101,13 @@ class GuardedProtocol(HttpToolsProtocol):
     linger_seconds: ClassVar[float] = 2.0
 
     @staticmethod
-    def is_upload(method: str, raw_path: bytes) -> bool:  # noqa: ARG004 -- subclasses use them
+    def is_upload(method: str, raw_path: bytes) -> bool:  # noqa: ARG004 - subclasses use them
         """Whether a body may take as long as it moves. `raw_path` is undecoded and includes the root path."""
         return False
 
     # -- connection ---------------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         # Bytes since the head that is being read began, and those without body content while a body is being read.
         self._read = 0
@@ -236,7 +236,7 @@ class GuardedProtocol(HttpToolsProtocol):
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
-            self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[literal-required]
+            self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[literal-required]  # a key of ours
         if is_unusual and self.cycle is not before:
             # The parser reports trailers as headers: without a list of their own they would join those the application
             # is reading, a second Host or Authorization among them. (A WebSocket has no cycle and keeps its list.)

@@ -187,7 +187,7 @@ def _plain_ipv4(text: str) -> IPv4Address:
 def _ascii(host: str) -> str:
     if host.isascii():
         return host
-    from yarl import URL  # noqa: PLC0415 -- loaded with aiohttp, not before
+    from yarl import URL  # noqa: PLC0415 - loaded with aiohttp, not before
 
     try:
         return URL.build(scheme="http", host=host).raw_host or ""

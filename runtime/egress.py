@@ -196,7 +196,7 @@ class Egress:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         max_bytes: int | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 -- it covers the reading too, which is the caller's loop
+        timeout: float | None = None,  # noqa: ASYNC109 - it covers the reading too, which is the caller's loop
         follow: int = 0,
         cross_host: bool = False,
         https_only: bool | None = None,

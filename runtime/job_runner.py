@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, and_, false, not_, or_, select, tuple_, up
 
 from baobab.runtime.job_attempt import LEASE, Attempt
 from baobab.runtime.job_rows import insert_new, jobs
+from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.jobs import OUTAGES, Again, JobKind, JobLost
@@ -99,7 +100,8 @@ class Runner:
             self._wake.clear()
             try:
                 await self._ask_for_rounds()
-                await self._take()
+                # Whole: what is claimed and not begun would wait for its lease to run out, with an attempt to its name.
+                await completed(self._take())
             except DatabaseUnavailable as exc:
                 # The next wake is half a second off at most.
                 _log.warning("jobs: the database does not answer (%s)", exc)
@@ -109,7 +111,7 @@ class Runner:
 
     async def _take(self) -> None:
         """Begin as many as there is room for. After a full hand there is more to come: then nobody looks first."""
-        while (room := self._at_once - len(self._running)) > 0:
+        while not self._stopping and (room := self._at_once - len(self._running)) > 0:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
             due = self._unlimited if self._more else await self._due_kinds(now)
             claimed: list[Any] = []

@@ -1,6 +1,7 @@
 """What is not left half done because nobody waits for it any more."""
 
 import asyncio
+from asyncio import ensure_future
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ T = TypeVar("T")
 
 async def completed(work: Coroutine[Any, Any, T]) -> T:
     """What it comes to. A caller who is cancelled meanwhile, however often, hears of that when it is done."""
-    task = asyncio.ensure_future(work)
+    task = ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

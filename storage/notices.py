@@ -84,9 +84,9 @@ class Notices:
     async def _watch(self) -> None:
         while True:
             await self._database.announced(POLL_SECONDS)
-            for listener in self._on_wake:
-                listener()
             try:
+                for listener in self._on_wake:
+                    listener()
                 await self.poll()
             except DatabaseUnavailable:
                 # Until it answers again nothing can have been changed through it either; caches expire by themselves.

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
+from baobab.storage.cancellation import completed
 from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.sqlite_line import SqliteLine, bound, stored
@@ -47,6 +48,8 @@ class Transactions(Protocol):
         durable: False to return before the disk has it. It outlives the process all the same; a failure of power may
         take the last of such transactions, whole ones, and none that a durable one has followed.
         announce: have other processes look for what was written, as `Unit.announce` does.
+
+        A caller who is cancelled hears of that when it is over, whichever way.
         """
         ...
 
@@ -98,8 +101,11 @@ class PostgresTransactions:
                 self._database.announce_in(connection)
             return result
 
+        return await completed(self._made(worked))
+
+    async def _made(self, work: Callable[[Connection], T]) -> T:
         async with self._database.writing(turn=False) as connection:
-            return await connection.run_sync(worked)
+            return await connection.run_sync(work)
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
         raise Busy("the database is elsewhere")
@@ -170,6 +176,9 @@ class SqliteTransactions:
             with contextlib.suppress(Busy):
                 return self.run_now(work)
         self._in_a_row = 0
+        return await completed(self._by_thread(work, durable))
+
+    async def _by_thread(self, work: Callable[[Statements], T], durable: bool) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, durable)
 
     def run_now(self, work: Callable[[Statements], T]) -> T:

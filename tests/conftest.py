@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
 
 from baobab.composition import House
@@ -20,6 +21,24 @@ from tests.servers import postgres
 ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
 _NAMES = itertools.count(1)
+
+# The same examples in every run, on machines of any speed.
+hypothesis.settings.register_profile(
+    "default",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
+)
+# Others in every run, and what it takes to see a failure again (`make fuzz`).
+hypothesis.settings.register_profile(
+    "random",
+    hypothesis.settings.get_profile("default"),
+    max_examples=1000,
+    derandomize=False,
+    print_blob=True,
+)
+hypothesis.settings.load_profile("default")
 
 
 @dataclass

@@ -4,7 +4,7 @@ As many callers as there are connections would wait for each other, until each i
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from baobab.storage import cancellation
 from baobab.storage.database import Database
 
 _HELD: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
@@ -24,6 +25,15 @@ class _Way(Protocol):
 def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Database, "reading", _one(Database.reading))
     patch.setattr(Database, "writing", _one(Database.writing))
+    patch.setattr(cancellation, "ensure_future", _for_whoever_waits)
+
+
+def _for_whoever_waits(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """A task for which another does nothing but wait: what the one holds, both hold."""
+    task, waiting = asyncio.ensure_future(work), asyncio.current_task()
+    if waiting is not None:
+        _HELD[task] = _HELD.setdefault(waiting, [])
+    return task
 
 
 def _one(way: _Way) -> _Way:

@@ -14,7 +14,8 @@ import pytest
 from baobab.logs import JsonLines
 from baobab.server import Server
 from baobab.settings import load
-from tests.conftest import ADDRESS, KEY
+from baobab.storage.database import DatabaseUnavailable
+from tests.conftest import ADDRESS, KEY, Baobab
 
 
 @contextlib.contextmanager
@@ -72,3 +73,36 @@ async def test_the_access_log_is_json_lines_of_the_share_asked_for(
         assert (line["method"], line["path"], line["status"], line["tool"]) == ("GET", "/apps", 200, "apps_list")
         assert line["request_id"] == "seen-by-operator"
         assert KEY not in json.dumps(line)
+
+
+async def test_why_a_store_does_not_answer_is_in_the_log_and_not_in_the_answer(
+    baobab: Baobab, caplog: pytest.LogCaptureFixture
+) -> None:
+    app_id = await baobab.app()
+    (stores,) = baobab.house.services.regions.values()
+    await stores.kv.close()
+    answer = await baobab.client.get(f"/v1/{app_id}/kv/n", headers={**baobab.owner, "x-request-id": "seen-by-operator"})
+    await stores.kv.open()
+    assert answer.status_code == 503
+    assert "the store is closed" not in answer.text
+    (line,) = [json.loads(JsonLines().format(record)) for record in caplog.records if record.levelname == "WARNING"]
+    assert (line["request_id"], line["tool"]) == ("seen-by-operator", "kv_get")
+    assert line["reason"] == "the store is closed"
+
+
+async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_caller(
+    baobab: Baobab, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def connect(self) -> None:
+            raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
+
+    database = baobab.house.services.database
+    working, database._engine = database._engine, Broken()
+    nobody_knows = {"authorization": f"Bearer {KEY[:-1]}x", "x-request-id": "seen-by-operator"}
+    answer = await baobab.client.get("/apps", headers=nobody_knows)
+    database._engine = working
+    assert answer.status_code == 503
+    assert "column" not in answer.text
+    (line,) = [json.loads(JsonLines().format(record)) for record in caplog.records if record.levelname == "WARNING"]
+    assert (line["request_id"], line["reason"]) == ("seen-by-operator", "there is no such column")

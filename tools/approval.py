@@ -286,7 +286,7 @@ class Approvals:
             "request_id": call.door.request_id[:80],
             "arguments": self._seals.seal(approval_id, "arguments", asked),
             "arguments_digest": digest,
-            "summary": worded(call.tool, json.loads(asked), call.caller),
+            "summary": worded(call.tool, json.loads(asked), call.caller, tainted=step is not None and step.tainted),
             "status": "pending",
             "created_at": now,
             "expires_at": now + (LIFETIME if step is None else step.patience),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.tools.callers import Account, EndUser, ScopedKey
@@ -87,6 +88,10 @@ class Trail:
         await unit.execute(insert(audit_logs), row)
 
     async def flush(self) -> None:
+        # Not half way, where what was counted is neither here nor there any more.
+        await completed(self._flush())
+
+    async def _flush(self) -> None:
         tallies, self._tallies = self._tallies, {}
         try:
             await self._write(tallies.values())

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import bindparam, update
 
+from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.notices import Notices
@@ -80,6 +81,9 @@ class Credentials:
 
     async def flush(self, database: Database) -> None:
         """Write down when keys were last used, at most once for each remembered use."""
+        await completed(self._flush(database))
+
+    async def _flush(self, database: Database) -> None:
         used, self._used = self._used, {}
         if not used:
             return

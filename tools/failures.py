@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, insert, select
 
+from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant, metadata
@@ -68,7 +69,7 @@ class Failures:
         for region, found in self._regions.items():
             # Only where it looks: that another region does not answer is nothing to this one.
             if found.database is stores.database:
-                await self._flush(region)
+                await completed(self._flush(region))
         query = (
             select(failures)
             .where(failures.c.app_id == app_id, failures.c.family == family)
@@ -83,7 +84,7 @@ class Failures:
         refused: DatabaseUnavailable | None = None
         for region in self._pending:
             try:
-                await self._flush(region)
+                await completed(self._flush(region))
             except DatabaseUnavailable as exc:
                 refused = exc
         if refused is not None:

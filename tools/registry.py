@@ -160,13 +160,13 @@ class Registry:
                 raise AppNotFound from exc
             raise
         except DatabaseUnavailable as exc:
-            raise Unavailable("The database does not answer.") from exc
+            raise _unanswered(call, "The database does not answer.", exc.reason) from exc
         except SpaceFrozen as exc:
             raise AppMigrating from exc
         except StoreUnavailable as exc:
-            raise Unavailable("The key-value store does not answer.") from exc
+            raise _unanswered(call, "The key-value store does not answer.", exc.reason) from exc
         except ObjectsUnavailable as exc:
-            raise Unavailable("The object store does not answer.") from exc
+            raise _unanswered(call, "The object store does not answer.", exc.reason) from exc
 
     async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """The validated arguments of a call that may be made."""
@@ -208,6 +208,13 @@ class Registry:
                 await call.services.trail.record_failure(call, values, exc.message)
             raise
         return result
+
+
+def _unanswered(call: Call, message: str, reason: str) -> Unavailable:
+    """What the caller is told. The reason is for operators: a fault of our own may look like a store's, too."""
+    told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
+    _log.warning("a store does not answer", extra=told)
+    return Unavailable(message)
 
 
 def _shape(path: str) -> str:

@@ -397,13 +397,15 @@ def _rest(
             raise RegistrationError(f"{name}: {parameter} is in the route but not in the signature")
     others = tuple(p for p in known if p not in in_path)
     in_query = others if method in ("GET", "DELETE") else tuple(query)
-    if callable(status) and not statuses:
-        raise RegistrationError(f"{name}: name the statuses that its function can answer")
+    if not statuses:
+        if callable(status):
+            raise RegistrationError(f"{name}: name the statuses that its function can answer")
+        statuses = (status,)
     return Rest(
         method=method,
         path=path,
         status=status,
-        statuses=tuple(statuses or ()) or (status,),  # type: ignore[arg-type]
+        statuses=tuple(statuses),
         path_parameters=in_path,
         query_parameters=in_query,
         body_parameters=tuple(p for p in others if p not in in_query),

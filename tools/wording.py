@@ -17,9 +17,11 @@ _CONSEQUENCE = {
 }
 
 
-def worded(tool: "Tool", arguments: Mapping[str, Any], caller: Caller) -> str:
+def worded(tool: "Tool", arguments: Mapping[str, Any], caller: Caller, *, tainted: bool = False) -> str:
     """The tool's own first sentence, what follows from it, and every argument; secrets are not shown."""
     lines = [tool.summary, _CONSEQUENCE.get(tool.effect, "")]
+    if tainted:
+        lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
     if isinstance(caller, EndUser):
         lines.append(f"It acts for the app's user {caller.user_id}.")
     lines += [f"{name}: {_shown(value)}" for name, value in shown(tool, arguments).items()]

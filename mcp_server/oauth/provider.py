@@ -97,7 +97,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
                 resource=params.resource,
             )
         except OAuthError as error:
-            raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]
+            raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]  # `seal` raises none but those
         return redirects.answer(f"{self.issuer}{CONSENT}", request=sealed)
 
     async def load_authorization_code(

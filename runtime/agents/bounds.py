@@ -10,6 +10,8 @@ MAX_DEPTH = 32
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 1_000_000
 MAX_KEY = 256
+MAX_HELD_DEPTH = 100
+"""Of a value that a run holds: its checkpoints hold it deeper still, and are read to a depth of 200."""
 # What 64 bits hold: more is no number to most that read JSON.
 _LARGEST = 2**63
 
@@ -39,6 +41,21 @@ def unfit(value: Any) -> Iterator[Issue]:
             waiting.extend(((*path, key), item[key]) for key in reversed(item))
         elif isinstance(item, list):
             waiting.extend(((*path, index), item[index]) for index in reversed(range(len(item))))
+
+
+def too_deep(value: Any) -> bool:
+    """Whether a value is nested more deeply than a run can hold. It does not recurse."""
+    level = [value]
+    for _ in range(MAX_HELD_DEPTH + 1):
+        level = [item for each in level if isinstance(each, dict | list) for item in _held(each)]
+        if not level:
+            return False
+    return True
+
+
+def _held(item: dict[str, Any] | list[Any]) -> list[Any]:
+    inside = item.values() if isinstance(item, dict) else item
+    return [each for each in inside if isinstance(each, dict | list)]
 
 
 def _characters(item: Any) -> int:

@@ -18,12 +18,14 @@ from langgraph.checkpoint.base import (
 from pydantic_core import to_json
 from sqlalchemy import Select, select, tuple_
 
+from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.plain import dumps, dumps_json, loads
 from baobab.runtime.agents.rows import Write, checkpoints, writes
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, Transactions
 
+_LARGEST = 16 * 2**20
 _KEPT = (
     "INSERT INTO agent_checkpoints (thread_id, namespace, id, parent_id, checkpoint, about) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
@@ -93,10 +95,14 @@ class Checkpointer(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         thread_id, namespace = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_ns", "")
         parent_id, about = config["configurable"].get("checkpoint_id"), get_checkpoint_metadata(config, metadata)
-        row = (thread_id, namespace, checkpoint["id"], parent_id, self._dumps(checkpoint), to_json(about).decode())
+        text = self._dumps(checkpoint)
+        row = (thread_id, namespace, checkpoint["id"], parent_id, text, to_json(about).decode())
         if self._journal is not None:
             # The results of the tasks that led here are in the checkpoint now.
             self._journal.supersede()
+            if len(text) > _LARGEST:
+                # Each step keeps all of it anew: some hundred large ones would fill a disk.
+                raise RunFailed("state_too_large", f"What the run holds has more than {_LARGEST} characters.")
         await self._write(lambda statements: _run(statements, _KEPT, row))
         return _config(thread_id, namespace, checkpoint["id"])
 
@@ -132,7 +138,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
         def write(statements: Statements) -> None:
             for table in (checkpoints, writes):
                 others = ", ".join(column.name for column in table.c if column.name != "thread_id")
-                copied = f"INSERT INTO {table.name} (thread_id, {others}) SELECT ?, {others} FROM {table.name}"  # noqa: S608
+                copied = f"INSERT INTO {table.name} (thread_id, {others}) SELECT ?, {others} FROM {table.name}"  # noqa: S608 - our names
                 statements.rows(f"{copied} WHERE thread_id = ?", target_thread_id, source_thread_id)
 
         await self._write(write)

@@ -1,6 +1,6 @@
 """Conditions of edges: a part of JSON-Logic (jsonlogic.com), checked when it is parsed, evaluated without running code.
 
-There are no loops, so a rule costs no more than its length times the data that it names. It means what it means in
+There are no loops, and what is gone through of the data is counted, so rules end soon. They mean what they mean in
 JavaScript, with exceptions towards a clear error or a plainer answer: what would be NaN or Infinity there fails here,
 lists and objects are equal when they hold the same, are in no order, and `cat` writes them as JSON.
 """
@@ -17,6 +17,9 @@ MAX_DEPTH = 32
 MAX_VALUES = 1000
 MAX_CHARACTERS = 100_000
 MAX_ITEMS = 10_000
+MAX_LOOKED_AT = 250_000
+"""Values of the data that operations may go through; so many characters of a text are one."""
+_CHARACTERS = 64
 
 # Beyond it a double, which is what a number of JSON-Logic is, does not count in ones.
 _EXACT = 2**53
@@ -44,6 +47,30 @@ class ConditionFailed(ConditionError):
     """The rule cannot be worked out with these values, such as a sum of what is no number."""
 
 
+class Sight:
+    """What rules see. They share the bound on how much of it they go through, for nothing else is done meanwhile."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+        self._left = MAX_LOOKED_AT
+
+    def spend(self, values: Sequence[Any]) -> None:
+        """Count what an operation is about to go through. Raises ConditionFailed."""
+        waiting = [values]
+        while waiting:
+            items = waiting.pop()
+            self._left -= len(items)
+            for item in items:
+                if isinstance(item, str):
+                    self._left -= len(item) // _CHARACTERS
+                elif isinstance(item, list):
+                    waiting.append(item)
+                elif isinstance(item, Mapping):
+                    waiting.append(list(item.values()))
+            if self._left < 0:
+                raise ConditionFailed(f"more than {MAX_LOOKED_AT} values would be gone through")
+
+
 class Condition:
     """A rule, parsed once. `names` is what its `var` and `missing` ask for, in their order; () is all of the data."""
 
@@ -55,19 +82,19 @@ class Condition:
         self._run = parsing.parsed(rule, ())
         self.names = tuple(parsing.names)
 
-    def value(self, data: Mapping[str, Any]) -> Any:
+    def value(self, data: Mapping[str, Any] | Sight) -> Any:
         """What the rule comes to for `{"state": ..., "input": ...}`. Raises ConditionFailed."""
         try:
-            return self._run(data)
+            return self._run(data if isinstance(data, Sight) else Sight(data))
         except RecursionError as exc:
             raise ConditionFailed("a value is nested too deeply") from exc
 
-    def holds(self, data: Mapping[str, Any]) -> bool:
+    def holds(self, data: Mapping[str, Any] | Sight) -> bool:
         """Whether the rule's value counts as true: not null, false, 0, "" or []. Raises ConditionFailed."""
         return _true(self.value(data))
 
 
-_Run = Callable[[Any], Any]
+_Run = Callable[[Sight], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +103,7 @@ class _Operation:
 
     least: int
     most: int
-    run: Callable[[Sequence[_Run], Any], Any]
+    run: Callable[[Sequence[_Run], Sight], Any]
 
 
 class _Parsing:
@@ -128,7 +155,7 @@ class _Parsing:
             return lambda data: _found(name, data)
         default = self.parsed(arguments[1], (*path, 1), depth + 1)
 
-        def run(data: Any) -> Any:
+        def run(data: Sight) -> Any:
             value = _found(name, data, _ABSENT)
             return default(data) if value is _ABSENT else value
 
@@ -162,15 +189,18 @@ def _wanted(operation: _Operation, given: int) -> str:
     return f"takes at most {operation.most} arguments"
 
 
-def _found(name: Name, data: Any, absent: object = None) -> Any:
+def _found(name: Name, data: Sight, absent: object = None) -> Any:
+    value: Any = data.values
     for part in name:
-        if isinstance(data, Mapping) and part in data:
-            data = data[part]
-        elif isinstance(data, list) and part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(data):
-            data = data[int(part)]
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif (
+            isinstance(value, list) and part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(value)
+        ):
+            value = value[int(part)]
         else:
             return absent
-    return data
+    return value
 
 
 def _true(value: Any) -> bool:
@@ -305,18 +335,22 @@ def _merge(values: list[Any]) -> list[Any]:
     return merged
 
 
-def _if(arguments: Sequence[_Run], data: Any) -> Any:
-    *pairs, last = arguments if len(arguments) % 2 else (*arguments, lambda _: None)
+def _nothing(_: Sight) -> Any:
+    return None
+
+
+def _if(arguments: Sequence[_Run], data: Sight) -> Any:
+    *pairs, last = arguments if len(arguments) % 2 else (*arguments, _nothing)
     for condition, then in zip(pairs[::2], pairs[1::2], strict=True):
         if _true(condition(data)):
             return then(data)
     return last(data)
 
 
-def _first(stops: bool) -> Callable[[Sequence[_Run], Any], Any]:
+def _first(stops: bool) -> Callable[[Sequence[_Run], Sight], Any]:
     """The first value that counts as `stops`, or the last one."""
 
-    def run(arguments: Sequence[_Run], data: Any) -> Any:
+    def run(arguments: Sequence[_Run], data: Sight) -> Any:
         value = None
         for argument in arguments:
             value = argument(data)
@@ -327,8 +361,13 @@ def _first(stops: bool) -> Callable[[Sequence[_Run], Any], Any]:
     return run
 
 
-def _all(run: Callable[[list[Any]], Any]) -> Callable[[Sequence[_Run], Any], Any]:
-    return lambda arguments, data: run([argument(data) for argument in arguments])
+def _all(calculate: Callable[[list[Any]], Any]) -> Callable[[Sequence[_Run], Sight], Any]:
+    def run(arguments: Sequence[_Run], data: Sight) -> Any:
+        values = [argument(data) for argument in arguments]
+        data.spend(values)
+        return calculate(values)
+
+    return run
 
 
 _OPERATIONS = {

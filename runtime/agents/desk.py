@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import select
 
+from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
 from baobab.runtime.agents.children import Children
 from baobab.runtime.agents.failures import Denied, Limited, RunFailed, TimedOut, ToolFailed, Waiting
 from baobab.runtime.agents.journal import Journal
@@ -77,7 +78,7 @@ class Desk:
             raise
         except BaobabError as exc:
             raise ToolFailed(_told(exc)) from exc
-        return from_json(tool.encode(result))
+        return _held(tool.encode(result))
 
     def taints(self, ref: ToolRef) -> bool:
         tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
@@ -217,6 +218,22 @@ def _seconds_until_let(error: BaobabError) -> int | None:
     return max(int(wait), 1) if error.status == _TOO_MANY_REQUESTS and wait.isascii() and wait.isdigit() else None
 
 
+def _held(encoded: bytes) -> Any:
+    """A result. ToolFailed for one that no checkpoint could hold: who wrote it may be a stranger."""
+    try:
+        result = from_json(encoded)
+    except ValueError:
+        # What reads JSON goes to a depth of 200.
+        deep = True
+    else:
+        deep = too_deep(result)
+    if deep:
+        message = f"The result is nested more than {MAX_HELD_DEPTH} deep."
+        raise ToolFailed({"code": "RESULT_TOO_DEEP", "message": message})
+    return result
+
+
 def _told(error: BaobabError) -> dict[str, Any]:
     told = {"code": error.code, "message": error.message, "remediation": error.remedy, "details": error.details}
-    return from_json(to_json(told))  # type: ignore[no-any-return]
+    plain: dict[str, Any] = from_json(to_json(told))
+    return plain

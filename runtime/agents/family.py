@@ -102,6 +102,9 @@ async def cancel(services: Services, database: Database, run: Any) -> str | None
         return "cancelling" if statements.rows(_CANCELLING, run.id, FROZEN) else None
 
     status = await services.part(TransactionsOf).on(database).run(work, announce=True)
+    if status == "cancelled":
+        # It may have begun to wait since its row was read.
+        await services.approvals.abandon(run.id)
     services.jobs.wake()
     watch = services.of(Watch)
     watch.ring(run.id)

@@ -26,7 +26,9 @@ class Point:
 
     @property
     def tainted(self) -> bool:
-        return bool(self.checkpoint["channel_values"]["tainted"])
+        """Whether text from outside is in the state, or among the results that are about to be."""
+        read = (loads(result["value"]) for result in self.results if result["channel"] == "tainted")
+        return bool(self.checkpoint["channel_values"]["tainted"]) or any(read)
 
     def change(self, given: Mapping[str, Any] | None, state: Mapping[str, Any] | None) -> None:
         """Have another input, and other values of keys of the state."""

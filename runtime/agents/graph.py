@@ -17,12 +17,14 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
-from baobab.runtime.agents.conditions import Condition, ConditionError
+from baobab.runtime.agents.answer_schema import departure
+from baobab.runtime.agents.bounds import unfit
+from baobab.runtime.agents.conditions import Condition, ConditionError, Sight
 from baobab.runtime.agents.failures import Delegated, Denied, Limited, RunFailed, ToolFailed, Waiting
 from baobab.runtime.agents.offers import function_name
 from baobab.runtime.agents.session import Answer, Message, Outcome, Session
 from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
-from baobab.runtime.agents.templates import Template, TemplateError, rendered
+from baobab.runtime.agents.templates import Template, TemplateError, rendered, rendered_each
 
 _MOST_ITEMS = 1000
 _MOST_RESULT = 256 * 1024
@@ -165,10 +167,11 @@ class _Compiler:
             else:
                 try:
                     arguments = json.loads(function.get("arguments") or "{}")
-                    if not isinstance(arguments, dict):
-                        raise TypeError
-                except (ValueError, TypeError):
-                    told = {"error": {"code": "INVALID_ARGUMENTS", "message": "The arguments are not a JSON object."}}
+                    wrong = _wrong(arguments) if isinstance(arguments, dict) else "are not a JSON object"
+                except (ValueError, TypeError, RecursionError):
+                    wrong = "are not a JSON object"
+                if wrong:
+                    told = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
                 else:
                     try:
                         told = await _called(runtime.context, ref, arguments, arg["call_id"], tainted=arg["tainted"])
@@ -231,11 +234,11 @@ class _Compiler:
                     {
                         "call_id": f"{step}.{index}",
                         "index": index,
-                        "arguments": _rendered(node_id, node.args_template, state, item=item),
+                        "arguments": arguments,
                         "tainted": state["tainted"],
                     },
                 )
-                for index, item in enumerate(items)
+                for index, arguments in enumerate(_rendered_each(node_id, node.args_template, state, items))
             ]
             about = {name: {"step": step, "count": len(items)}}
             goto: Any = tasks or f"{name}_all"
@@ -309,10 +312,10 @@ class _Compiler:
             raise RunFailed("max_tool_calls", f"The run made its {most} tool calls.")
 
     def _next(self, node_id: str, state: State, written: Mapping[str, Any]) -> str:
-        values = {"state": {**state["state"], **written}, "input": state["input"]}
+        sight = Sight({"state": {**state["state"], **written}, "input": state["input"]})
         for condition, name in self._leads.get(node_id, ()):
             try:
-                if condition is None or condition.holds(values):
+                if condition is None or condition.holds(sight):
                     return name
             except ConditionError as exc:
                 raise RunFailed("invalid_condition", f"{node_id}: {exc}") from exc
@@ -413,25 +416,42 @@ def _value(node: LlmNode, message: Message) -> Any:
     if node.output_schema is None:
         return text
     try:
-        return json.loads(text)
-    except ValueError as exc:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as exc:
         raise RunFailed("invalid_output", "The model's answer is not the JSON that was asked for.") from exc
+    if wrong := _wrong(value):
+        raise RunFailed("invalid_output", f"The model's answer {wrong}.")
+    if other := departure(node.output_schema, value):
+        raise RunFailed("invalid_output", f"The model's answer is not of its `output_schema`: {other}.")
+    return value
 
 
-def _values(state: State, extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {"state": state["state"], "input": state["input"], **extra}
+def _wrong(value: Any) -> str | None:
+    """Why a run cannot hold what a model wrote: Python reads more than JSON is, and than databases keep."""
+    return next((issue.message for issue in unfit(value)), None)
+
+
+def _values(state: State) -> dict[str, Any]:
+    return {"state": state["state"], "input": state["input"]}
 
 
 def _told(node_id: str, text: str, state: State) -> str:
     try:
-        return Template(text).render(_values(state, {}))
+        return Template(text).render(_values(state))
     except TemplateError as exc:
         raise RunFailed("invalid_template", f"{node_id}: {exc}") from exc
 
 
-def _rendered(node_id: str, tree: Any, state: State, **extra: Any) -> Any:
+def _rendered(node_id: str, tree: Any, state: State) -> Any:
     try:
-        return rendered(tree, _values(state, extra))
+        return rendered(tree, _values(state))
+    except TemplateError as exc:
+        raise RunFailed("invalid_template", f"{node_id}: {exc}") from exc
+
+
+def _rendered_each(node_id: str, tree: Any, state: State, items: list[Any]) -> list[Any]:
+    try:
+        return rendered_each(tree, _values(state), items)
     except TemplateError as exc:
         raise RunFailed("invalid_template", f"{node_id}: {exc}") from exc
 

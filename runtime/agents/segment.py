@@ -69,7 +69,7 @@ class Segment:
         if run is None:
             # The app was deleted in this moment.
             return
-        self._run, self._spec = run, GraphSpec.model_validate_json(json.dumps(run.graph_spec))
+        self._run = run
         clock, ring = self._services.clock, self._watch.ring
         self._journal = Journal(self._job, run.id, self._transactions, clock, known=self._known, told=ring)
         origin = {"forked_from": run.forked_from, "step": run.forked_step} if run.forked_from else {}
@@ -80,10 +80,12 @@ class Segment:
             # Nobody's fault, and over soon: another attempt goes on.
             raise
         except Exception:  # noqa: BLE001 - what nobody expected would come again at each attempt
-            _log.exception("a run failed")
+            _log.exception("a run failed", extra={"run": self._run_id})
             await self._end("failed", "run_failed", RunFailed("internal_error", "Something went wrong on our side."))
 
     async def _attempt(self, run: Any) -> None:
+        # Here: a graph that a later version does not read any more ends its run.
+        self._spec = GraphSpec.model_validate_json(json.dumps(run.graph_spec))
         try:
             if self._job.attempt > _MOST_ATTEMPTS and not self._cancelled:
                 lost = f"The processes that made the run were lost at the same step, {_MOST_ATTEMPTS} in turn."

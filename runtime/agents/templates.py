@@ -7,10 +7,12 @@ as a template.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_CHARACTERS = 1_000_000
+MAX_CHARACTERS_OF_EACH = 8_000_000
+"""Of what one tree becomes for all items of a list together."""
 
 _OPEN = "{{"
 _LITERAL = re.compile(r'\{\{\s*"\{\{"\s*\}\}')
@@ -38,7 +40,7 @@ class TemplateMissing(TemplateError):
 
 
 class TemplateTooLarge(TemplateError):
-    """The result has more than a million characters, or a value in it is nested too deeply to be written."""
+    """The result has too many characters, or a value in it is nested too deeply to be written."""
 
 
 class Template:
@@ -72,6 +74,15 @@ def rendered(tree: Any, values: Mapping[str, Any]) -> Any:
     `render` raise; the bound is on all of the result.
     """
     return _Writing(values).tree(tree)
+
+
+def rendered_each(tree: Any, values: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
+    """The same once for each item, which the tree calls `item`. The bound is on all of the results together."""
+    writing, results = _Writing(values, MAX_CHARACTERS_OF_EACH), []
+    for item in items:
+        writing.values = {**values, "item": item}
+        results.append(writing.tree(tree))
+    return results
 
 
 def _pieces(text: str) -> tuple[str | Name, ...]:
@@ -121,13 +132,13 @@ def _written(value: Any) -> str:
 class _Writing:
     """One rendering: it counts what it has written, so that no number of placeholders gets past the bound."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-        self._left = MAX_CHARACTERS
+    def __init__(self, values: Mapping[str, Any], most: int = MAX_CHARACTERS) -> None:
+        self.values = values
+        self._most = self._left = most
 
     def text(self, template: Template) -> str:
         return "".join(
-            self._counted(_written(_value(piece, self._values)) if isinstance(piece, tuple) else piece)
+            self._counted(_written(_value(piece, self.values)) if isinstance(piece, tuple) else piece)
             for piece in template.pieces
         )
 
@@ -136,7 +147,7 @@ class _Writing:
             template = Template(tree)
             if template.sole is None:
                 return self.text(template)
-            value = _value(template.sole, self._values)
+            value = _value(template.sole, self.values)
             self._counted(_written(value))
             return value
         if isinstance(tree, list):
@@ -148,5 +159,5 @@ class _Writing:
     def _counted(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
-            raise TemplateTooLarge(f"the result has more than {MAX_CHARACTERS} characters")
+            raise TemplateTooLarge(f"the result has more than {self._most} characters")
         return text

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from baobab.runtime.agents.answer_schema import malformed
 from baobab.runtime.agents.bounds import unfit
 from baobab.runtime.agents.conditions import Condition, ConditionInvalid
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quoted
@@ -270,7 +271,10 @@ def _text_issues(spec: GraphSpec) -> Iterator[Issue]:
                     yield Issue(where, "item is only there in the args_template of a map")
                 yield from _unwritten(where, name, keys, written)
         if isinstance(node, LlmNode) and node.output_schema is not None:
-            yield from _schema_issues(("nodes", node_id, "output_schema"), node.output_schema)
+            where = ("nodes", node_id, "output_schema")
+            yield from _schema_issues(where, node.output_schema)
+            if (wrong := malformed(node.output_schema)) is not None:
+                yield Issue((*where, *wrong[0]), wrong[1])
     for index, edge in enumerate(spec.edges):
         if edge.when is None or edge.from_ not in spec.nodes:
             continue

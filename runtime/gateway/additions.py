@@ -20,7 +20,7 @@ def adding(library: ModuleType, fields: Mapping[str, Any]) -> Any:
 def _kind(library: ModuleType) -> type[Any]:
     handlers: Any = library.llms.custom_httpx.http_handler
 
-    class Adding(handlers.AsyncHTTPHandler):  # type: ignore[misc]
+    class Adding(handlers.AsyncHTTPHandler):  # type: ignore[misc]  # it is loaded late
         def __init__(self, fields: Mapping[str, Any]) -> None:
             # The connections are those of everybody.
             self._shared = handlers.get_async_httpx_client(llm_provider=library.LlmProviders.ANTHROPIC)

@@ -14,7 +14,8 @@ async def begun(pieces: AsyncGenerator[bytes, None], outcome: Outcome) -> AsyncG
     clock = asyncio.get_running_loop().time
     until = clock() + _FIRST_SECONDS
     held: list[bytes] = []
-    while not outcome.begun:
+    # By the clock too: comments may come for ever, each of them at once.
+    while not outcome.begun and clock() < until:
         coming = asyncio.create_task(_next(pieces))
         try:
             there, _ = await asyncio.wait((coming,), timeout=max(0.0, until - clock()))

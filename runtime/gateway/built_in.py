@@ -64,7 +64,7 @@ class BuiltIn:
         self._ids = ids
 
     async def chat(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        with _spoken():
+        with _Spoken():
             answer = await _aside(
                 body, partial(echo.complete, body, completion_id=self._id(), created=int(self._clock.time()))
             )
@@ -76,7 +76,7 @@ class BuiltIn:
         asked = body.get("stream_options")
         wanted = isinstance(asked, dict) and asked.get("include_usage") is True
         counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
-        with _spoken():
+        with _Spoken():
             chunks = await _aside(
                 body, partial(echo.stream, counted, completion_id=self._id(), created=int(self._clock.time()))
             )
@@ -125,7 +125,7 @@ class BuiltIn:
         return "chatcmpl-" + self._ids.hex(24)
 
 
-class _spoken:  # noqa: N801 - used as a function is
+class _Spoken:
     """What the built-in model refuses, in our words."""
 
     def __enter__(self) -> None:

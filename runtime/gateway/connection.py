@@ -221,6 +221,8 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def on_body(self, body: bytes) -> None:
+        if not self._headed:
+            raise ValueError("a body before the answer's head")
         self._beside = 0
         self._pieces.append(body)
         self._held += len(body)

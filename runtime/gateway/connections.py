@@ -77,7 +77,7 @@ class Connections:
 
     def _taken(self, place: _Place) -> Connection | None:
         oldest = asyncio.get_running_loop().time() - _KEPT_SECONDS
-        kept = self._kept[place]
+        kept = self._kept.get(place, [])
         while kept:
             connection, since = kept.pop()
             if connection.free and since > oldest:

@@ -189,7 +189,7 @@ class Gateway:
                 return wire.answered(completion, body, made)
             except UpstreamMalformed:
                 # Nobody is given it, and nobody pays for it.
-                outcome.begun = False
+                outcome.forget()
                 raise
 
         return await self._through(model, own, outcome, call)

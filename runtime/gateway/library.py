@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import sys
 import threading
 from types import ModuleType
 
@@ -33,6 +34,11 @@ def _load() -> ModuleType:
             gc.disable()
             try:
                 import litellm
+            except BaseException:
+                # Else whoever asks next would be given the half of it that was read.
+                for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
+                    del sys.modules[name]
+                raise
             finally:
                 gc.enable()
             litellm.disable_hf_tokenizer_download = True

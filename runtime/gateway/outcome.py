@@ -55,11 +55,13 @@ class Outcome:
             return
         prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
         completion = _count(usage.get("completion_tokens", usage.get("output_tokens", 0)))
+        total = _count(usage.get("total_tokens"))
         if prompt is None or completion is None:
             return
         details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
         if "prompt_tokens" in usage or details:
-            read = _some(details, "cached_tokens")
+            # DeepSeek and Moonshot count it beside the prompt's details.
+            read = _some(details, "cached_tokens") or _some(usage, "prompt_cache_hit_tokens", "cached_tokens")
             written = _some(details, "cache_write_tokens", "cache_creation_tokens")
             kept = _some(_object(details, "cache_creation_token_details"), "ephemeral_1h_input_tokens")
         else:
@@ -68,13 +70,22 @@ class Outcome:
             written = _some(usage, "cache_creation_input_tokens")
             kept = _some(_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
             prompt += read + written
+        details = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
+        thought = _some(details, "reasoning_tokens")
+        if total is not None and total == prompt + completion + thought:
+            # xAI counts beside the completion what nobody is shown, and charges it as the rest.
+            completion += thought
         self.prompt, self.completion, self.counted = prompt, completion, True
-        thought = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
-        self.reasoning = min(_some(thought, "reasoning_tokens"), completion)
+        self.reasoning = min(thought, completion)
         self.cached = min(read, prompt)
         written = min(written, prompt - self.cached)
         self.cache_write_hour = min(kept, written)
         self.cache_write = written - self.cache_write_hour
+
+    def forget(self) -> None:
+        """That answer is nobody's: whoever is asked next begins anew."""
+        self.begun = self.counted = False
+        self.events = self.written = 0
 
     def saw(self, event: bytes) -> None:
         """An event of a stream has come. Comments and the end are none."""

@@ -17,6 +17,7 @@ from baobab.runtime.egress import EgressResponse
 from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.pricing import nanos, per_million
 from baobab.runtime.gateway.providers import Provider, own_server
+from baobab.runtime.gateway.weight import is_heavy
 from baobab.tools.errors import BaobabError
 
 PORTS: Mapping[str, int] = {"ollama": 11434, "llamacpp": 8080, "vllm": 8000, "lmstudio": 1234}
@@ -112,6 +113,8 @@ async def _whole(answer: Any) -> bytes:
 
 def _models(provider: Provider, body: bytes) -> list[Model] | None:
     """The models of an answer in the shape of OpenAI's; None if it has another."""
+    if provider.guarded and is_heavy(body):
+        return None
     try:
         answer = from_json(body, allow_inf_nan=False)
     except ValueError:

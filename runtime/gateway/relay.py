@@ -47,6 +47,7 @@ _AT_ONCE = 2**20
 _USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
 _END = b"[DONE]"
 _FAILS = (b"event: error", b"event:error")
+_SECONDS = re.compile("[0-9]{1,5}")
 
 
 class Relay:
@@ -93,13 +94,14 @@ class Relay:
 
         wire: which other one is spoken; without it an answer has choices or vectors.
         """
-        with _translated():
+        with _Translated():
             response = await self._sent(upstream, path, body, wire)
             try:
                 raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
             finally:
                 response.close()
-        parse = partial(_answer, raw, _check if wire is None else wire.check, guarded=upstream.guarded)
+        check = _CHECKS[path] if wire is None else wire.check
+        parse = partial(_answer, raw, check, guarded=upstream.guarded)
         answer = parse() if len(raw) <= _AT_ONCE else await asyncio.to_thread(parse)
         # Not before: half an answer is no answer, and nobody pays for it.
         outcome.begun = True
@@ -118,7 +120,7 @@ class Relay:
         asked = body.get("stream_options")
         wanted = isinstance(asked, dict) and asked.get("include_usage") is True
         options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
-        with _translated():
+        with _Translated():
             response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options})
         pieces = events(_bounded(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.guarded else LARGEST)
         return _passed_on(response, pieces, outcome, wanted=wanted)
@@ -127,7 +129,7 @@ class Relay:
         self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], outcome: Outcome
     ) -> AsyncGenerator[bytes, None]:
         """The same of another wire, whose events have names. It has begun with its first event."""
-        with _translated():
+        with _Translated():
             response = await self._sent(upstream, wire.path, {**body, "stream": True}, wire)
         return _overheard(response, wire, outcome, self._longest)
 
@@ -171,7 +173,7 @@ async def _passed_on(
 ) -> AsyncGenerator[bytes, None]:
     ended = False
     try:
-        with _translated():
+        with _Translated():
             async for event in pieces:
                 payload = data(event)
                 if payload == _END:
@@ -199,7 +201,7 @@ async def _passed_on(
 async def _overheard(response: Answer, wire: Wire, outcome: Outcome, longest: int) -> AsyncGenerator[bytes, None]:
     heard, ended = wire.hearer(outcome), False
     try:
-        with _translated():
+        with _Translated():
             async for event in events(_bounded(response, longest)):
                 payload = data(event)
                 if payload is None:
@@ -233,14 +235,30 @@ def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: 
     return answer
 
 
-def _check(answer: Mapping[str, Any]) -> None:
+def _check_chat(answer: Mapping[str, Any]) -> None:
     """Some answer 200 and say in it what has gone wrong, or say something else than they were asked."""
     _raise_told(answer)
-    choices, vectors = answer.get("choices"), answer.get("data")
-    if not isinstance(vectors if choices is None else choices, list):
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         raise UpstreamMalformed
-    if not all(isinstance(choice, dict) and isinstance(choice.get("message"), dict) for choice in choices or ()):
+
+
+def _is_choice(choice: Any) -> bool:
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        return False
+    calls = message.get("tool_calls")
+    return calls is None or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
+
+
+def _check_vectors(answer: Mapping[str, Any]) -> None:
+    _raise_told(answer)
+    vectors = answer.get("data")
+    if not isinstance(vectors, list) or not all(isinstance(vector, dict) for vector in vectors):
         raise UpstreamMalformed
+
+
+_CHECKS = {"/chat/completions": _check_chat, "/embeddings": _check_vectors}
 
 
 def _raise_told(told: Mapping[str, Any]) -> None:
@@ -266,8 +284,12 @@ def _failure(event: bytes, payload: bytes) -> dict[str, Any]:
 def _is_usage_alone(payload: bytes | None, outcome: Outcome) -> bool:
     """Count what an event says was used; whether it says nothing else, as the one that is sent when asked for."""
     told = _object(payload)
-    outcome.count(told.get("usage"))
-    return told.get("choices") == [] and told.get("usage") is not None
+    usage, choices = told.get("usage"), told.get("choices")
+    if usage is None and isinstance(choices, list):
+        # Moonshot says it in the last choice.
+        usage = next((choice.get("usage") for choice in choices if isinstance(choice, dict)), None)
+    outcome.count(usage)
+    return choices == [] and usage is not None
 
 
 def _object(payload: bytes | None) -> dict[str, Any]:
@@ -290,7 +312,7 @@ async def _bounded(response: Answer, longest: int) -> AsyncGenerator[bytes, None
 async def _finish(response: Answer) -> None:
     """Read to the end what ends at once anyway: the connection can then be used again."""
     try:
-        with _translated():
+        with _Translated():
             async with asyncio.timeout(_LAST_SECONDS):
                 await _read(response, _LARGEST_REFUSAL)
     except UpstreamFailed:
@@ -329,13 +351,13 @@ def refusal(status: int, raw: bytes, retry_after: str | None, asked: Mapping[str
     if status == 404:
         return ModelNotFound("The model's provider does not have it.")
     if status == 429:
-        wait = retry_after if retry_after and retry_after.isdigit() and len(retry_after) < 6 else "1"
+        wait = retry_after if retry_after and _SECONDS.fullmatch(retry_after) else "1"
         return UpstreamBusy(headers={"retry-after": wait})
     kinds = {401: UpstreamDenied, 403: UpstreamDenied, 408: UpstreamTimeout, 504: UpstreamTimeout}
     return kinds.get(status, UpstreamFailed)()
 
 
-class _translated:  # noqa: N801 - used as a function is
+class _Translated:
     """What goes wrong on the way, in our words."""
 
     def __enter__(self) -> None:

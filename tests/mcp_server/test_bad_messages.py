@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.mcp_server.door import MAX_BODY
@@ -177,7 +177,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     era=st.sampled_from(ERAS),
     method=st.sampled_from(["tools/call", "tools/list", "resources/read", "prompts/get", "completion/complete"]),

@@ -269,7 +269,7 @@ async def standing(data: Path) -> AsyncIterator[Standing]:
         door = McpDoor(Registry([*tools.toolsets(), probes(rope)]).bind(home.services), "1")
         config = uvicorn.Config(
             door, port=0, http=GuardedProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
-        )  # type: ignore[arg-type]
+        )
         server = uvicorn.Server(config)
         async with door.manager.run():
             serve = asyncio.create_task(server.serve())

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from baobab.runtime.addresses import AddressPolicy
@@ -172,7 +172,6 @@ def texts_of_ipv6(draw: st.DrawFn, address: IPv4Address) -> str:
     return f"[{text}]"
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_private_address_is_refused_in_every_textual_form(data: st.DataObject) -> None:
     address = data.draw(private_addresses())
@@ -181,7 +180,6 @@ def test_a_private_address_is_refused_in_every_textual_form(data: st.DataObject)
     assert asyncio.run(refusal(f"http://{host}{port}/")) in (AddressRefused, UrlRefused)
 
 
-@settings(deadline=None)
 @given(private_addresses(), st.sampled_from(["{}", "::ffff:{}", "64:ff9b::{}"]))
 def test_a_name_is_refused_when_it_resolves_to_a_private_address(address: IPv4Address, form: str) -> None:
     egress = Egress(resolver=names(a_test=["93.184.216.34", form.format(address)]))

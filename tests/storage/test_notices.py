@@ -69,6 +69,27 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
     assert heard == ["first", "second"]
 
 
+async def test_a_listener_that_fails_does_not_end_the_listening(database: Database) -> None:
+    here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
+    failures = iter([ValueError("no")])
+    heard = asyncio.Event()
+
+    def fail_once() -> None:
+        if failure := next(failures, None):
+            raise failure
+
+    there.on_wake(fail_once)
+    there.subscribe("key", lambda _: heard.set())
+    await there.start()
+    try:
+        unit = database.unit(write=True)
+        await here.publish(unit, "key", "abc")
+        await unit.commit()
+        await asyncio.wait_for(heard.wait(), 5)
+    finally:
+        await there.stop()
+
+
 async def test_a_process_hears_at_once_where_the_database_can_wake_it(database: Database) -> None:
     """On files it looks every so often; on a server it is woken. Either way it hears without being told to look."""
     here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())

@@ -124,6 +124,25 @@ async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transac
     assert await waiting == 10
 
 
+async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_over(
+    database: Database, transactions: Transactions, *, durable: bool
+) -> None:
+    for moments in range(1, 10):
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE counted SET n = n WHERE name = 'a'"))
+            asking = asyncio.create_task(transactions.run(raising, durable=durable))
+            for _ in range(moments):
+                await asyncio.sleep(0)
+            # Twice, as whoever waits for its end may be cancelled, too.
+            for _ in range(2):
+                asking.cancel()
+                await asyncio.sleep(0)
+            assert not asking.done()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await sum_in(database) == moments
+
+
 async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
     database: Database, transactions: Transactions
 ) -> None:

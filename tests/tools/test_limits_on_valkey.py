@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
@@ -192,9 +192,7 @@ def test_it_answers_as_counting_in_this_process_does(server: ValkeyServer) -> No
         pipeline = Pipeline(server.url)
         runner.run(pipeline.open())
 
-        @settings(
-            max_examples=200, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-        )
+        @settings(max_examples=200)
         @given(programs)
         def alike(program: list[tuple[str, int, int, int] | float]) -> None:
             runner.run(compare(program))

@@ -1,7 +1,7 @@
 """/platform: accounts of those who build apps."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import insert, select, update
@@ -309,8 +309,8 @@ def _tokens(token: str, refresh_token: str) -> Refreshed:
 
 
 def _user(row: Any) -> User:
-    return {key: row[key] for key in User.__annotations__}  # type: ignore[return-value]
+    return cast(User, {key: row[key] for key in User.__annotations__})
 
 
 def _organization(row: Any) -> Organization:
-    return {key: row[key] for key in Organization.__annotations__}  # type: ignore[return-value]
+    return cast(Organization, {key: row[key] for key in Organization.__annotations__})

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from sqlalchemy import select, update
 
 from baobab.runtime.agents.family import cancel
-from baobab.runtime.agents.offers import edited
+from baobab.runtime.agents.offers import REMOTE, edited
 from baobab.runtime.agents.rows import ENDED, FROZEN, runs
 from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
 from baobab.tools.agents.owning import require_decider, run_row
@@ -15,7 +15,8 @@ from baobab.tools.agents.records import RunState
 from baobab.tools.agents.tokens import matching
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call
-from baobab.tools.errors import AppMigrating
+from baobab.tools.callers import Anonymous, EndUser
+from baobab.tools.errors import AppMigrating, Forbidden
 from baobab.tools.invalid import invalid
 
 
@@ -45,7 +46,7 @@ async def resumed(
     reason: str | None,
     agent: str | None = None,
 ) -> RunState:
-    """Decide about one call that the run waits for. RunNotFound, NotPaused, TokenInvalid."""
+    """Decide about one call that the run waits for. RunNotFound, NotPaused, TokenInvalid, Forbidden."""
     require_decider(call.caller)
     run = await run_row(call, app_id, run_id, agent)
     if run.status in ENDED:
@@ -65,6 +66,9 @@ async def resumed(
     call.audit.resource_id = run_id
     call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved, "edited": arguments is not None}
     if arguments is not None:
+        if row.tool == REMOTE and isinstance(call.caller, (EndUser, Anonymous)):
+            # They cannot call it but as the graph does; what they change elsewhere is held against their own rights.
+            raise Forbidden("Only those who run the app change what is sent to a tool server.")
         # The app is bound, whoever edits, and so is which tool of which server.
         arguments = edited(row.tool, call.services.approvals.arguments(row), arguments)
         tool = call.registry.find(row.tool)

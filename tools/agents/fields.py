@@ -1,16 +1,27 @@
 """What callers send about runs, each field with its bounds and its meaning, whichever door of the family takes it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
+from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
 from baobab.tools.types import JsonObject, Text, Uuid
 
 PAGE = 500
 """Events in one answer at most."""
 
 RunId = Annotated[Uuid, Field(description="The run.")]
-Input = Annotated[JsonObject, Field(description="What the graph calls `input`.", max_length=1000)]
+
+
+def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+    if too_deep(value):
+        raise ValueError(f"must be nested at most {MAX_HELD_DEPTH} deep")
+    return value
+
+
+Held = Annotated[JsonObject, AfterValidator(_shallow)]
+"""What a run holds from then on."""
+Input = Annotated[Held, Field(description="What the graph calls `input`.", max_length=1000)]
 IdempotencyKey = Annotated[str, Text(128, min_length=1), Field(description="names the run instead of its body.")]
 ThreadId = Annotated[
     str,

@@ -1,16 +1,16 @@
 """Forks: runs that go on from a step of an earlier one."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import select
 
 from baobab.runtime.agents.library import graphs
-from baobab.runtime.agents.rows import events
+from baobab.runtime.agents.rows import events, runs
 from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
-from baobab.tools.agents.fields import IdempotencyKey, Input, RunId, WebhookUrl
+from baobab.tools.agents.fields import Held, IdempotencyKey, Input, RunId, WebhookUrl
 from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.records import Name
 from baobab.tools.agents.running import STARTING, Started
@@ -19,10 +19,10 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
 from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject
+from baobab.tools.types import AppId
 
 Step = Annotated[int, Field(ge=0, le=200)]
-State = Annotated[JsonObject, Field(max_length=1000)]
+State = Annotated[Held, Field(max_length=1000)]
 
 
 @agents.tool(
@@ -61,7 +61,7 @@ async def agents_runs_fork(
     if isinstance(call.caller, EndUser):
         if input is not None or state is not None:
             raise NotYourRun("Only those who run the app change what a run goes on with.")
-        await _require_undecided(call, id, point.step)
+        await _require_undecided(call, run, point.step)
     point.change(input, state)
     as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
     origin = Origin(run, point, state)
@@ -75,12 +75,17 @@ async def agents_runs_fork(
     return told
 
 
-async def _require_undecided(call: Call, run_id: str, step: int) -> None:
-    """What a person decided was for that run: a user does not go on behind it once more."""
-    asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
-    async with call.reading() as execute:
-        payloads = (await execute(asked)).scalars().all()
-    # A call of a run below has the number of a step there.
-    steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
-    if any(asked_at <= step for asked_at in steps):
-        raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")
+async def _require_undecided(call: Call, run: Any, step: int) -> None:
+    """What a person decided was for that run: a user does not go on behind it once more, nor behind a fork of it."""
+    run_id: str | None = run.id
+    while run_id is not None:
+        asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
+        origin = select(runs.c.forked_from, runs.c.forked_step).where(runs.c.id == run_id)
+        async with call.reading() as execute:
+            payloads = (await execute(asked)).scalars().all()
+            before = (await execute(origin)).first()
+        # A call of a run below has the number of a step there.
+        steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
+        if any(asked_at <= step for asked_at in steps):
+            raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")
+        run_id, step = (before.forked_from, before.forked_step) if before is not None else (None, 0)

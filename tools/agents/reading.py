@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
 from sqlalchemy import select
@@ -97,14 +97,12 @@ def streamed(call: Call, run_id: str, last_event_id: str | None) -> str:
     """Server-sent events behind the one that a client names; all of them where that is none of ours."""
     named = last_event_id or ""
     after = int(named) if named.isascii() and named.isdigit() else 0
-    events: Any = Stream(framed(following(call.services, call.stores.database, run_id, after)))
-    return events  # type: ignore[no-any-return]
+    return cast(str, Stream(framed(following(call.services, call.stores.database, run_id, after))))
 
 
 def followed(call: Call, run_id: str, after: int) -> str:
     """The frames of a WebSocket."""
-    events: Any = Stream(frames(following(call.services, call.stores.database, run_id, after)), "application/json")
-    return events  # type: ignore[no-any-return]
+    return cast(str, Stream(frames(following(call.services, call.stores.database, run_id, after)), "application/json"))
 
 
 def _payload(services: Services, row: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Agents and runs as callers see them."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypedDict
@@ -127,16 +127,16 @@ Description = Annotated[str, Text(5000)]
 
 
 def agent_of(row: Any) -> Agent:
-    shown: Any = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
+    shown = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
     budget = None if row.daily_budget is None else dollars(row.daily_budget)
-    return shown | {"daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}  # type: ignore[no-any-return]
+    return cast(Agent, shown | {"daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window})
 
 
 def run_of(row: Any) -> Run:
-    shown: Any = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
+    shown = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
     usage = {
         "input_tokens": row.prompt_tokens,
         "output_tokens": row.completion_tokens,
         "cost_usd": row.cost / _NANOS,
     }
-    return shown | {"usage": usage}  # type: ignore[no-any-return]
+    return cast(Run, shown | {"usage": usage})

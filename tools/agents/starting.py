@@ -57,6 +57,8 @@ async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
     if not admits(agent.visibility, call.caller):
         raise NotYourRun
     who = subject(caller, call.door.ip)
+    if wish.origin is not None and isinstance(caller, Anonymous):
+        who = wish.origin.run.subject
     if agent.status != "active":
         raise AgentDisabled
     if isinstance(call.caller, (EndUser, Anonymous)):
@@ -124,6 +126,9 @@ async def _earlier(execute: Any, call: Call, agent: Any, who: str, wish: Wish) -
 
 def _acting(call: Call, wish: Wish) -> Caller:
     """Whom the run acts as: whoever runs the app may have it act as one of the app's users."""
+    if wish.origin is not None and wish.origin.run.caller_kind == "anonymous":
+        # What a stranger has said is in it: it must not be heeded with the rights of whoever looks into it.
+        return Anonymous(call.require_app().id)
     if wish.as_user is None:
         return call.caller
     if isinstance(call.caller, EndUser):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
@@ -123,8 +123,8 @@ class RemoteAnswer(TypedDict):
 
 
 def server_of(row: Mapping[str, Any]) -> McpServer:
-    shown: Any = {name: row[name] for name in McpServer.__annotations__ if name != "tools"}
-    return shown | {"tools": tools_of(row)}  # type: ignore[no-any-return]
+    shown = {name: row[name] for name in McpServer.__annotations__ if name != "tools"}
+    return cast(McpServer, shown | {"tools": tools_of(row)})
 
 
 def tools_of(row: Mapping[str, Any]) -> list[RemoteTool]:

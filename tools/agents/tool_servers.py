@@ -5,7 +5,7 @@ and not called while its server says otherwise.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from pydantic_core import to_json
@@ -241,8 +241,7 @@ async def mcp_servers_call(
         raise Forbidden("Only runs of agents call tools of tool servers.")
     call.audit.resource_id, call.audit.data["tool"] = server_id, tool
     server = await _pinned(call, app_id, server_id, tool, digest)
-    answered: Any = await call.services.of(Remote).called(server, tool, arguments, key)
-    return answered  # type: ignore[no-any-return]
+    return cast(RemoteAnswer, await call.services.of(Remote).called(server, tool, arguments, key))
 
 
 async def _pinned(call: Call, app_id: str, server_id: str, tool: str, digest: str) -> ToolServer:

@@ -69,15 +69,21 @@ async def agents_tend(job: Job) -> None:
 
 async def _withdraw(services: Services, databases: Sequence[Database]) -> None:
     """Nobody decides about calls of runs that are no more: a worker that stood still may have proposed late."""
-    waiting = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id.is_not(None))
-    async with services.database.reading() as connection:
-        theirs = set((await connection.execute(waiting.distinct().limit(_ROUND))).scalars())
-    for database in databases:
-        async with database.reading() as connection:
-            alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(theirs))
-            theirs -= set((await connection.execute(alive)).scalars())
-    for run_id in theirs:
-        await services.approvals.abandon(run_id)
+    waiting = select(approvals.c.run_id).where(approvals.c.status == "pending").distinct().order_by(approvals.c.run_id)
+    last = ""
+    # All of them: those whose runs go on may be many, and come first.
+    while True:
+        async with services.database.reading() as connection:
+            few = (await connection.execute(waiting.where(approvals.c.run_id > last).limit(_ROUND))).scalars().all()
+        if not few:
+            return
+        last, theirs = str(few[-1]), set(few)
+        for database in databases:
+            async with database.reading() as connection:
+                alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(theirs))
+                theirs -= set((await connection.execute(alive)).scalars())
+        for run_id in theirs:
+            await services.approvals.abandon(str(run_id))
 
 
 @agents.job(on=MOVE_ENDED)

@@ -4,10 +4,15 @@ import asyncio
 
 
 class Ahead:
-    """In order, so many at the most: whoever puts one more than that first waits for room. One puts, one takes."""
+    """In order, so many at the most: whoever puts one more than that first waits for room. One puts, one takes.
 
-    def __init__(self, most: int) -> None:
+    most, most_bytes: of what is held before somebody waits.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
+        self._most_bytes = most_bytes
+        self._size = 0
         self._held: list[bytes] = []
         self._ended = False
         self._come: asyncio.Future[None] | None = None
@@ -15,10 +20,11 @@ class Ahead:
 
     @property
     def full(self) -> bool:
-        return len(self._held) >= self._most
+        return len(self._held) >= self._most or self._size >= self._most_bytes
 
     def put(self, piece: bytes) -> None:
         self._held.append(piece)
+        self._size += len(piece)
         _wake(self._come)
 
     def end(self) -> None:
@@ -38,7 +44,7 @@ class Ahead:
                 return None
             self._come = asyncio.get_running_loop().create_future()
             await self._come
-        held, self._held = self._held, []
+        held, self._held, self._size = self._held, [], 0
         _wake(self._left)
         return held[0] if len(held) == 1 else b"".join(held)
 

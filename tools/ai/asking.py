@@ -43,9 +43,11 @@ _MILLION = 1_000_000
 _USUAL_OUTPUT = 4096
 """Tokens that are set aside for an answer whose request names no limit, where the model can write as many."""
 _CHARACTERS_OF_A_TOKEN = 3
+_HELD_SECONDS = 660.0
+"""Longer than any provider has for an answer, however short: what came back before would be spent by others, too."""
 _LATE_TRIES = 5
-_AHEAD = 64
-"""Events of a stream that are read before somebody wants them."""
+_AHEAD, _AHEAD_BYTES = 64, 256 * 1024
+"""Events of a stream that are read before somebody wants them, and what they have together."""
 _PATIENCE_SECONDS = 5.0
 """How long a stream that nobody reads any more is read for its last event, which says what was used."""
 _LONGEST_MODEL = 200
@@ -98,11 +100,11 @@ class Asked:
         expected = Outcome(prompt=prompt, completion=most_output)
         self._reservation = await services.credits.reserve(
             self.payer.organisation_id,
-            0 if self.byok else min(cost(price, expected), MOST),
+            0 if self.byok else cost(price, expected),
             app_id=self.payer.app_id,
             key_id=self.payer.key_id,
             purpose=f"ai.{self.model.modality}",
-            ttl_seconds=min(max(60 + most_output / 10, 60), 600),
+            ttl_seconds=_HELD_SECONDS,
         )
 
     @property
@@ -168,7 +170,7 @@ def _counted_as(model: Model) -> str:
 
 
 def cost(price: Price, outcome: Outcome) -> int:
-    """Nano-dollars, each call rounded up to a whole one."""
+    """Nano-dollars, each call rounded up to a whole one; at most what can be charged at once."""
     total = outcome.prompt * price.prompt + outcome.completion * price.completion
     for tokens, own in (
         (outcome.cached, price.cached),
@@ -177,7 +179,7 @@ def cost(price: Price, outcome: Outcome) -> int:
     ):
         if own is not None:
             total += tokens * (own - price.prompt)
-    return -(-total // _MILLION)
+    return min(-(-total // _MILLION), MOST)
 
 
 def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) -> list[Model]:
@@ -314,7 +316,7 @@ async def counted(
     told: an error as a last event, behind so many others.
     """
     # Read by a task of its own: whoever leaves would otherwise cut off the provider before it says what was used.
-    there = Ahead(_AHEAD)
+    there = Ahead(_AHEAD, _AHEAD_BYTES)
     reading = asyncio.create_task(_read(pieces, asked, there, told))
     try:
         while (piece := await there.take()) is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, with_config
 from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
@@ -34,9 +34,8 @@ _ASIDE = frozenset(("stream", "stream_options"))
 _log = logging.getLogger(__name__)
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 class Wanted(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-
     ttl: NotRequired[
         Annotated[int, Field(ge=1, le=_MOST_SECONDS, description="Seconds that an answer is kept; 3600 if left out.")]
     ]

@@ -21,6 +21,14 @@ class _Parts(list[str]):
     """A text that is still being written."""
 
 
+class _Items(list[Any]):
+    """A list that is still being told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_index: dict[int, dict[str, Any]] = {}
+
+
 class Joined:
     """The completion that the events of a stream make up."""
 
@@ -62,8 +70,12 @@ class Joined:
         choices = []
         for index, found in sorted(self._choices.items()):
             choice = _finished(found)
-            message = {"role": "assistant", "content": None, **choice.pop("delta", {})}
-            for call in message.get("tool_calls") or ():
+            delta = choice.pop("delta", None) or {}
+            calls = (delta.get("tool_calls") or []) if isinstance(delta, dict) else None
+            if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+                return None
+            message = {"role": "assistant", "content": None, **delta}
+            for call in calls:
                 call.pop("index", None)
             # In events that is how an answer begins which then has no text.
             message["content"] = message["content"] or (None if message.get("tool_calls") else "")
@@ -83,24 +95,25 @@ class Joined:
                     held[name] = {}
                 self._merge(held[name], value)
             elif isinstance(value, list):
-                if not isinstance(held.get(name), list):
-                    held[name] = []
+                if not isinstance(held.get(name), _Items):
+                    held[name] = _Items()
                 self._extend(held[name], value)
             elif value is not None or name not in held:
                 held[name] = value
 
-    def _extend(self, held: list[Any], told: list[Any]) -> None:
+    def _extend(self, held: _Items, told: list[Any]) -> None:
         """Items that have an index are continued by the next of that index; all others follow one another."""
         for item in told:
             if not isinstance(item, dict):
                 held.append(item)
                 continue
-            index, into = item.get("index"), None
-            if index is not None:
-                into = next((one for one in held if isinstance(one, dict) and one.get("index") == index), None)
+            index = item.get("index")
+            into = held.by_index.get(index) if isinstance(index, int) else None
             if into is None:
                 into = {}
                 held.append(into)
+                if isinstance(index, int):
+                    held.by_index[index] = into
             self._left -= len(item)
             self._merge(into, item)
 

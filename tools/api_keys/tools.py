@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import insert, select, update
@@ -196,7 +196,8 @@ async def api_keys_list(
     if not _sees_all(role):
         query = query.where(rows.c.account_id == call.account.account_id)
     found: Any = (await call.execute(query)).mappings()
-    return {"keys": [dict(row) for row in found if scope is None or scoping.has(row["scopes"], scope)]}  # type: ignore[misc]
+    shown = [dict(row) for row in found if scope is None or scoping.has(row["scopes"], scope)]
+    return {"keys": cast(list[ListedKey], shown)}
 
 
 @api_keys.tool(
@@ -239,7 +240,7 @@ async def api_keys_update(
     await call.services.notices.publish(call.unit, "tools", f"key:{key_id}")
     call.audit.data |= {"prefix": row.prefix, **changes}
     changed: Any = (await call.execute(select(*_LISTED).where(rows.c.id == key_id))).mappings().one()
-    return dict(changed)  # type: ignore[return-value]
+    return cast(ListedKey, dict(changed))
 
 
 async def _revoking(call: Call, key_id: KeyId) -> str:

@@ -1,7 +1,7 @@
 """/v1/approvals."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints
 from sqlalchemy import and_, or_, select
@@ -67,6 +67,8 @@ _COLUMNS = (
     "reason",
     "finished_at",
     "error",
+    "tainted",
+    "edited",
 )
 
 
@@ -95,6 +97,10 @@ class Approval(TypedDict):
     reason: str | None
     finished_at: datetime | None
     error: Refusal | None
+    tainted: Annotated[
+        bool | None, Field(description="Whether the run that asks has read text that strangers may have written.")
+    ]
+    edited: Annotated[bool | None, Field(description="Whether whoever approved it changed the arguments.")]
 
 
 class OneApproval(TypedDict):
@@ -267,5 +273,4 @@ def _status(call: Call, row: Any) -> Status:
 
 
 def _shown(call: Call, row: Any) -> Approval:
-    shown: Any = {name: getattr(row, name) for name in _COLUMNS} | {"status": _status(call, row)}
-    return shown  # type: ignore[no-any-return]
+    return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | {"status": _status(call, row)})

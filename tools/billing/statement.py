@@ -155,8 +155,15 @@ def _caps(plan: str) -> Caps:
 
 def _own_plan(plan: str, account: Account) -> OwnPlan:
     """The organisation's own terms, where the operator has set some, instead of the plan's."""
-    allowance = {"maxAiCreditsUsd": _or_uncapped(account.terms.allowance), "aiCreditsLifetime": account.terms.once}
-    return {"id": plan, "name": plan.capitalize(), "limits": {**_caps(plan), **allowance}}  # type: ignore[typeddict-item]
+    return {
+        "id": plan,
+        "name": plan.capitalize(),
+        "limits": {
+            **_caps(plan),
+            "maxAiCreditsUsd": _or_uncapped(account.terms.allowance),
+            "aiCreditsLifetime": account.terms.once,
+        },
+    }
 
 
 def _credits(account: Account) -> CreditsTold:

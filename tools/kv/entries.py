@@ -92,7 +92,7 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     value = await call.stores.kv.get(app_id, key, touch)
     if value is None:
         raise KeyNotFound
-    return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]
+    return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]  # as JSON already
 
 
 @kv.tool("GET /{key:path}/ttl", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
@@ -257,10 +257,10 @@ async def kv_expire(
     return {"applied": await call.stores.kv.expire(app_id, key, ttl)}
 
 
-def lifetime(ttl: Any, ephemeral: Literal[True, False]) -> int | None:
+def lifetime(ttl: int | None, ephemeral: Literal[True, False]) -> int | None:
     if ttl is OMITTED:
         return EPHEMERAL_TTL if ephemeral else DURABLE_TTL
-    return ttl  # type: ignore[no-any-return]
+    return ttl
 
 
 def quota(call: Call) -> Quota:

@@ -5,6 +5,7 @@ data is frozen in the source before it is copied, and in the destination until e
 time is a write taken in a place that it will not be read from.
 """
 
+import logging
 from typing import Any
 
 from sqlalchemy import select, update
@@ -13,7 +14,7 @@ from baobab.storage.database import Unit
 from baobab.tools.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
 from baobab.tools.approval_rows import approvals
 from baobab.tools.errors import Unavailable
-from baobab.tools.jobs import Again, Job, JobLost
+from baobab.tools.jobs import OUTAGES, Again, Job, JobLost
 from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
 from baobab.tools.platform_tables import apps
 from baobab.tools.services import Stores
@@ -22,6 +23,8 @@ MOST_RETRIES = 20
 SETTLED_SECONDS = 2.0
 """Longer than it takes until every worker has heard of a change."""
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 60.0
+
+_log = logging.getLogger(__name__)
 
 
 class Mover:
@@ -40,8 +43,12 @@ class Mover:
                 await self._step()
             except (Again, JobLost):
                 raise
-            except Exception as exc:  # noqa: BLE001 - whatever it is, it must not leave the app frozen for ever
-                await self._retry(exc)
+            except OUTAGES as exc:
+                _log.warning("move %s: a store does not answer (%s)", self._row.id, exc)
+                await self._retry("A store does not answer.")
+            except Exception:  # noqa: BLE001 - whatever it is, it must not leave the app frozen for ever
+                _log.exception("move %s: a step failed", self._row.id)
+                await self._retry("Something went wrong on our side.")
             self._row = await self._now()
 
     async def _step(self) -> None:
@@ -146,14 +153,14 @@ class Mover:
         told = {"migration_id": self._row.id, "outcome": outcome}
         await self._services.jobs.emit(unit, MOVE_ENDED, app_id=self._row.app_id, data=told)
 
-    async def _retry(self, exc: Exception) -> None:
+    async def _retry(self, told: str) -> None:
         tried = self._row.retry_count + 1
-        values: dict[str, Any] = {"retry_count": tried, "last_error": f"{type(exc).__name__}: {exc}"[:500]}
+        values: dict[str, Any] = {"retry_count": tried, "last_error": told}
         if tried >= MOST_RETRIES and self._row.current_step in BEFORE_FLIP and self._row.ending is None:
             values["ending"] = "failed"
         async with self._job.writing() as unit:
             await self._set(unit, values)
-        raise Again(min(_PAUSE_SECONDS * 2 ** min(tried - 1, 10), _LONGEST_PAUSE_SECONDS), str(exc)) from exc
+        raise Again(min(_PAUSE_SECONDS * 2 ** min(tried - 1, 10), _LONGEST_PAUSE_SECONDS), told)
 
     def _values(self, step: str) -> dict[str, Any]:
         now = self._services.clock.now()

@@ -4,7 +4,7 @@ The protocol itself is spoken by the door (mcp_server/oauth/); here is what it c
 """
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
@@ -216,7 +216,7 @@ async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode
     code: the code.
     """
     row = await _code(call, client_id, code)
-    return {name: getattr(row, name) for name in PendingCode.__annotations__}  # type: ignore[return-value]
+    return cast(PendingCode, {name: getattr(row, name) for name in PendingCode.__annotations__})
 
 
 @oauth.tool(

@@ -2,7 +2,7 @@
 
 import json
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
@@ -427,8 +427,8 @@ def _keys_of(organization_id: str, account_id: str) -> tuple[Any, Any]:
 
 
 def _organization(row: Any) -> Organization:
-    return {key: row[key] for key in Organization.__annotations__}  # type: ignore[return-value]
+    return cast(Organization, {key: row[key] for key in Organization.__annotations__})
 
 
 def _invitation(row: Any) -> Invitation:
-    return {key: row[key] for key in Invitation.__annotations__}  # type: ignore[return-value]
+    return cast(Invitation, {key: row[key] for key in Invitation.__annotations__})

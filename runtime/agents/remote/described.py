@@ -1,6 +1,7 @@
 """Tools as their servers describe them. What they say is a stranger's text: bounded, and told apart by its digest."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,6 +13,10 @@ MOST_TOOLS = 128
 MAX_NAME = 128
 MAX_DESCRIPTION = 4000
 _MAX_SCHEMA = 16_000
+# What a model reads and a screen does not show, or shows elsewhere: controls, zero widths, directions, tags.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e01ef]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,12 @@ def listing(offered: Iterable[tuple[str, str | None, Mapping[str, Any], bool]]) 
 
 
 def described(name: str, description: str | None, schema: Mapping[str, Any], *, read_only: bool) -> Described | None:
-    """None for what has no usable name, or a schema that is too large or no JSON that can be kept."""
+    """None for what has no usable name, or a schema that is too large, hides text, or is no JSON that can be kept."""
     if not 0 < len(name) <= MAX_NAME or not name.isprintable():
         return None
-    kept = {"description": (description or "")[:MAX_DESCRIPTION].replace("\x00", "\ufffd"), "schema": dict(schema)}
+    kept = {"description": _HIDDEN.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]), "schema": dict(schema)}
     if any(unfit(kept)) or len(json.dumps(kept["schema"])) > _MAX_SCHEMA:
+        return None
+    if _HIDDEN.search(json.dumps(kept["schema"], ensure_ascii=False)):
         return None
     return Described(name, str(kept["description"]), dict(schema), read_only)

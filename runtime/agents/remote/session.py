@@ -92,9 +92,8 @@ class Session:
     async def _within(self, work: Callable[[ClientSession], Awaitable[T]]) -> T:
         # The transport knows how long it may take.
         http = httpx2.AsyncClient(transport=self._transport, trust_env=False, timeout=None)
-        given: Any = lambda **_: http  # noqa: E731 - a factory of the library's own shape
         wire: Any = (
-            sse_client(self._url, httpx_client_factory=given)
+            sse_client(self._url, httpx_client_factory=lambda *_, **__: http)
             if self._listens
             else streamable_http_client(self._url, http_client=http, max_sse_event_size=MOST_BYTES)
         )

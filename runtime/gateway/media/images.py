@@ -108,7 +108,7 @@ async def _single(library: Any, upstream: Upstream) -> AsyncGenerator[Any, None]
         yield None
         return
 
-    class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]
+    class Single(library.main.openai.AsyncOpenAI):  # type: ignore[misc]  # it is loaded late
         max_retries = property(lambda _: 0, lambda _, _told: None)
 
     async with Single(api_key=upstream.api_key, base_url=upstream.api_base or None) as client:

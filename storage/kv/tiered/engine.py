@@ -6,6 +6,7 @@ import asyncio
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 from baobab.storage.kv import expiry, operations
@@ -250,7 +251,7 @@ class TieredEngine:
             await self._submit(
                 space,
                 Job(
-                    lambda plan, part=part: operations.load(plan, space, part),  # type: ignore[misc]
+                    partial(operations.load, space=space, entries=part),
                     tuple(entry.key for entry in part),
                     Tier(min(entry.tier for entry in part)),
                     Usage(len(part), sum(len(entry.key) + len(entry.value) for entry in part)),

@@ -518,13 +518,12 @@ WHERE = st.sampled_from(
 
 
 @given(ANY_JSON)
-@settings(max_examples=100, deadline=None, derandomize=True)
 def test_any_json_gets_issues_and_never_an_exception(value: Any) -> None:
     assert issues_of(value, Shelf())[1]
 
 
 @given(WHERE, ANY_JSON)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path: Path_, value: Any) -> None:
     spec, issues = issues_of(changed(path, value), Shelf())
     assert (spec is None) == bool(issues)

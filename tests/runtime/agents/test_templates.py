@@ -17,6 +17,7 @@ from baobab.runtime.agents.templates import (
     TemplateTooLarge,
     names,
     rendered,
+    rendered_each,
 )
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()
@@ -160,6 +161,14 @@ def test_a_result_has_a_bound_however_it_is_put_together(tree: Any) -> None:
     assert rendered("{{ item }}{{ item }}", {"item": half}) == half * 2
 
 
+@pytest.mark.parametrize("tree", ["{{ input.text }}", "{{ item }}{{ input.text }}", {"a": ["{{ input.text }}"]}])
+def test_what_becomes_of_a_tree_for_each_item_has_a_bound_together(tree: Any) -> None:
+    values = {"input": {"text": "x" * 500_000}}
+    assert len(rendered_each(tree, values, range(15))) == 15
+    with pytest.raises(TemplateTooLarge):
+        rendered_each(tree, values, range(17))
+
+
 def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
     deep: Any = []
     for _ in range(100_000):
@@ -176,7 +185,7 @@ PROSE = st.text(alphabet="{}% $.ab\"'", max_size=6) | st.sampled_from(
 
 
 @given(st.lists(PLACEHOLDER | st.text(alphabet="ab} %$", max_size=5), max_size=6), PROSE, PROSE, PROSE)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_values_stand_in_the_result_letter_for_letter(pieces: list[str], a: str, b: str, item: str) -> None:
     values = {"state": {"a": a}, "input": {"b": b}, "item": [item]}
     stand = {"{{ state.a }}": a, "{{input.b}}": b, '{{ "{{" }}': "{{", "{{ item.0 }}": item}
@@ -184,7 +193,7 @@ def test_values_stand_in_the_result_letter_for_letter(pieces: list[str], a: str,
 
 
 @given(st.text(alphabet="{}.% \nstaeinpum0\"'\\", max_size=40))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_any_text_is_a_template_or_none_and_an_accepted_one_keeps_no_placeholder(text: str) -> None:
     try:
         template = Template(text)

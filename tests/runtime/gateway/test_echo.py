@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from openai.lib.streaming.chat import ChatCompletionStreamState
@@ -26,9 +26,7 @@ TOOLS = [
     }
     for name in ("kv_get", "kv_put")
 ]
-QUIETLY = settings(
-    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+QUIETLY = settings(max_examples=150)
 LABEL = "[baobab/echo, the built-in model]"
 
 

@@ -1,21 +1,25 @@
 """The gateway's patience: how long a provider may be silent, how much it may say, and who is asked then."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
+from baobab.runtime.gateway import beginning
+from baobab.runtime.gateway.beginning import begun
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.providers import own_server
-from baobab.runtime.gateway.relay import Relay
+from baobab.runtime.gateway.relay import Relay, refusal
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
-from tests.runtime.gateway.upstream import Upstream, upstream
+from tests.runtime.gateway.upstream import Said, Upstream, upstream
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
 
@@ -113,3 +117,70 @@ async def test_a_count_that_cannot_be_is_no_count() -> None:
     outcome.count({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}})
     # More of the prompt than all of it was not cached.
     assert (outcome.prompt, outcome.completion, outcome.cached) == (5, 2, 5)
+
+
+async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginning, "_FIRST_SECONDS", 0.05)
+
+    async def comments() -> AsyncGenerator[bytes, None]:
+        while True:
+            yield b":\n\n"
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(20):
+        pieces = await begun(comments(), Outcome())
+        assert await anext(pieces) == b":\n\n"
+        await pieces.aclose()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"data": []},
+        {"choices": [{"index": 0, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "tool_calls": ["call"]}}]},
+        {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "tool_calls": 1}}]},
+    ],
+)
+async def test_what_is_no_chat_completion_is_no_answer_to_a_chat(answer: dict[str, Any]) -> None:
+    async with impatient("said:it") as (gateway, model, fake):
+        fake.said["it"] = Said(json.dumps(answer).encode())
+        outcome = Outcome()
+        with pytest.raises(UpstreamMalformed):
+            await gateway.chat(model, BODY, outcome)
+        assert not outcome.begun
+
+
+@pytest.mark.parametrize("answer", [{"choices": []}, {"data": "none"}, {"data": [[0.5]]}])
+async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str, Any]) -> None:
+    async with impatient("said:it") as (gateway, model, fake):
+        fake.said["it"] = Said(json.dumps(answer).encode())
+        with pytest.raises(UpstreamMalformed):
+            await gateway.embed(model, {"input": "Hello!"}, Outcome())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "told"), [("17", "17"), (None, "1"), ("", "1"), ("-5", "1"), ("999999", "1"), ("\xb2", "1")]
+)
+async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str) -> None:
+    assert refusal(429, b"", theirs).headers == {"retry-after": told}
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        # OpenAI has the tokens of thoughts among those of the completion, xAI beside them.
+        ({"total_tokens": 41, "completion_tokens_details": {"reasoning_tokens": 5}}, (32, 9, 5, 0)),
+        ({"total_tokens": 135, "completion_tokens_details": {"reasoning_tokens": 94}}, (32, 103, 94, 0)),
+        # OpenAI, DeepSeek and Moonshot say each in a field of its own what came from the cache.
+        ({"prompt_tokens_details": {"cached_tokens": 8}, "cached_tokens": 7}, (32, 9, 0, 8)),
+        ({"prompt_cache_hit_tokens": 30, "prompt_cache_miss_tokens": 2}, (32, 9, 0, 30)),
+        ({"cached_tokens": 7}, (32, 9, 0, 7)),
+    ],
+)
+async def test_what_was_used_is_counted_as_its_vendor_says_it(
+    usage: dict[str, Any], counted: tuple[int, int, int, int]
+) -> None:
+    outcome = Outcome()
+    outcome.count({"prompt_tokens": 32, "completion_tokens": 9, **usage})
+    assert (outcome.prompt, outcome.completion, outcome.reasoning, outcome.cached) == counted

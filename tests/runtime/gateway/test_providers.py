@@ -246,6 +246,23 @@ async def test_a_refusal_is_an_error_that_says_the_status() -> None:
     assert raised.value.details == {"server": "corp", "status": 401}
 
 
+@pytest.mark.parametrize(("guarded", "found"), [(False, 1), (True, None)])
+async def test_a_list_that_is_made_to_take_time_is_none_where_a_customer_names_the_server(
+    *, guarded: bool, found: int | None
+) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text='{"data": [{"id": "m"}], "further": [' + "[]," * 200_000 + "[]]}")
+
+    async with serving(answer) as port:
+        url = f"http://127.0.0.1:{port}/v1"
+        provider = Provider("corp", url, "", "openai", lists=True, own=True, guarded=guarded)
+        if found is None:
+            with pytest.raises(ModelsUnlisted):
+                await asked_of(provider)
+        else:
+            assert len(await asked_of(provider)) == found
+
+
 async def test_a_declared_server_is_reached_through_the_guarded_client() -> None:
     with pytest.raises(AddressRefused):
         await models_of(Provider("corp", "http://127.0.0.1:8081/v1", "", "openai", own=True), Egress().request)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.kv import Engine, Entry, Quota, SqliteEngine, StoreUnavailable, Tier, Usage
@@ -222,9 +222,7 @@ def test_what_goes_through_all_engines_comes_out_the_same(make_engine: Callable[
         for engine in way:
             runner.run(engine.open())
 
-        @settings(
-            max_examples=100, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-        )
+        @settings(max_examples=100)
         @given(contents, st.integers(1, 5), st.permutations(way))
         def carry(entries: list[Entry], limit: int, along: list[Engine]) -> None:
             clock.now = NOW / 1000

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.kv import (
@@ -135,13 +135,7 @@ def test_it_answers_as_the_dictionaries_do(
         runner.run(engine.open())
         runner.run(memory.open())
 
-        @settings(
-            max_examples=examples,
-            derandomize=True,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
+        @settings(max_examples=examples)
         @given(st.lists(steps, min_size=1, max_size=25), st.booleans())
         def alike(program: list[Any], once: bool) -> None:
             runner.run(compare(next(spaces), program, once))

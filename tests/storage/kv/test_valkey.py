@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.kv import Engine, MemoryEngine, Quota, StoreUnavailable, Tier, Usage
@@ -66,9 +66,7 @@ def test_it_answers_as_the_engine_in_memory_does(valkey_url: str, clock: Any) ->
         runner.run(engine.open())
         runner.run(memory.open())
 
-        @settings(
-            max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-        )
+        @settings(max_examples=150)
         @given(st.lists(steps, min_size=1, max_size=25), st.booleans())
         def alike(program: list[Any], once: bool) -> None:
             runner.run(compare(next(spaces), program, once))

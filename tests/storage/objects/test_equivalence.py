@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.storage.objects import ObjectStore, Stored
@@ -98,7 +98,7 @@ async def follow(store: ObjectStore, steps: list[Any]) -> None:
 def test_a_store_answers_as_a_dictionary_would(
     make_store: Callable[[str], ObjectStore], engine: str, examples: int
 ) -> None:
-    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples)
     @given(programs)
     def holds(steps: list[Any]) -> None:
         asyncio.run(follow(make_store(engine), steps))
@@ -106,7 +106,7 @@ def test_a_store_answers_as_a_dictionary_would(
     holds()
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30)
 @given(st.sets(keys, min_size=1, max_size=25), st.integers(1, 7))
 def test_pages_of_files_are_the_keys_in_order(
     make_store: Callable[[str], ObjectStore], chosen: set[str], limit: int

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from baobab import composition
+from baobab.runtime.agents.rows import runs
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.providers import own_server
@@ -20,7 +22,7 @@ from baobab.tools.stream import Stream
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.jobs import settled, unfinished
-from tests.runtime.gateway.upstream import upstream
+from tests.runtime.gateway.upstream import Said, Upstream, upstream
 from tests.tools.agents.conftest import Agency, graph
 from tests.tools.ai.conftest import listening
 from tests.tools.conftest import House
@@ -496,3 +498,102 @@ async def test_a_model_answers_in_the_shape_that_is_asked_for_and_edges_read_it(
         verdict = {"mood": mood, "score": 3}
         run = await agency.run("judge", input={"said": f"They said {json.dumps(verdict)}."})
         assert run["output"] == [way, verdict], run
+
+
+async def test_a_run_that_holds_more_than_its_checkpoints_may_fails(agency: Agency) -> None:
+    await agency.put("a", "x" * 250_000)
+    node = {**USE_NONE, "over": "{{ input.keys }}"}
+    spec = one(node, limits={"max_tool_calls": 500})
+    spec["nodes"]["done"] = {"type": "end", "output_template": "ok"}
+    await agency.agent("a", spec)
+    assert (await agency.run("a", input={"keys": ["a"] * 5}))["status"] == "completed"
+    agency.house.clock.advance(2)
+    run = await agency.run("a", input={"keys": ["a"] * 45})
+    assert (run["status"], run["error"]["type"]) == ("failed", "state_too_large"), run
+
+
+# --- values that no run can hold -----------------------------------------------------------------------------------
+
+UNHOLDABLE = {
+    "no number": "NaN",
+    "no end": "1e999",
+    "half a character": '"\\ud800"',
+    "NUL": '"\\u0000"',
+    "deep": "[" * 300 + "]" * 300,
+    "deeper than Python": "[" * 100_000 + "]" * 100_000,
+}
+
+
+def answering(agency: Agency, fake: Upstream, message: dict[str, Any]) -> None:
+    """Have the model `lab/m` say so, whatever it is asked."""
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    fake.said["it"] = Said(json.dumps(body).encode())
+    price, features = Price(prompt=1, completion=1), frozenset(["tools", "json_schema"])
+    model = Model("lab/m", "it", "chat", price, 8192, 64, litellm="lab/said:it", provider="lab", features=features)
+    agency.house.services.part(Gateway).add(own_server("lab", f"{fake.url}/v1", "key"), [model])
+
+
+@pytest.mark.parametrize("value", UNHOLDABLE.values(), ids=list(UNHOLDABLE))
+async def test_a_model_that_answers_what_no_run_can_hold_fails_it_and_it_is_not_our_fault(
+    agency: Agency, value: str
+) -> None:
+    node = {"type": "llm", "output_schema": {"type": "object"}, "output_key": "answer"}
+    await agency.agent("a", one(node), default_model="lab/m")
+    async with upstream() as fake:
+        answering(agency, fake, {"content": value})
+        run = await agency.run("a")
+    assert run["error"]["type"] == "invalid_output", run
+
+
+@pytest.mark.parametrize("value", UNHOLDABLE.values(), ids=list(UNHOLDABLE))
+async def test_a_model_that_calls_with_what_no_run_can_hold_is_told_so(agency: Agency, value: str) -> None:
+    call = {"name": "kv_put", "arguments": f'{{"key": "a", "value": {value}}}'}
+    node = {"type": "llm", "output_key": "answer", "tools": [{"source": "builtin", "name": "kv_put"}]}
+    await agency.agent("a", one(node, limits={"max_steps": 2}), default_model="lab/m")
+    async with upstream() as fake:
+        answering(agency, fake, {"tool_calls": [{"id": "1", "type": "function", "function": call}]})
+        run = await agency.run("a")
+        told = fake.requests[-1].json["messages"][-1]
+    assert (run["status"], run["error"]["type"]) == ("failed", "max_steps"), run
+    assert "INVALID_ARGUMENTS" in told["content"]
+    assert await agency.get("a") is None
+
+
+async def test_a_stored_value_that_no_run_can_hold_is_an_error_of_its_call(agency: Agency) -> None:
+    for levels in (90, 220):
+        await agency.put(f"a{levels}", deep(levels))
+        await agency.agent(f"a{levels}", one(use("kv_get", key=f"a{levels}")))
+    assert (await agency.run("a90"))["status"] == "completed"
+    run = await agency.run("a220")
+    assert (run["error"]["type"], run["status"]) == ("tool_failed", "failed")
+    assert "nested more than 100 deep" in run["error"]["message"]
+
+
+async def test_an_input_that_no_run_can_hold_is_refused(agency: Agency) -> None:
+    await agency.agent("a", SAY)
+    named = {"app_id": agency.app_id, "name": "a"}
+    refused = await agency.refused("agents_run", agency.owner, **named, input={"x": deep(101)})
+    assert (refused.status, "nested at most 100 deep" in refused.message) == (400, True), refused
+    assert (await agency.run("a", input={"x": deep(90)}))["status"] == "completed"
+
+
+async def test_rules_that_would_go_through_too_much_end_the_run(agency: Agency) -> None:
+    spec = one(use("kv_get", key="a"))
+    looks = {"or": [{"in": ["x", {"var": "input.rows"}]}] * 9}
+    spec["edges"] = [{"from": "do", "to": "done", "when": looks}, {"from": "do", "to": "done"}]
+    await agency.put("a", 1)
+    await agency.agent("a", spec)
+    run = await agency.run("a", input={"rows": [1] * 50_000})
+    assert (run["error"]["type"], "more than 250000" in run["error"]["message"]) == ("invalid_condition", True), run
+
+
+async def test_a_run_whose_graph_cannot_be_read_any_more_ends(agency: Agency) -> None:
+    await agency.agent("a", SAY)
+    run_id = await agency.start("a")
+    async with agency.house.services.database.writing() as connection:
+        spec = {**SAY, "limits": {"from a later version": 1}}
+        await connection.execute(update(runs).where(runs.c.id == run_id).values(graph_spec=spec))
+    run = await agency.rests("a", run_id)
+    assert (run["status"], run["error"]["type"]) == ("failed", "internal_error")

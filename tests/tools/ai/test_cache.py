@@ -1,14 +1,18 @@
 """Kept answers: the very same request is answered again at no cost, to the same payer, app and user only."""
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import func, select
 
+from baobab.runtime.gateway.outcome import Outcome
 from baobab.tools.ai.cache_rows import response_cache as rows
+from baobab.tools.ai.pieces import Joined
 from tests.conftest import Baobab
 from tests.people import key, person
+from tests.runtime.gateway.upstream import Said
 from tests.tools.ai.conftest import HELLO, MINI, TEXT, TOOL, Installation, joined, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -239,3 +243,26 @@ async def test_what_is_no_time_is_refused(world: Installation, cache: Any) -> No
         answer = await world.client.post(f"/v1/{path}", json={**body, "cache": cache}, headers=world.owner)
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
         assert "cache" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("delta", ["text", [1], {"tool_calls": ["call"]}, {"tool_calls": "call"}, {"tool_calls": 1}])
+async def test_a_stream_that_makes_up_no_answer_is_passed_on_and_not_kept(world: Installation, delta: Any) -> None:
+    event = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
+    body = b"data: " + json.dumps(event).encode() + b"\n\ndata: [DONE]\n\n"
+    world.fake.said["odd"] = Said(body, headers={"content-type": "text/event-stream"})
+    odd = world.lab("said:odd")
+    for _ in range(2):
+        answer = await world.chat(odd, stream=True, **question(f"odd {delta}"))
+        assert (state(answer), told(answer.text)) == ("miss", [event, "[DONE]"])
+
+
+async def test_an_event_may_have_any_number_of_items() -> None:
+    # Each was once looked for among all before it: this many would take minutes, while everybody waits.
+    many, joined_ = 100_000, Joined(2**20)
+    for text in ("{", "}"):
+        calls = [{"index": index, "function": {"arguments": text}} for index in range(many)]
+        delta = {"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}
+        joined_.add(b"data: " + json.dumps(delta).encode() + b"\n\n")
+    whole = joined_.whole(Outcome())
+    assert whole is not None
+    assert whole["choices"][0]["message"]["tool_calls"] == [{"function": {"arguments": "{}"}}] * many

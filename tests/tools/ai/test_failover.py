@@ -270,3 +270,19 @@ async def translated(world: Installation, behaviour: str, vendor: str = "anthrop
     else:
         gateway.add(Provider(vendor, world.fake.url, OTHER_KEY, "translated"), [model])
     return model.id
+
+
+async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: Installation) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "no JSON"}}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [call]}}
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 1_000_000}
+    world.fake.said["uncalled"] = Said(json.dumps({"id": "1", "choices": [choice], "usage": usage}).encode())
+    shared = world.lab("said:uncalled", id="vendor/uncalled", server="seventh")
+    world.lab("no-usage", id=shared, server="eighth")
+    asked = {"model": shared, "messages": HELLO, "max_tokens": 9}
+    for _ in range(6):
+        answer = await world.client.post("/v1/messages", json=asked, headers=world.owner)
+        assert answer.status_code == 200, answer.text
+    (used,) = [used for used in await world.used() if used.model == shared]
+    assert used.requests == 6
+    assert used.prompt_tokens < 1000

@@ -14,14 +14,20 @@ from aiohttp import web
 from sqlalchemy import select, text
 
 from baobab import composition
+from baobab.runtime.gateway.model import Price
+from baobab.runtime.gateway.outcome import Outcome
 from baobab.settings import load
 from baobab.tools import platform_tables
+from baobab.tools.ai import asking
+from baobab.tools.credit_rows import credit_reservations
+from baobab.tools.credit_terms import MOST
 from tests import jobs
 from tests.cli.server_process import serving
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.conftest import KEY
 from tests.people import first_organisation
+from tests.runtime.gateway.upstream import Said
 from tests.tools.ai.conftest import HELLO, MINI, TEXT, VENDOR_KEY, Installation
 
 USD = 10**9
@@ -51,6 +57,19 @@ async def test_each_token_costs_its_price_and_the_markup(baobab: Installation) -
             assert await baobab.spent() - before == 2 * cost
     left = await baobab.settled()
     assert left.total == 1 * USD - await baobab.spent()
+
+
+async def test_what_a_last_choice_says_was_used_counts(baobab: Installation) -> None:
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {**USAGE, "cached_tokens": 4}}]}
+    events = b"data: " + json.dumps(last).encode() + b"\n\ndata: [DONE]\n\n"
+    baobab.fake.said["choice"] = Said(events, headers={"content-type": "text/event-stream"})
+    assert await baobab.events(baobab.lab("said:choice")) == [last, "[DONE]"]
+    assert await baobab.spent() == 7 * 180 + 4 * 90 + 7 * 720
+
+
+async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> None:
+    used = Outcome(prompt=10**8, completion=10**8)
+    assert asking.cost(Price(10**21, 10**21), used) == MOST
 
 
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
@@ -192,6 +211,20 @@ async def rename(baobab: Installation, column: str, name: str) -> None:
         await connection.execute(text(f"ALTER TABLE credit_reservations RENAME COLUMN {column} TO {name}"))
 
 
+async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_may_take(baobab: Installation) -> None:
+    async with gate() as (opened, asked, url):
+        call = asyncio.create_task(baobab.chat(baobab.lab("gated", server="gated", url=url), max_tokens=1))
+        async with asyncio.timeout(20):
+            while not asked:
+                await asyncio.sleep(0.01)
+        columns = credit_reservations.c
+        async with baobab.house.services.database.reading() as connection:
+            ((made, ends),) = await connection.execute(select(columns.created_at, columns.expires_at))
+        opened.set()
+        assert (await call).status_code == 200
+    assert (ends - made).total_seconds() > 600
+
+
 async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> None:
     data = tmp_path / "data"
     settings = {**begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "playground", "BAOBAB_AI_PROBE": "false"}
@@ -211,7 +244,7 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
         assert (await house.services.credits.balance(organisation)).reserved > 0
         await jobs.made(house, "credits_sweep")
         assert (await house.services.credits.balance(organisation)).reserved > 0
-        clock.advance(600)
+        clock.advance(700)
         await jobs.made(house, "credits_sweep")
         balance = await house.services.credits.balance(organisation)
     assert (balance.reserved, balance.total) == (0, 1 * USD)

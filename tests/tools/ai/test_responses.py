@@ -122,7 +122,7 @@ async def test_calls_at_once_are_one_message_elsewhere(world: Installation, clie
         input=items,
         tools=[WEATHER, custom],
         tool_choice={"type": "function", "name": "get_weather"},
-        text={"format": schema},  # type: ignore[arg-type]
+        text={"format": schema},
         max_output_tokens=64,
         parallel_tool_calls=False,
         temperature=0.5,

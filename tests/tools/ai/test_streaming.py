@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from baobab.http.streaming import send_stream
+from baobab.tools.ai.ahead import Ahead
 from baobab.tools.stream import Stream
 from tests.people import key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, joined
@@ -166,6 +167,18 @@ async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too
         while world.fake.broken_off == left:
             await asyncio.sleep(0.01)
     await world.settled()
+
+
+async def test_a_reader_who_is_slow_has_no_more_read_for_it_than_some_events_and_bytes() -> None:
+    for piece, fits in ((b"x", 4), (b"x" * 50, 2)):
+        there = Ahead(4, 100)
+        for _ in range(2):
+            count = 0
+            while not there.full:
+                there.put(piece)
+                count += 1
+            assert count == fits
+            assert await there.take() == piece * fits
 
 
 async def test_a_reader_who_reads_nothing_is_let_go(world: Installation) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.runtime.gateway.gateway import Gateway
@@ -69,12 +69,7 @@ BEGUN = {
     "responses": b'event: response.created\ndata: {"type": "response.created", "response": {"id": "1"}}\n\n',
 }
 # Each failure is tried again after a pause, so many are made at once; one example is four of them on each wire.
-quick = settings(
-    max_examples=5,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+quick = settings(max_examples=5)
 
 
 async def asked(world: Installation, wire: str, said: Said, name: str = "", **further: Any) -> Any:

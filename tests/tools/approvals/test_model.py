@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -111,11 +111,5 @@ class Approving(RuleBasedStateMachine):
             assert found.status_code == 409
 
 
-Approving.TestCase.settings = settings(
-    max_examples=12,
-    stateful_step_count=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+Approving.TestCase.settings = settings(max_examples=12, stateful_step_count=20)
 TestApproving = Approving.TestCase

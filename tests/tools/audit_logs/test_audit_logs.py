@@ -1,5 +1,6 @@
 """The audit log: what is written down, how it is found again, and what must never stand in it."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
@@ -104,6 +105,20 @@ async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(ba
         assert (row["event_type"], row["resource_id"], row["actor_type"]) == ("kv.write", None, "api_key")
         counts[row["event_data"]["tool"], row["actor_id"]] += row["event_data"]["count"]
     assert sorted(counts.values()) == [1, 1, 5]
+
+
+async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancelled(baobab):
+    app = await baobab.app()
+    await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
+    async with baobab.house.services.database.writing():
+        writing = asyncio.create_task(baobab.house.services.trail.flush())
+        await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    found = await logs(baobab, app, category="data")
+    assert [row["event_data"]["count"] for row in found["logs"]] == [1]
 
 
 async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab):

@@ -45,7 +45,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     end(data)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(AMOUNTS)
 def test_a_number_or_its_text_is_the_same_amount_exactly(setting: Setting, amount: str) -> None:
     for most in (amount, json.dumps(amount)):
@@ -89,7 +89,6 @@ def test_an_amount_that_is_none_is_refused_and_changes_nothing(setting: Setting,
     assert after == before
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.integers(0, MILLION * 10**9))
 def test_every_amount_has_a_text_that_means_it(amount: int) -> None:
     assert nanos(dollars(amount)) == amount

@@ -208,14 +208,15 @@ async def test_it_is_too_late_to_abort_when_requests_go_to_the_new_region(baobab
     assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
 
 
-async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(baobab, clock):
+async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(baobab, clock, caplog):
     app = await filled(baobab)
     await stores(baobab, EU).kv.close()
     move = await start(baobab, app)
     await jobs.settled(baobab.house)
     waiting = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
     assert waiting["retry_count"] == 1
-    assert waiting["last_error"]
+    assert waiting["last_error"] == "A store does not answer."
+    assert f"move {move}: a store does not answer (the store is closed)" in caplog.messages
     for _ in range(25):
         clock.advance(60)
         await jobs.settled(baobab.house)

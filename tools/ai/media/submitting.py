@@ -1,6 +1,6 @@
 """Submitting: what is asked for is checked, its price set aside, and it is written down with the job that makes it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
@@ -57,9 +57,15 @@ async def submit(
     # A second attempt at an approved call finds what the first has submitted.
     job_id = str(uuid5(_APPROVED, call.approved.id)) if call.approved else call.services.ids.uuid()
     made = False
+
+    def kept() -> None:
+        nonlocal made
+        made = True
+
     try:
-        made = await _written(call, app_id, job_id, kind, model, request, reservation)
+        await _written(call, app_id, job_id, kind, model, request, reservation, kept)
     finally:
+        # Nor is it given back for a caller who is cancelled while it is committed: the job is there.
         if not made:
             await call.services.credits.release(reservation)
     call.audit.resource_id = model.id
@@ -123,8 +129,9 @@ async def _written(
     model: Model,
     request: MediaRequest,
     reservation: Reservation,
-) -> bool:
-    """The row and the durable job, in one transaction; False where they are there already. AppMigrating."""
+    kept: Callable[[], None],
+) -> None:
+    """The row and the durable job, in one transaction; `kept` unless they are there already. AppMigrating."""
     worker = f"{JOB}:{call.services.ids.uuid()}"
     row = {
         "id": job_id,
@@ -150,8 +157,7 @@ async def _written(
     async with call.stores.database.working() as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         adding = inserting(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
-        made = bool((await unit.execute(adding)).rowcount)
-        if made:
+        if (await unit.execute(adding)).rowcount:
             arguments = {"app_id": app_id, "generation_id": job_id}
             await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker)
-    return made
+            unit.after_commit(kept)
