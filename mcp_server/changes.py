@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import event_to_notification
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import to_json
-from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from sse_starlette.sse import AppStatus, EventSourceResponse, SendTimeoutError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -117,6 +117,8 @@ class Changes:
         self._credentials = registry.services.credentials
         self._bounds = bounds or Bounds()
         self._open: set[OpenStream] = set()
+        # When the server stops, ours end as answers end (ON_STOP), and calls may come to theirs; it would cut them off.
+        AppStatus.enable_automatic_graceful_drain = False
         notices = registry.services.notices
         for topic, event in _EVENTS.items():
             notices.subscribe(topic, partial(self._tell, event))

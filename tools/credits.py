@@ -10,7 +10,7 @@ from dataclasses import astuple
 from datetime import date, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, delete, select
+from sqlalchemy import Row, Select, delete, select, update
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Unit
@@ -93,6 +93,14 @@ class Credits:
             Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl)
         )
         return made
+
+    async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
+        """Hold it for so long from now; nothing happens where it has ended."""
+        columns = credit_reservations.c
+        mine = (columns.id == reservation.id, columns.ended_at.is_(None))
+        until = self._clock.now() + timedelta(seconds=ttl_seconds)
+        async with self._database.writing(turn=False) as connection:
+            await connection.execute(update(credit_reservations).where(*mine).values(expires_at=until))
 
     async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
         """Charge what it cost, give back the rest, count the usage: once, however often it is called.

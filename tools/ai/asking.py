@@ -43,8 +43,10 @@ _MILLION = 1_000_000
 _USUAL_OUTPUT = 4096
 """Tokens that are set aside for an answer whose request names no limit, where the model can write as many."""
 _CHARACTERS_OF_A_TOKEN = 3
-_HELD_SECONDS = 660.0
-"""Longer than any provider has for an answer, however short: what came back before would be spent by others, too."""
+_RENEWED = 0.5
+"""The part of its time after which a reservation is held for as long again: the call goes on."""
+_LONGEST_SECONDS = 2400.0
+"""Longer than all tries of a call may take together; then nobody speaks for it any more."""
 _LATE_TRIES = 5
 _AHEAD, _AHEAD_BYTES = 64, 256 * 1024
 """Events of a stream that are read before somebody wants them, and what they have together."""
@@ -53,6 +55,7 @@ _PATIENCE_SECONDS = 5.0
 _LONGEST_MODEL = 200
 
 _log = logging.getLogger(__name__)
+_renewing: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Asked:
     span: ModelSpan | None = None
     """What a trace says of it; None where nothing is traced."""
     _reservation: Reservation | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     async def begin(self, limit: int | None, answers: int) -> None:
         """Set aside what it may cost; CreditsExhausted, BudgetExhausted.
@@ -104,8 +108,9 @@ class Asked:
             app_id=self.payer.app_id,
             key_id=self.payer.key_id,
             purpose=f"ai.{self.model.modality}",
-            ttl_seconds=_HELD_SECONDS,
+            ttl_seconds=(ttl := min(max(60 + most_output / 10, 60), 600)),
         )
+        self._renew_later(ttl, asyncio.get_running_loop().time() + _LONGEST_SECONDS)
 
     @property
     def cost(self) -> int:
@@ -117,6 +122,8 @@ class Asked:
         reservation, outcome = self._reservation, self.outcome
         if reservation is None:
             return
+        if self._timer is not None:
+            self._timer.cancel()
         if outcome.begun:
             outcome.estimate(self.sent)
             if not outcome.counted:
@@ -126,6 +133,24 @@ class Asked:
             span.end(outcome, 0 if self.byok or not outcome.begun else self.cost)
         await self._settle(reservation)
         self._reservation = None
+
+    def _renew_later(self, ttl: float, until: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(ttl * _RENEWED, self._renew, ttl, until) if loop.time() < until else None
+
+    def _renew(self, ttl: float, until: float) -> None:
+        task = asyncio.create_task(self._renewed(ttl, until), name="reservation")
+        _renewing.add(task)
+        task.add_done_callback(_renewing.discard)
+
+    async def _renewed(self, ttl: float, until: float) -> None:
+        """What lapsed while its call goes on would be spent by others, too."""
+        if self._reservation is not None:
+            # What is charged in the end is charged all the same.
+            with contextlib.suppress(DatabaseUnavailable):
+                await self.call.services.credits.extend(self._reservation, ttl)
+        if self._reservation is not None:
+            self._renew_later(ttl, until)
 
     async def _settle(self, reservation: Reservation) -> None:
         services, outcome = self.call.services, self.outcome
