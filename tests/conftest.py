@@ -22,6 +22,9 @@ ADDRESS = "http://127.0.0.1:8000"
 KEY = "bb_sk_" + "T" * 40
 _NAMES = itertools.count(1)
 
+# It says what disagrees, as tests do.
+pytest.register_assert_rewrite("tests.crash.ledger")
+
 # The same examples in every run, on machines of any speed.
 hypothesis.settings.register_profile(
     "default",
