@@ -58,7 +58,7 @@ def _chain(*nodes: dict[str, Any]) -> dict[str, Any]:
 
 
 _AGENTS = {"long": _chain(*[_READ] * _NODES), "short": _chain(_READ), "asking": _chain(_ASK)}
-# It goes round and round until it has taken all its steps, which is most of a second.
+# It goes round and round until it has taken all its steps, which is a tenth of a second and more.
 _AGENTS["round"] = {
     **_chain(_READ),
     "edges": [
@@ -131,7 +131,7 @@ class _Home:
 
 @contextlib.asynccontextmanager
 async def _home(folder: Path) -> AsyncIterator[_Home]:
-    settings = load({"BAOBAB_PLAN": "certified"}, data=folder)
+    settings = load({"BAOBAB_PLAN": "enterprise"}, data=folder)
     async with house(settings) as home:
         key = await ensure_first_account(home.services, None)
         assert key is not None
@@ -291,7 +291,7 @@ async def _cancels(column: str, servers: Servers) -> tuple[float, float]:
     async with _installed(servers.settings(column), 1, second=True) as here:
         for number in range(_CANCELS):
             run_id = await here.start("round", number)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.02)
             asked = time.time()
             await here.ask("POST", f"{here.path('round')}/{run_id}/cancel", status=202, port=1)
             await _until(here.database, "cancelled", number + 1)
