@@ -38,7 +38,7 @@ def departure(schema: Any, answer: Any) -> str | None:
 
     left = [_MOST_LOOKED_AT]
     known = Draft202012Validator.VALIDATORS.items()
-    rules = {name: _counted(rule, left) for name, rule in known if name not in _LEFT_OUT}
+    rules = {name: _counted(name, rule, left) for name, rule in known if name not in _LEFT_OUT}
     validator = create(Draft202012Validator.META_SCHEMA, rules, type_checker=Draft202012Validator.TYPE_CHECKER)(schema)
     try:
         error = next(iter(validator.iter_errors(answer)), None)
@@ -47,13 +47,13 @@ def departure(schema: Any, answer: Any) -> str | None:
     return None if error is None else f"{error.json_path}: {error.message}"[:_LONGEST]
 
 
-def _counted(rule: _Rule, left: list[int]) -> _Rule:
+def _counted(name: str, rule: _Rule, left: list[int]) -> _Rule:
     def applied(validator: Any, part: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
         left[0] -= 1 + sum(len(each) for each in (part, value) if isinstance(each, list | dict))
         if left[0] < 0:
             raise _TooMuchError
         # Which others there may be is for regular expressions to say.
-        if part is not False or "patternProperties" not in schema:
+        if name != "additionalProperties" or "patternProperties" not in schema:
             yield from rule(validator, part, value, schema) or ()
 
     return applied

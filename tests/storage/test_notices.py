@@ -69,6 +69,11 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
     assert heard == ["first", "second"]
 
 
+async def told(notices: Notices, database: Database) -> None:
+    async with database.working() as unit:
+        await notices.publish(unit, "key", "abc")
+
+
 async def test_a_listener_that_fails_does_not_end_the_listening(database: Database) -> None:
     here, there = Notices(database, SystemClock(), Ids()), Notices(database, SystemClock(), Ids())
     failures = iter([ValueError("no")])
@@ -82,9 +87,7 @@ async def test_a_listener_that_fails_does_not_end_the_listening(database: Databa
     there.subscribe("key", lambda _: heard.set())
     await there.start()
     try:
-        unit = database.unit(write=True)
-        await here.publish(unit, "key", "abc")
-        await unit.commit()
+        await told(here, database)
         await asyncio.wait_for(heard.wait(), 5)
     finally:
         await there.stop()
@@ -97,9 +100,7 @@ async def test_a_process_hears_at_once_where_the_database_can_wake_it(database: 
     there.subscribe("key", lambda _: heard.set())
     await there.start()
     try:
-        unit = database.unit(write=True)
-        await here.publish(unit, "key", "abc")
-        await unit.commit()
+        await told(here, database)
         async with asyncio.timeout(10):
             await heard.wait()
     finally:

@@ -52,6 +52,7 @@ def test_one_that_is_not_is_told_where(answer: Any, where: str) -> None:
         ({"$ref": "#/$defs/nowhere"}, {}),
         ({"uniqueItems": True}, [{"a": number} for number in range(5000)] * 2),
         ({"patternProperties": {"(a+)+$": {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        ({"patternProperties": {"(a+)+$": {}}, "additionalProperties": {"type": "null"}}, {"a" * 40 + "!": 1}),
     ],
 )
 def test_what_cannot_be_told_within_bounds_is_not_held_against_it(schema: Any, answer: Any) -> None:
