@@ -1,9 +1,12 @@
 """The composition: a house opens, works, closes, and opens again on what it left."""
 
 import asyncio
+import importlib
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,8 +26,8 @@ OWNER = {"authorization": f"Bearer {KEY}"}
 DOOR = Door("test", "req-1")
 
 
-def server(data: Path, **variables: str) -> Server:
-    return Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data))
+def server(data: Path, *, import_doors: Callable[[], Any] | None = None, **variables: str) -> Server:
+    return Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data), import_doors=import_doors)
 
 
 def client(of: Server) -> httpx.AsyncClient:
@@ -160,3 +163,23 @@ def test_every_room_is_reached_through_a_link_in_the_package(room):
     link = ROOT / "src" / "baobab" / room
     assert link.is_symlink()
     assert link.readlink() == Path("../..") / room
+
+
+async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(tmp_path):
+    failures = [ImportError("half of a module")]
+
+    def import_doors():
+        if failures:
+            raise failures.pop()
+        return importlib.import_module("baobab.doors")
+
+    broken = server(tmp_path, import_doors=import_doors)
+    async with broken.open() as house, client(broken) as http:
+        while house.services.lifecycle.parts["mcp"] == "starting":
+            await asyncio.sleep(0.01)
+        ready, page = await http.get("/health/ready"), await http.get("/openapi.json")
+        assert (ready.status_code, ready.json()["checks"]["mcp"], page.status_code) == (503, "failed", 503)
+        assert page.headers["retry-after"]
+        while (await http.get("/health/ready")).json()["status"] != "ready":
+            await asyncio.sleep(0.01)
+        assert (await http.get("/openapi.json")).status_code == 200

@@ -10,6 +10,7 @@ from baobab.storage.kv.engine import Engine
 from baobab.storage.notices import Notices
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.secrets import Vault
+from baobab.tools.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from baobab.tools.approval import Approvals
@@ -75,6 +76,7 @@ class Services:
     outgoing: Outgoing
     parts: Mapping[type, object] = field(default_factory=dict)
     """What rooms below the domains bring, by its class."""
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _own: dict[Any, Any] = field(default_factory=dict)
 
     def part(self, kind: type[T]) -> T:

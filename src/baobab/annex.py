@@ -1,24 +1,30 @@
 """The annex: FastAPI and the MCP server, opened beside a house that answers already.
 
-Importing them takes a second of CPU. It happens in a thread after the start; a request for what they serve waits.
+Importing them takes a second of CPU. It happens in a thread after the start; a request for what they serve waits. An
+import that fails is tried again, and `/health/ready` says so meanwhile.
 """
 
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from baobab import __version__
 from baobab.http.answer import reply_to, send_error
 from baobab.http.metrics import CallMetrics
+from baobab.runtime.late_import import LateImport
 from baobab.settings import Settings
 from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import Internal, Unavailable
+from baobab.tools.errors import Unavailable
 from baobab.tools.registry import Registry
 
 _PATIENCE_SECONDS = 30
+_RETRY_SECONDS = (1, 2, 5, 10)
+"""Pauses between attempts to load; the last is repeated."""
+_PART = "mcp"
 
 Scope = dict[str, Any]
 
@@ -36,22 +42,30 @@ class Annex:
         extensions: Sequence[Any] = (),
         *,
         sessions: bool = False,
+        import_doors: Callable[[], Any] | None = None,
     ) -> None:
-        """extensions: what the MCP door serves beside our own (mcp_server/extension.py); sessions: see McpDoor."""
+        """extensions: what the MCP door serves beside our own (mcp_server/extension.py); sessions: see McpDoor.
+
+        import_doors: imports the module `baobab.doors`, in a thread.
+        """
         self._registry = registry
         self._settings = settings
         self._metrics = metrics
         self._extensions = extensions
         self._sessions = sessions
+        self._libraries = LateImport(import_doors or _import_doors)
+        self._states = registry.services.lifecycle.parts
+        self._states[_PART] = "starting"
         self._application: Any = None
         self._door: Any = None
         self._ready = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
+        """Loads it beside whatever is done meanwhile, and closes it at the end."""
         stop = asyncio.Event()
         # The MCP server's task group must be left by the task that entered it.
-        task = asyncio.create_task(self._stand(stop), name="annex")
+        task = asyncio.create_task(self._run(stop), name="annex")
         try:
             yield
         finally:
@@ -59,57 +73,68 @@ class Annex:
             await task
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
-        if not self._ready.is_set():
-            try:
-                await asyncio.wait_for(self._ready.wait(), _PATIENCE_SECONDS)
-            except TimeoutError:
-                docs = f"{self._settings.address}/docs"
-                error = Unavailable("This part of the server is still starting.")
-                await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
-                return
+        if not self._ready.is_set() and not await self._wait():
+            docs = f"{self._settings.address}/docs"
+            error = Unavailable("This part of the server is still starting.")
+            await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
+            return
         # An agent's every call comes this way: it does not pass through FastAPI.
         serve = self._door if scope["path"] == "/mcp" else self._application
         await serve(scope, receive, respond)
 
-    async def _stand(self, stop: asyncio.Event) -> None:
-        try:
-            self._application, self._door = await asyncio.to_thread(self._load)
-        except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on
-            # The tools answer all the same; what this part serves says at once that it is broken.
-            _log.exception("FastAPI and the MCP server did not load")
-            self._application = self._door = self._broken
-            self._ready.set()
-            return
+    async def _wait(self) -> bool:
+        """Whether it is there within the time that a request waits; one that failed before is not waited for."""
+        if self._states[_PART] == "failed":
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), _PATIENCE_SECONDS)
+        return self._ready.is_set()
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        attempt = 0
+        while not await self._load():
+            self._states[_PART] = "failed"
+            pause = _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)]
+            attempt += 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause)
+                return
         async with self._door.manager.run():
             # What start-up made stays: out of the collector's rounds it cuts the slowest answers under load.
             gc.collect()
             gc.freeze()
+            self._states[_PART] = "ok"
             self._ready.set()
             await stop.wait()
             self._ready.clear()
+            self._states[_PART] = "starting"
 
-    async def _broken(self, scope: Scope, _receive: Any, respond: Any) -> None:
-        await send_error(reply_to(scope, respond), Internal(), STRUCTURED, f"{self._settings.address}/docs", [])
+    async def _load(self) -> bool:
+        """Whether FastAPI and the MCP server could be imported and built."""
+        try:
+            build = await self._libraries.get()
+            self._application, self._door = await asyncio.to_thread(self._build, build)
+        except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on, and this is tried again
+            _log.exception("FastAPI and the MCP server did not load; they are loaded again in some seconds")
+            return False
+        return True
 
-    def _load(self) -> tuple[Any, Any]:
-        from baobab.http.behind import behind
-        from baobab.mcp_server.completion import Completion
-        from baobab.mcp_server.door import McpDoor
-        from baobab.mcp_server.errors import ERRORS
-        from baobab.mcp_server.oauth.routes import oauth_routes
-        from baobab.mcp_server.prompts import Prompts
-        from baobab.mcp_server.resources import Resources
-
-        self._registry.prepare()
-        extensions = [Resources(self._registry), Prompts(self._registry), Completion(self._registry), *self._extensions]
-        door = McpDoor(self._registry, __version__, extensions, sessions=self._sessions)
-        application = behind(
-            self._registry,
+    def _build(self, doors: Any) -> tuple[Any, Any]:
+        registry, address = self._registry, self._settings.address
+        registry.prepare()
+        own = [doors.Resources(registry), doors.Prompts(registry), doors.Completion(registry)]
+        door = doors.McpDoor(registry, __version__, [*own, *self._extensions], sessions=self._sessions)
+        application = doors.behind(
+            registry,
             version=__version__,
-            base_url=self._settings.address,
+            base_url=address,
             metrics=self._metrics,
             metrics_token=self._settings.metrics_token,
-            routes=oauth_routes(self._registry, self._settings.address),
-            of_doors=ERRORS,
+            routes=doors.oauth_routes(registry, address),
+            of_doors=doors.ERRORS,
         )
         return application, door
+
+
+def _import_doors() -> Any:
+    return importlib.import_module("baobab.doors")

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,12 +25,21 @@ class Server:
     """Opens the house when the lifespan starts and closes it when it ends; in between the front answers."""
 
     def __init__(
-        self, settings: Settings, *, extensions: Sequence[Any] = (), sessions: bool = False, **parts: Any
+        self,
+        settings: Settings,
+        *,
+        extensions: Sequence[Any] = (),
+        sessions: bool = False,
+        import_doors: Callable[[], Any] | None = None,
+        **parts: Any,
     ) -> None:
-        """extensions, sessions: what the MCP door is given beside our own; parts: what the composition is."""
+        """extensions, sessions: what the MCP door is given beside our own; import_doors: how the annex imports what it
+        serves, left out as usual; parts: what the composition is given.
+        """
         self._settings = settings
         self._extensions = extensions
         self._sessions = sessions
+        self._import_doors = import_doors
         self._parts = parts
         self.front: Front | None = None
         self.first_key: str | None = None
@@ -53,7 +62,14 @@ class Server:
             home.registry.observers.append(metrics)
             if Tracing in home.services.parts:
                 home.registry.observers.append(home.services.part(Tracing).observe)
-            annex = Annex(home.registry, settings, metrics, self._extensions, sessions=self._sessions)
+            annex = Annex(
+                home.registry,
+                settings,
+                metrics,
+                self._extensions,
+                sessions=self._sessions,
+                import_doors=self._import_doors,
+            )
             await stack.enter_async_context(annex.open())
             self.front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)
             yield home

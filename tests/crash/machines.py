@@ -32,9 +32,11 @@ class Installation:
     """Whether `KEY` is the first account's; else the first start makes one."""
 
     @classmethod
-    def of_the_column(cls, folder: Path, *, bootstrap: bool = True) -> "Installation":
-        """On what this run of the suite tests: files, or Postgres."""
-        return cls(folder, begin(folder / "data"), bootstrap)
+    def of_the_column(
+        cls, folder: Path, *, bootstrap: bool = True, settings: Mapping[str, str] | None = None
+    ) -> "Installation":
+        """On what this run of the suite tests: files, or Postgres; settings: further ones."""
+        return cls(folder, {**begin(folder / "data"), **(settings or {})}, bootstrap)
 
     @property
     def grown(self) -> bool:
@@ -54,11 +56,12 @@ class Installation:
         return self.folder / (f"machine-{number}" if self.grown else "data")
 
     def machine(
-        self, number: int = 0, *, workers: int = 1, ahead: float = 0
+        self, number: int = 0, *, workers: int = 1, ahead: float = 0, port: int | None = None
     ) -> contextlib.AbstractContextManager[ServerProcess]:
         """A server process, or what starts several; `ahead`: seconds by which its clock is wrong."""
         program = (_WRONG_CLOCK, ahead) if ahead else ("-m", "baobab")
-        return serving(self.data(number), "--workers", workers, settings=self.environment, program=program)
+        settings = self.environment
+        return serving(self.data(number), "--workers", workers, settings=settings, port=port, program=program)
 
 
 @contextlib.asynccontextmanager

@@ -42,13 +42,14 @@ async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler t
     access=EVERYBODY,
     effect="read",
     limit=None,
-    status=lambda result: 503 if result["status"] == "not_ready" else 200,
+    status=lambda result: 200 if result["status"] in ("ready", "degraded") else 503,
     statuses=(200, 503),
 )
 async def system_ready(call: Call) -> Readiness:
-    """Tell whether the server can do its work: every store is asked.
+    """Tell whether the server can do its work: every store is asked, and every part of the process is named.
 
-    `degraded` is a server whose own stores answer and a further region's do not.
+    `degraded` is a server whose own stores answer and a further region's do not. `draining` is one that has been told
+    to stop: it still answers, and should be sent nothing more. A part that is `starting` answers late, not never.
     """
     services = call.services
     asked = {"database": _check(services.database.ping, DatabaseUnavailable)}
@@ -62,8 +63,12 @@ async def system_ready(call: Call) -> Readiness:
     failed = {name for name, found in checks.items() if found != "ok"}
     # A far region that is gone takes its own apps away: no reason to send the others' requests elsewhere.
     needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
-    status = "not_ready" if failed & needed else "degraded" if failed else "ready"
-    return {"status": status, "service": SERVICE, "checks": checks}
+    parts = services.lifecycle.parts
+    broken = failed & needed or "failed" in parts.values()
+    status = "not_ready" if broken else "degraded" if failed else "ready"
+    if services.lifecycle.draining:
+        status = "draining"
+    return {"status": status, "service": SERVICE, "checks": {**checks, **parts}}
 
 
 @system.tool("GET /v1/regions", access=EVERYBODY, effect="read")

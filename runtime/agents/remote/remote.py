@@ -1,6 +1,5 @@
-"""Calls to tool servers. The MCP library is loaded with the first: that takes the better part of a second."""
+"""Calls to tool servers. The MCP library is imported with the first: that takes the better part of a second."""
 
-import asyncio
 import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from baobab.runtime.agents.remote.errors import RemoteToolFailed, ToolChanged, T
 from baobab.runtime.agents.remote.rows import context
 from baobab.runtime.agents.remote.server import ToolServer
 from baobab.runtime.egress import Egress
+from baobab.runtime.late_import import LateImport
 from baobab.tools.services import Services
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _LIST_SECONDS = 15.0
 _CALL_SECONDS = 60.0
 _LONGEST_MESSAGE = 2000
+
+_library = LateImport(lambda: importlib.import_module("baobab.runtime.agents.remote.session"))
 
 
 class Remote:
@@ -65,7 +67,7 @@ class Remote:
         return told
 
     async def _session(self, server: ToolServer, seconds: float) -> "Session":
-        library = await asyncio.to_thread(importlib.import_module, "baobab.runtime.agents.remote.session")
+        library = await _library.get()
         auth = None
         if server.credential is not None:
             auth = from_json(self._vault.open(server.credential, context(server.id)))

@@ -1,0 +1,91 @@
+"""Servers start while requests for everything that is loaded late are already there."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.cli.server_process import PATIENCE
+from tests.crash.machines import Installation, visitor
+from tests.crash.rounds import rounds
+from tests.ports import free_port
+
+_AGENT = {
+    "name": "thinker",
+    "graph_spec": {
+        "spec_version": 1,
+        "entry": "think",
+        "nodes": {"think": {"type": "llm", "input_template": "Hi", "output_key": "answer"}, "done": {"type": "end"}},
+        "edges": [{"from": "think", "to": "done"}],
+    },
+}
+_INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+_MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
+
+
+async def test_a_start_under_traffic_leaves_every_door_open(tmp_path: Path) -> None:
+    here = Installation.of_the_column(tmp_path, settings={"BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"})
+    async with visitor() as session:
+        with here.machine() as server:
+            async with session.post(f"{server.address}/init", json={"name": "busy"}) as made:
+                app = (await made.json())["app_id"]
+            async with session.post(f"{server.address}/v1/{app}/agents", json=_AGENT) as made:
+                assert made.status == 201, await made.text()
+            dead = {"name": "gone", "url": f"http://127.0.0.1:{free_port()}/mcp"}
+            async with session.post(f"{server.address}/v1/{app}/mcp-servers", json=dead) as made:
+                assert made.status == 201, await made.text()
+                probe = f"/v1/{app}/mcp-servers/{(await made.json())['mcp_server']['id']}/probe"
+        for _ in rounds(3, 200):
+            port = free_port()
+            requests = asyncio.create_task(_request_everything(session, f"http://127.0.0.1:{port}", app, probe))
+            with contextlib.ExitStack() as running:
+                server = await asyncio.to_thread(running.enter_context, here.machine(port=port))
+                statuses = await requests
+                assert set(statuses) <= {200, 201, 502}, statuses
+                async with session.get(f"{server.address}/openapi.json") as document:
+                    assert document.status == 200
+                async with session.get(f"{server.address}/health/ready") as ready:
+                    assert (await ready.json())["checks"]["mcp"] == "ok"
+
+
+async def _request_everything(session: aiohttp.ClientSession, address: str, app: str, probe: str) -> list[int]:
+    """The statuses of requests that are sent at once as soon as the port is open."""
+    await _opened(address)
+    return await asyncio.gather(
+        *(_status(session, address + probe, {}) for _ in range(4)),
+        *(_status(session, f"{address}/mcp", _INITIALIZE) for _ in range(2)),
+        *(
+            _status(session, f"{address}/v1/{app}/agents/thinker/runs", {"input": {}, "idempotency_key": address + key})
+            for key in "ab"
+        ),
+    )
+
+
+async def _opened(address: str) -> None:
+    port = int(address.rpartition(":")[2])
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
+
+
+async def _status(session: aiohttp.ClientSession, url: str, body: Any) -> int:
+    async with session.post(url, json=body, headers=_MCP_HEADERS) as answer:
+        await answer.read()
+        return answer.status

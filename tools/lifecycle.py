@@ -1,0 +1,16 @@
+"""The life of one server process: which of its parts have been loaded, and whether it is being stopped."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+PartState = Literal["starting", "ok", "failed"]
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """What `/health/ready` tells beside the state of the stores."""
+
+    parts: dict[str, PartState] = field(default_factory=dict)
+    """By name. A request for a part that is `starting` waits for it; one that is `failed` answers 503."""
+    draining: bool = False
+    """Whether the process has been told to stop: balancers send nothing more, and what comes is still answered."""
