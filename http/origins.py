@@ -1,5 +1,7 @@
 """Web origins: which pages may call, per app (CORS), and what a browser is told about it."""
 
+import re
+
 from baobab.http.hosts import Hosts
 from baobab.http.request import Request
 from baobab.tools.directory import Directory
@@ -12,7 +14,15 @@ _ALLOWED = (
     b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey, "
     b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID"
 )
-_EXPOSED = b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate"
+# What the official clients of models send beside the key: there are dozens, and each version has new ones.
+_OF_MODEL_CLIENTS = re.compile(
+    rb"x-api-key|user-agent|idempotency-key|(?:x-stainless|anthropic|openai|x-client)-[a-z0-9-]{1,60}"
+)
+_MOST_NAMED = 4096
+_EXPOSED = (
+    b"X-Request-Id, RateLimit, RateLimit-Policy, Retry-After, Retry-After-Ms, X-Should-Retry, WWW-Authenticate, "
+    b"X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped"
+)
 _PREFLIGHT_SECONDS = b"600"
 # What an MCP client in a browser needs before it has a key: nothing here looks at who the reader is.
 _PUBLIC = frozenset(
@@ -55,7 +65,7 @@ class Origins:
         if request.preflight and request.method == "OPTIONS":
             allowed += [
                 (b"access-control-allow-methods", _METHODS),
-                (b"access-control-allow-headers", _ALLOWED),
+                (b"access-control-allow-headers", _allowed(request.header(b"access-control-request-headers"))),
                 (b"access-control-max-age", _PREFLIGHT_SECONDS),
             ]
         return allowed
@@ -69,3 +79,9 @@ class Origins:
             return origin in (await self._directory.app(app_id)).allowed_origins
         except AppNotFound:
             return False
+
+
+def _allowed(asked: bytes | None) -> bytes:
+    """The headers that a page may send: the usual ones, and those of the models' clients that it asks for."""
+    names = (asked or b"")[:_MOST_NAMED].lower().replace(b" ", b"").split(b",")
+    return b", ".join((_ALLOWED, *filter(_OF_MODEL_CLIENTS.fullmatch, names)))

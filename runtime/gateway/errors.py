@@ -34,6 +34,17 @@ class RequestRefused(BadRequest):
     remediation = "Check the fields that this model takes."
 
 
+class ThreadUnsupported(RequestRefused):
+    """The wording that Anthropic's clients go on from, without a thread: they look for it in `error.details`."""
+
+    summary = "Threads of messages are not kept here."
+    remediation = "Leave `thread` out, and send the whole conversation in `messages`."
+
+    def __init__(self) -> None:
+        told = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+        super().__init__(details={"param": "thread", "details": told})
+
+
 class ContextTooLong(BadRequest):
     code = "context_length_exceeded"
     summary = "The request is longer than the model's context window."

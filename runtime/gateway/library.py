@@ -7,6 +7,7 @@ from baobab.runtime.late_import import LateImport
 
 _SET_UP = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
     # Honest models repeat themselves, too: a list of numbers, a table.

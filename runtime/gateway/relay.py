@@ -45,6 +45,8 @@ _LARGEST_GUARDED, _LARGEST_GUARDED_EVENT = 8 * 2**20, 256 * 1024
 _AT_ONCE = 2**20
 # OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
 _USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
+# Not where a text says so: the quotation marks in it are escaped.
+_CHOICE_ENDS = re.compile(rb'"finish_reason"\s*+:\s*+"')
 _END = b"[DONE]"
 _FAILS = (b"event: error", b"event:error")
 _SECONDS = re.compile("[0-9]{1,5}")
@@ -123,7 +125,7 @@ class Relay:
         with _Translated():
             response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options})
         pieces = events(_bounded(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.guarded else LARGEST)
-        return _passed_on(response, pieces, outcome, wanted=wanted)
+        return _passed_on(response, pieces, outcome, wanted=wanted, choices=_choices(body))
 
     async def spoken(
         self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], outcome: Outcome
@@ -169,9 +171,11 @@ def _declared(url: str) -> Target:
 
 
 async def _passed_on(
-    response: Answer, pieces: AsyncIterator[bytes], outcome: Outcome, *, wanted: bool
+    response: Answer, pieces: AsyncIterator[bytes], outcome: Outcome, *, wanted: bool, choices: int
 ) -> AsyncGenerator[bytes, None]:
+    """choices: how many answers the stream has. Where each of them has ended, its own end may be missing."""
     ended = False
+    left = choices
     try:
         with _Translated():
             async for event in pieces:
@@ -187,13 +191,16 @@ async def _passed_on(
                 if b'"error"' in event or event.startswith(_FAILS):
                     _raise_told(_failure(event, payload))
                 outcome.begun = True
+                if left > 0 and b'"finish_reason"' in event:
+                    left -= len(_CHOICE_ENDS.findall(event))
                 if b'"usage"' in event and _USED.search(event) and _is_usage_alone(payload, outcome) and not wanted:
                     continue
                 yield event
-        if not ended:
+        if not ended and left > 0:
             raise UpstreamMalformed
         yield DONE
-        await _finish(response)
+        if ended:
+            await _finish(response)
     finally:
         response.close()
 
@@ -220,6 +227,11 @@ async def _overheard(response: Answer, wire: Wire, outcome: Outcome, longest: in
         await _finish(response)
     finally:
         response.close()
+
+
+def _choices(body: Mapping[str, Any]) -> int:
+    asked = body.get("n")
+    return asked if isinstance(asked, int) and asked > 0 else 1
 
 
 def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: bool) -> dict[str, Any]:

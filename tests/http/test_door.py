@@ -239,6 +239,22 @@ async def test_a_page_of_an_allowed_origin_may_call_and_is_told_so(world: Instal
         assert "access-control-allow-methods" not in answer.headers
 
 
+async def test_a_page_of_an_allowed_origin_may_send_what_clients_of_models_send(world: Installation) -> None:
+    app = await world.app()
+    origin = "https://shop.example.com"
+    await cors(world, app, origin)
+    sent = ["x-stainless-lang", "x-stainless-runtime-version", "anthropic-version", "anthropic-beta", "x-api-key"]
+    sent += ["anthropic-dangerous-direct-browser-access", "openai-organization", "user-agent"]
+    asked = {**PREFLIGHT, "access-control-request-headers": ",".join([*sent, "x-made-up", "cookie"])}
+    preflight = await world.ask("OPTIONS", f"/v1/{app.id}/chat/completions", {"origin": origin, **asked})
+    allowed = {name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")}
+    assert set(sent) <= allowed
+    assert not {"x-made-up", "cookie"} & allowed
+    other = {"origin": "https://evil.example.com", **asked}
+    stranger = await world.ask("OPTIONS", f"/v1/{app.id}/chat/completions", other)
+    assert (stranger.status, stranger.headers.get(CORS)) == (403, None)
+
+
 @pytest.mark.parametrize(
     "origin",
     ["https://evil.example", "http://shop.example.com", "https://shop.example.com:444",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from baobab.runtime.gateway.errors import ThreadUnsupported
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.wires.chunks import event
 from baobab.runtime.gateway.wires.messages import Counts
@@ -32,9 +33,7 @@ Version = Annotated[
     str, Text(10, pattern=r"^\d{4}-\d\d-\d\d$"), Field(description="The version of Anthropic's wire, a date.")
 ]
 _FROM_HEADERS = {"anthropic_beta": "anthropic-beta", "anthropic_version": "anthropic-version"}
-_ELSEWHERE = frozenset(
-    ("fallbacks", "fallback_credit_token", "billing_policy", "thread", "workspace_id", "user_profile_id")
-)
+_ELSEWHERE = frozenset(("fallbacks", "fallback_credit_token", "billing_policy", "workspace_id", "user_profile_id"))
 # They mean nothing on this wire; translated, they would ask for more than was set aside.
 _MORE = frozenset(("n", "max_completion_tokens"))
 # Those whose words the vendor knows, and which the caller runs.
@@ -157,6 +156,8 @@ async def gateway_messages_count(
 
 
 def _body(messages: list[dict[str, Any]], system: Any, further: Mapping[str, Any]) -> dict[str, Any]:
+    if further.get("thread") is not None:
+        raise ThreadUnsupported
     refuse_what_has_no_price(
         further,
         elsewhere=_ELSEWHERE | _MORE,

@@ -27,7 +27,7 @@ def answered(completion: Mapping[str, Any], body: Mapping[str, Any], made: Made)
     if _wants_thoughts(body) and (thought := chunks.thought_of(said)):
         content.append({"type": "thinking", "thinking": thought, "signature": ""})
     if text := chunks.text_of(said):
-        content.append({"type": "text", "text": text, "citations": None})
+        content.append({"type": "text", "text": text})
     for call in chunks.calls_of(said):
         name, arguments = chunks.function_of(call)
         given = _input(arguments, reason)
@@ -77,7 +77,7 @@ class _Blocks:
             events += self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
             events.append(self._delta(self._index, {"type": "thinking_delta", "thinking": thought}))
         if text := chunks.text_of(delta):
-            events += self._opened("text", {"type": "text", "text": "", "citations": None})
+            events += self._opened("text", {"type": "text", "text": ""})
             events.append(self._delta(self._index, {"type": "text_delta", "text": text}))
         for call in chunks.calls_of(delta):
             events += self._called(call)

@@ -33,7 +33,7 @@ model's name is of no matter. Any other name is answered normally.
     shapeless            200, and JSON that is no answer
     malformed-json       half of the JSON, as if it were all
     malformed-sse        an event in the stream that is no JSON
-    no-done              a stream that ends without saying so
+    no-done              a stream that ends without its last event; a chat completion has said why it ends
     comments             comments, other fields and CRLF between the events
     split                the stream in pieces of seven bytes
     said[:NAME]          what `fake.said` holds by this name, whatever it is

@@ -189,7 +189,7 @@ async def test_a_kept_answer_is_there_when_nothing_is_left_to_spend(world: Insta
     assert (state(again), again.headers["x-baobab-cost-usd"]) == ("hit", FREE)
 
 
-@pytest.mark.parametrize("behaviour", ["500", "400", "429:1", "context", "drop:3", "error-frame:3", "no-done", "drop"])
+@pytest.mark.parametrize("behaviour", ["500", "400", "429:1", "context", "drop:3", "error-frame:3", "drop"])
 async def test_what_failed_is_not_kept(world: Installation, behaviour: str) -> None:
     model, asked = world.lab(behaviour), question(f"failing {behaviour}")
     there = await count(world)

@@ -1,6 +1,7 @@
 """Anthropic's own client, told nothing but where the gateway is: whichever model answers."""
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -59,6 +60,57 @@ async def test_a_streamed_message(client: anthropic.AsyncAnthropic, model: str) 
     assert "".join(texts) == TEXT
     assert message.stop_reason == "end_turn"
     assert (message.usage.input_tokens, message.usage.output_tokens) == (11, 7)
+
+
+@pytest.mark.parametrize("server", ["anthropic", "lab"])
+async def test_the_tool_runner_goes_on_without_a_thread(
+    world: Installation, client: anthropic.AsyncAnthropic, server: str
+) -> None:
+    asked: list[str] = []
+
+    @anthropic.beta_async_tool
+    async def get_weather(city: str) -> str:
+        """The weather in a city."""
+        asked.append(city)
+        return "rain"
+
+    model = world.lab("tools", server=server)
+    runner = client.beta.messages.tool_runner(model=model, max_tokens=100, messages=USER, tools=[get_weather])
+    last = await runner.until_done()
+    assert ("".join(block.text for block in last.content if block.type == "text"), asked) == (TEXT, ["Paris"])
+
+
+async def test_a_thread_is_refused_in_the_words_that_clients_look_for(world: Installation) -> None:
+    refused = await post(world, thread={"type": "create"})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "thread")
+    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
+async def test_nothing_is_null_that_strict_clients_take_to_be_there(world: Installation) -> None:
+    whole = (await post(world, model=world.lab("plain"))).json()
+    assert whole["content"] == [{"type": "text", "text": TEXT}]
+    events = told((await post(world, model=world.lab("plain"), stream=True)).text)
+    begun = [event["content_block"] for event in events if event["type"] == "content_block_start"]
+    assert begun == [{"type": "text", "text": ""}]
+
+
+async def test_nothing_is_fetched_before_a_model_is_asked_in_other_words(world: Installation) -> None:
+    from litellm import anthropic_beta_headers_manager as headers
+
+    sought: set[str] = set()
+    watching = True
+
+    def watch(event: str, given: Any) -> None:
+        if watching and event == "socket.getaddrinfo":
+            sought.add(str(given[0]))
+
+    sys.addaudithook(watch)
+    headers._BETA_HEADERS_CONFIG = None
+    answer = await world.chat(world.lab("plain", server="anthropic"))
+    watching = False
+    assert answer.status_code == 200, answer.text
+    assert sought <= {"127.0.0.1", "localhost"}
 
 
 async def test_the_beta_client_is_answered_too(client: anthropic.AsyncAnthropic) -> None:

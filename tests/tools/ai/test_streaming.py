@@ -71,6 +71,19 @@ async def test_however_a_provider_sends_its_events_they_arrive(world: Installati
     assert events[-1] == DONE
 
 
+@pytest.mark.parametrize("usage", [False, True])
+async def test_a_stream_that_says_why_it_ends_is_whole_without_its_last_event(world: Installation, usage: bool) -> None:
+    before = await world.spent()
+    events = await world.events(world.lab("no-done"), stream_options={"include_usage": usage})
+    assert (joined(events), events[-1]) == (TEXT, DONE)
+    assert await world.spent() - before == 11 * 150 + 7 * 600
+
+
+async def test_a_stream_that_says_why_one_of_its_answers_ends_is_not_whole(world: Installation) -> None:
+    *_, last = await world.events(world.lab("no-done"), n=2)
+    assert last["error"]["code"] == "upstream_malformed"
+
+
 @pytest.mark.parametrize(
     ("behaviour", "code", "words"),
     [
@@ -78,7 +91,6 @@ async def test_however_a_provider_sends_its_events_they_arrive(world: Installati
         ("error-frame:3", "upstream_error", "Hello from"),
         ("error-beside:3", "upstream_error", "Hello from"),
         ("malformed-sse", "upstream_malformed", "Hello"),
-        ("no-done", "upstream_malformed", TEXT),
     ],
 )
 async def test_what_fails_in_the_middle_ends_with_one_error_in_our_words(
