@@ -38,7 +38,7 @@ class Calls:
             if params.request_state is not None:
                 await self._resumed(who, params.request_state, params.input_responses)
             if params.name == meta_tools.SEARCH and offer.searches:
-                return self._searched(who, offer, params.arguments or {}, ctx.protocol_version)
+                return await self._searched(who, offer, params.arguments or {}, ctx.protocol_version)
             tool, arguments = self.chosen(who, offer, params.name, params.arguments or {})
             door = replace(who.door, report=ctx.session.report_progress)
             result, _ = await self._registry.run(tool, arguments, who.caller, door)
@@ -63,12 +63,15 @@ class Calls:
             raise ToolNotFound(details={"name": name[:128]})
         return tool, meta_tools.fixed(arguments, who, tool.app_parameter)
 
-    def _searched(
+    async def _searched(
         self, who: Visitor, offer: Offer, arguments: dict[str, Any], protocol_version: str
     ) -> types.CallToolResult:
         query, limit = meta_tools.sought(arguments)
-        best = [describe(tool, fixed=who.app_id is not None, text=True) for tool in offer.index.best(query, limit)]
-        return results.found(best, protocol_version)
+        best = await self._catalogue.index.best(query, limit, offer.tools)
+        found: dict[str, Any] = {"tools": [describe(tool, fixed=who.app_id is not None, text=True) for tool in best]}
+        if not best:
+            found |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}
+        return results.found(found, protocol_version)
 
     async def _resumed(self, who: Visitor, approval_id: str, responses: Any) -> None:
         """Wait a while for the decision on a call that is made again after its person was shown where to decide.

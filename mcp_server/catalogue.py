@@ -44,8 +44,10 @@ class Offer:
         self._pages: dict[int, Page] = {}
 
     @cached_property
-    def index(self) -> Index:
-        return Index(list(self.tools.values()))
+    def families(self) -> list[dict[str, str]]:
+        """The families of these tools, and what each is for."""
+        families = {tool.toolset.name: tool.toolset.description for tool in self.tools.values()}
+        return [{"name": name, "description": description} for name, description in sorted(families.items())]
 
     @cached_property
     def searches(self) -> bool:
@@ -83,6 +85,7 @@ class Catalogue:
         self._registry = registry
         self._extra = extra
         self._offers: OrderedDict[Hashable, Offer] = OrderedDict()
+        self.index = Index([tool for tool in registry.tools.values() if tool.mcp])
 
     def offer(self, visitor: Visitor) -> Offer:
         kind = (_kind(visitor.caller), visitor.view, visitor.app_id is not None)

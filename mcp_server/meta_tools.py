@@ -9,6 +9,11 @@ from baobab.tools.errors import BadRequest, InvalidType, MissingField, UnknownFi
 SEARCH, CALL = "search_tools", "call_tool"
 _MOST_FOUND = 20
 
+NOTHING_FOUND = (
+    "No tool is about this. Say what you want to do in other, plainer words, or with the word for the thing: "
+    "these are the families of tools."
+)
+
 DESCRIBED: list[dict[str, Any]] = [
     {
         "name": CALL,

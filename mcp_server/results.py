@@ -38,9 +38,8 @@ def succeeded(tool: Tool, result: Any, visitor: Visitor, protocol_version: str) 
     )
 
 
-def found(tools: list[dict[str, Any]], protocol_version: str) -> types.CallToolResult:
+def found(answer: dict[str, Any], protocol_version: str) -> types.CallToolResult:
     """What a search answers."""
-    answer = {"tools": tools}
     if protocol_version < _FIRST_STRUCTURED:
         return types.CallToolResult(content=[types.TextContent(text=to_json(answer).decode())])
     return types.CallToolResult(content=[types.TextContent(text=STRUCTURED)], structured_content=answer)

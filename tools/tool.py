@@ -103,6 +103,7 @@ class Tool:
     preview: Handler | None
     mcp: bool
     taints: bool
+    keywords: str
 
     @cached_property
     def version(self) -> str:
@@ -225,6 +226,7 @@ class Toolset:
         preview: Handler | None = None,
         mcp: bool | None = None,
         taints: bool = False,
+        keywords: str = "",
     ) -> Callable[[Handler], Handler]:
         """Register the decorated function as a tool of this family.
 
@@ -241,6 +243,7 @@ class Toolset:
         preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
         mcp: whether models are offered the tool; left out, as the family says.
         taints: its results may hold text of strangers; a run that has read such text asks before it acts.
+        keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
         """
 
         def register(handler: Handler) -> Handler:
@@ -288,6 +291,7 @@ class Toolset:
                 preview=preview,
                 mcp=self.mcp if mcp is None else mcp,
                 taints=taints,
+                keywords=keywords,
             )
             return handler
 

@@ -214,7 +214,15 @@ async def platform_logout(call: Call) -> SignedOut:
     return {"message": "Logged out successfully"}
 
 
-@accounts.tool("GET /me", access=AnyAccount(), effect="read", start=True)
+@accounts.tool(
+    "GET /me",
+    access=AnyAccount(),
+    effect="read",
+    start=True,
+    keywords="who am I, my account, my profile, my organisation id, which user is signed in, what may I do; "
+    "wer bin ich, mein Konto; "
+    "quién soy, mi cuenta, mi perfil",
+)
 async def platform_me(call: Call) -> Me:
     """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
     caller = call.account
@@ -236,6 +244,9 @@ async def platform_me(call: Call) -> Me:
     audit=Audit("account.update", category="auth", action="update", resource="account"),
     examples={"name": "Ada Lovelace"},
     grants=True,
+    keywords="change my password, change my display name, profile settings; "
+    "Passwort ändern, Namen ändern; "
+    "cambiar contraseña, cambiar mi nombre",
 )
 async def platform_update(
     call: Call,

@@ -68,7 +68,12 @@ class Validity(TypedDict):
     issues: NotRequired[list[Issue]]
 
 
-@agents.tool("GET /agents", access=AppOwner(), effect="read")
+@agents.tool(
+    "GET /agents",
+    access=AppOwner(),
+    effect="read",
+    keywords="my agents, bots, assistants, workflows; Agenten auflisten; listar agentes, asistentes",
+)
 async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
     query = select(rows).where(rows.c.app_id == app_id, rows.c.deleted_at.is_(None)).order_by(rows.c.name)
@@ -77,7 +82,13 @@ async def agents_list(call: Call, app_id: AppId) -> Agents:
     return {"agents": [agent_of(row) for row in found]}
 
 
-@agents.tool("GET /agents/{name}", access=AppOwner(), effect="read", raises=(AgentNotFound,))
+@agents.tool(
+    "GET /agents/{name}",
+    access=AppOwner(),
+    effect="read",
+    raises=(AgentNotFound,),
+    keywords="show the definition, graph, settings of an agent, bot, assistant; Agent ansehen; ver agente",
+)
 async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     """Read an agent."""
     return {"agent": agent_of(await found_agent(call, app_id, name))}
@@ -92,6 +103,9 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     audit=Audit("agent.create", action="create", resource="agent"),
     max_body=_MOST_BYTES,
     examples=_EXAMPLE,
+    keywords="build, new agent, bot, chatbot, assistant, workflow, automation, pipeline, graph, LLM with tools; "
+    "Agent bauen, erstellen, anlegen, Ablauf; "
+    "crear agente, asistente, flujo de trabajo",
 )
 async def agents_create(
     call: Call,
@@ -152,6 +166,9 @@ async def agents_create(
     raises=(AgentNotFound, InvalidGraph, UnsafePublic),
     audit=Audit("agent.update", resource="agent"),
     max_body=_MOST_BYTES,
+    keywords="edit, change an agent's graph, prompt, model, limits, make an agent public, enable, disable; "
+    "Agent ändern, bearbeiten; "
+    "cambiar, editar, modificar agente",
 )
 async def agents_update(
     call: Call,
@@ -209,6 +226,7 @@ async def agents_update(
     status=204,
     raises=(AgentNotFound,),
     audit=Audit("agent.delete", action="delete", resource="agent"),
+    keywords="remove an agent, bot, assistant, workflow; Agent löschen; eliminar, borrar agente",
 )
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     """Remove an agent; its name is free again. Its runs can still be read, and those under way go on."""
@@ -225,6 +243,9 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     raises=(NoGraph,),
     max_body=_MOST_BYTES,
     examples=_EXAMPLE,
+    keywords="check, verify, lint, test a graph, is it correct, errors, mistakes, dry run; "
+    "Graph prüfen, Fehler; "
+    "validar, comprobar grafo",
 )
 async def agents_validate(
     call: Call,

@@ -33,6 +33,10 @@ State = Annotated[Held, Field(max_length=1000)]
     statuses=(201, 200),
     raises=(*STARTING, RunNotFound, StepNotFound),
     audit=Audit("agent.run.fork", category="agents", action="invoke", resource="run"),
+    keywords="retry, repeat, replay, rerun, go on from a step, checkpoint, time travel, try again a failed run "
+    "with other input; "
+    "Lauf ab einem Schritt wiederholen; "
+    "reintentar, repetir desde un paso",
 )
 async def agents_runs_fork(
     call: Call,

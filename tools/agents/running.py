@@ -65,6 +65,9 @@ class Started(TypedDict):
     raises=STARTING,
     audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
     examples={"name": "greeter", "input": {"name": "Ada"}},
+    keywords="run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
+    "Agent starten, ausführen; "
+    "ejecutar, iniciar, lanzar agente",
 )
 async def agents_run(
     call: Call,
@@ -91,7 +94,13 @@ async def agents_run(
     return told
 
 
-@agents.tool("GET /agents/{name}/runs", access=OF_APP, effect="read", raises=(AgentNotFound, NotYourRun))
+@agents.tool(
+    "GET /agents/{name}/runs",
+    access=OF_APP,
+    effect="read",
+    raises=(AgentNotFound, NotYourRun),
+    keywords="recent runs, executions, jobs, history of an agent, which failed; Läufe anzeigen; listar ejecuciones",
+)
 async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunStatus | None = None) -> Runs:
     """List an agent's newest runs; a user of the app sees its own."""
     agent = await found_agent(call, app_id, name)
@@ -107,7 +116,15 @@ async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunSta
     return {"runs": [run_of(row) for row in found]}
 
 
-@agents.tool("GET /agents/{name}/runs/{id}", access=OF_APP, effect="read", raises=(RunNotFound,))
+@agents.tool(
+    "GET /agents/{name}/runs/{id}",
+    access=OF_APP,
+    effect="read",
+    raises=(RunNotFound,),
+    keywords="status, result, output, answer, error of a run, is the agent finished, done; "
+    "Ergebnis eines Laufs, ist der Agent fertig; "
+    "estado, resultado de una ejecución",
+)
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
     """Read a run: where it stands, what it has used, what came of it."""
     return {"run": run_of(await run_row(call, app_id, id, name))}
@@ -120,6 +137,9 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> O
     status=202,
     raises=(RunNotFound, RunEnded),
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
+    keywords="stop, abort, kill, halt, terminate, interrupt a running agent, run, job or execution; "
+    "Lauf abbrechen, laufenden Agenten anhalten, stoppen; "
+    "detener, parar, cancelar ejecución, agente en marcha",
 )
 async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
@@ -134,6 +154,10 @@ async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -
     examples={"approval_token": "appr_0a1b2c3d", "approved": True},
     audit=Audit("agent.run.resume", category="agents", resource="run"),
     grants=True,
+    keywords="continue, go on with a paused run, approve or deny a tool call of an agent, answer the agent's "
+    "question; "
+    "Lauf fortsetzen, Agenten antworten; "
+    "continuar, reanudar ejecución pausada, responder al agente",
 )
 async def agents_runs_resume(
     call: Call,
@@ -154,7 +178,15 @@ async def agents_runs_resume(
     )
 
 
-@agents.tool("GET /agents/{name}/runs/{id}/events.json", access=OF_APP, effect="read", raises=(RunNotFound,))
+@agents.tool(
+    "GET /agents/{name}/runs/{id}/events.json",
+    access=OF_APP,
+    effect="read",
+    raises=(RunNotFound,),
+    keywords="log, trace, steps, timeline, what did the agent do, tool calls, debug a run; "
+    "Protokoll eines Laufs, Schritte; "
+    "registro, pasos, qué hizo el agente",
+)
 async def agents_runs_events_list(
     call: Call,
     app_id: AppId,

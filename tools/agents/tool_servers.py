@@ -68,7 +68,14 @@ class TooManyToolServers(Conflict):
     remediation = "Remove one; details.limit is the number."
 
 
-@agents.tool("GET /mcp-servers", access=AppOwner(), effect="read")
+@agents.tool(
+    "GET /mcp-servers",
+    access=AppOwner(),
+    effect="read",
+    keywords="external MCP servers, connected tools, integrations, connectors; "
+    "angebundene MCP-Server; "
+    "servidores MCP conectados, integraciones",
+)
 async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     """List the app's tool servers: MCP servers whose tools its agents may call."""
     query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.name)
@@ -85,6 +92,10 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     raises=(ToolServerExists, TooManyToolServers, AddressRefused, UrlRefused),
     audit=Audit("agent.tool_server.create", action="create", resource="mcp_server"),
     examples={"name": "docs", "url": "https://mcp.example.com/mcp"},
+    keywords="connect, add, register an external or third-party MCP server, tools for agents, integration, "
+    "connector, plugin; "
+    "MCP-Server anbinden, verbinden; "
+    "conectar, añadir servidor MCP externo, integración",
 )
 async def mcp_servers_create(
     call: Call,
@@ -152,6 +163,9 @@ async def mcp_servers_create(
     status=204,
     raises=(ToolServerNotFound,),
     audit=Audit("agent.tool_server.delete", action="delete", resource="mcp_server"),
+    keywords="disconnect, remove an external MCP server, integration, connector; "
+    "MCP-Server entfernen; "
+    "quitar, eliminar servidor MCP",
 )
 async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  # noqa: A002
     """Remove a tool server, with its credential. Agents that name its tools can call them no more."""
@@ -170,6 +184,10 @@ async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  
     statuses=(200, 502),
     raises=(ToolServerNotFound, ToolChanged),
     audit=Audit("agent.tool_server.probe", resource="mcp_server"),
+    keywords="test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
+    "have; "
+    "MCP-Server prüfen; "
+    "probar servidor MCP",
 )
 async def mcp_servers_probe(
     call: Call,

@@ -61,7 +61,14 @@ class KeyOfAnother(BadRequest):
     remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
 
 
-@ai.tool("GET /ai/config", access=AppOwner(), effect="read")
+@ai.tool(
+    "GET /ai/config",
+    access=AppOwner(),
+    effect="read",
+    keywords="show AI or LLM settings, default model, allowed models of an app; "
+    "KI-Einstellungen anzeigen; "
+    "ver ajustes de IA",
+)
 async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     """Read the app's settings for models. Of a key only the end is shown."""
     return {"config": _config(await settings.as_written(call, app_id))}
@@ -74,6 +81,10 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("app.config.ai", resource="app"),
     examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000},
+    keywords="choose the default model, allow, restrict or block models, fallback, limit tokens per request, app's"
+    " own provider key, BYOK; "
+    "Standardmodell wählen, Modelle erlauben; "
+    "elegir modelo por defecto, permitir modelos, límite de tokens",
 )
 async def ai_config_update(
     call: Call,
@@ -132,7 +143,14 @@ async def ai_config_update(
     return {"config": _config(await settings.as_written(call, app_id))}
 
 
-@ai.tool("GET /ai/usage", access=AppOwner(), effect="read")
+@ai.tool(
+    "GET /ai/usage",
+    access=AppOwner(),
+    effect="read",
+    keywords="tokens used, AI or LLM cost of an app by model, spend, consumption; "
+    "KI-Kosten der App, Verbrauch; "
+    "uso y coste de IA, tokens gastados",
+)
 async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:  # noqa: N803
     """Read what the app's calls to models have used and cost, in US dollars, by model.
 

@@ -48,6 +48,10 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
     audit=CALLED,
     max_body=MOST_BYTES,
     examples=_EXAMPLE,
+    keywords="chat completion, ask an LLM, GPT, Claude, language model, AI, prompt, generate or summarise text, "
+    "OpenAI compatible, without an app; "
+    "Sprachmodell fragen, Text erzeugen; "
+    "preguntar a un modelo de lenguaje, generar texto",
 )
 async def gateway_chat(
     call: Call,
@@ -90,6 +94,10 @@ async def gateway_chat(
     max_body=MOST_BYTES,
     examples=_EXAMPLE,
     start=True,
+    keywords="ask an LLM, AI, GPT, language model, chat, prompt, summarise, translate, write, classify, generate "
+    "text, completion; "
+    "Sprachmodell fragen, KI, Text erzeugen, zusammenfassen, übersetzen; "
+    "preguntar a la IA, generar texto, resumir, traducir",
 )
 async def ai_chat(
     call: Call,
@@ -124,6 +132,9 @@ async def ai_chat(
     audit=CALLED,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
+    keywords="embed text, vectors, semantic similarity, meaning, without an app; "
+    "Einbettungen, Vektoren, Ähnlichkeit; "
+    "vectores, similitud semántica",
 )
 async def gateway_embeddings(
     call: Call,
@@ -148,6 +159,9 @@ async def gateway_embeddings(
     audit=CALLED,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
+    keywords="embed text, vectors, semantic similarity or search, meaning, RAG; "
+    "Einbettungen, Vektoren, Ähnlichkeit; "
+    "vectores, similitud semántica",
 )
 async def ai_embeddings(
     call: Call,

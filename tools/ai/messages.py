@@ -80,6 +80,7 @@ class Counted(TypedDict):
     from_headers=_FROM_HEADERS,
     max_body=MOST_BYTES,
     examples={"max_tokens": 1024, **_EXAMPLE},
+    keywords="Claude, Anthropic Messages API, Anthropic compatible; Anthropic-Schnittstelle; API de Anthropic",
 )
 async def gateway_messages(
     call: Call,
@@ -122,6 +123,9 @@ async def gateway_messages(
     from_headers=_FROM_HEADERS,
     max_body=MOST_BYTES,
     examples=_EXAMPLE,
+    keywords="how many tokens, token count, prompt length, context size, estimate before sending; "
+    "Token zählen; "
+    "contar tokens",
 )
 async def gateway_messages_count(
     call: Call,

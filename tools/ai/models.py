@@ -53,7 +53,14 @@ class AppModels(TypedDict):
     models: list[AppModel]
 
 
-@gateway.tool("GET /models", access=GATEWAY_CALLERS, effect="read")
+@gateway.tool(
+    "GET /models",
+    access=GATEWAY_CALLERS,
+    effect="read",
+    keywords="which LLMs can I use, available models, providers; "
+    "verfügbare Modelle, Sprachmodelle; "
+    "modelos disponibles",
+)
 async def gateway_models(call: Call) -> ModelList:
     """List the models that can be called: by everybody, and by your organisation's own keys and servers."""
     own = await settings.of_organisation(call)
@@ -64,7 +71,14 @@ async def gateway_models(call: Call) -> ModelList:
     }
 
 
-@gateway.tool("GET /public/models", access=EVERYBODY, effect="read")
+@gateway.tool(
+    "GET /public/models",
+    access=EVERYBODY,
+    effect="read",
+    keywords="price per token, what does a model cost, model pricing list, public; "
+    "Modellpreise, Kosten je Token; "
+    "precios de los modelos, coste por token",
+)
 async def gateway_public_models(call: Call) -> PublicModels:
     """List the models with their prices, in US dollars for a million tokens: what is charged."""
     markup = call.services.options.ai_markup
@@ -83,7 +97,14 @@ async def gateway_public_models(call: Call) -> PublicModels:
     }
 
 
-@ai.tool("GET /ai/models", access=OF_APP, effect="read")
+@ai.tool(
+    "GET /ai/models",
+    access=OF_APP,
+    effect="read",
+    keywords="which LLMs can the app use, available models, prices, choose a model; "
+    "verfügbare Modelle der App; "
+    "modelos disponibles, precios",
+)
 async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""
     markup, own = call.services.options.ai_markup, await settings.of_app(call, app_id)

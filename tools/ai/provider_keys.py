@@ -53,7 +53,14 @@ class ProviderKeyNotFound(NotFound):
     remediation = "GET /v1/ai/provider-keys lists those that it has."
 
 
-@model_servers.tool("GET /provider-keys", access=AnyAccount(), effect="read")
+@model_servers.tool(
+    "GET /provider-keys",
+    access=AnyAccount(),
+    effect="read",
+    keywords="which OpenAI, Anthropic or provider keys are set, bring your own key; "
+    "eigene Anbieterschlüssel anzeigen; "
+    "ver claves de proveedores",
+)
 async def provider_keys_list(call: Call) -> KeysOfProviders:
     """List your organisation's own keys for providers of models; of a key only the end is shown."""
     query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.provider)
@@ -71,6 +78,10 @@ async def provider_keys_list(call: Call) -> KeysOfProviders:
     raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("ai.provider_key.set", resource="provider_key"),
     examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"},
+    keywords="add my own OpenAI, Anthropic, Gemini, Mistral or provider API key, bring your own key, BYOK, use my "
+    "account; "
+    "eigenen OpenAI-Schlüssel hinterlegen, Anbieterschlüssel; "
+    "añadir mi clave de OpenAI, Anthropic, clave de proveedor propia",
 )
 async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
     """Keep your organisation's own key for a provider: its models of text are called with it, and not charged.
@@ -107,6 +118,9 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
     effect="destructive",
     raises=(ProviderKeyNotFound,),
     audit=Audit("ai.provider_key.delete", action="delete", resource="provider_key"),
+    keywords="remove my OpenAI, Anthropic or provider key; "
+    "Anbieterschlüssel entfernen; "
+    "quitar mi clave de OpenAI, de proveedor",
 )
 async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:
     """Take your organisation's key for a provider back.

@@ -51,6 +51,9 @@ class Deleted(TypedDict):
     audit=CALLED,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
+    keywords="OpenAI Responses API, stateful answer of an LLM, previous response, continue a conversation; "
+    "Antwort eines Modells; "
+    "respuesta de un modelo",
 )
 async def gateway_responses(
     call: Call,
@@ -102,6 +105,7 @@ async def gateway_responses(
     effect="read",
     raises=(ResponseNotFound,),
     examples={"response_id": "resp_0123456789abcdef01234567"},
+    keywords="fetch a stored answer of OpenAI Responses by id; gespeicherte Antwort lesen; leer respuesta guardada",
 )
 async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
     """Read a stored response of the caller's organisation."""
@@ -115,6 +119,7 @@ async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
     raises=(ResponseNotFound,),
     audit=Audit("ai.response.delete", action="delete", resource="response"),
     examples={"response_id": "resp_0123456789abcdef01234567"},
+    keywords="delete a stored answer of OpenAI Responses; gespeicherte Antwort löschen; borrar respuesta guardada",
 )
 async def gateway_response_delete(call: Call, response_id: ResponseId) -> Deleted:
     """Forget a stored response. Those that went on with it keep what was said before them."""

@@ -92,7 +92,12 @@ class KeyNeededAgain(BadRequest):
     remediation = "Send `key` with the new `url`: the key of the new host, or null for none."
 
 
-@model_servers.tool("GET /servers", access=AnyAccount(), effect="read")
+@model_servers.tool(
+    "GET /servers",
+    access=AnyAccount(),
+    effect="read",
+    keywords="my own model servers, self-hosted, local LLMs, endpoints; eigene Modellserver; mis servidores de modelos",
+)
 async def model_servers_list(call: Call) -> ModelServers:
     """List the model servers that your organisation has declared."""
     query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.name)
@@ -108,6 +113,10 @@ async def model_servers_list(call: Call) -> ModelServers:
     raises=(ServerNameTaken, TooManyServers, AddressRefused, UrlRefused),
     audit=Audit("ai.server.create", action="create", resource="model_server"),
     examples={"name": "lab", "url": "https://models.example.com/v1"},
+    keywords="connect, add, register, plug in own LLM, self-hosted, local model, vLLM, Ollama, llama.cpp, LM "
+    "Studio, custom endpoint, base URL; "
+    "eigenen Modellserver anbinden, lokales Modell; "
+    "conectar servidor de modelos propio, modelo local",
 )
 async def model_servers_create(call: Call, name: ServerName, url: Url, key: ServerKey | None = None) -> ModelServer:
     """Declare a model server that speaks OpenAI's wire; your organisation and its apps can then call its models.
@@ -147,7 +156,13 @@ async def model_servers_create(call: Call, name: ServerName, url: Url, key: Serv
     return _shown(row)
 
 
-@model_servers.tool("GET /servers/{name}", access=AnyAccount(), effect="read", raises=(ServerNotFound,))
+@model_servers.tool(
+    "GET /servers/{name}",
+    access=AnyAccount(),
+    effect="read",
+    raises=(ServerNotFound,),
+    keywords="details of a self-hosted LLM, model endpoint; Modellserver ansehen; ver servidor de modelos",
+)
 async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     """Read one of your organisation's model servers."""
     return _shown(await _row(call, name))
@@ -159,6 +174,9 @@ async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     effect="external",
     raises=(ServerNotFound, ServerChanged, KeyNeededAgain, MissingField, AddressRefused, UrlRefused),
     audit=Audit("ai.server.update", resource="model_server"),
+    keywords="change URL or key of a self-hosted LLM, vLLM, Ollama endpoint; "
+    "Modellserver ändern; "
+    "cambiar servidor de modelos",
 )
 async def model_servers_update(
     call: Call, name: ServerName, url: Url | None = None, key: ServerKey | None = OMITTED
@@ -185,6 +203,9 @@ async def model_servers_update(
     effect="external",
     raises=(ServerNotFound, ServerChanged, AddressRefused, UrlRefused),
     audit=Audit("ai.server.probe", resource="model_server"),
+    keywords="test, refresh, check the connection of a self-hosted LLM, vLLM, Ollama; "
+    "Modellserver prüfen; "
+    "probar conexión con el servidor de modelos",
 )
 async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
     """Ask a model server for its models, and whether it is well.
@@ -201,6 +222,7 @@ async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
     effect="destructive",
     raises=(ServerNotFound,),
     audit=Audit("ai.server.delete", action="delete", resource="model_server"),
+    keywords="disconnect, remove a self-hosted LLM, vLLM, Ollama; Modellserver entfernen; quitar servidor de modelos",
 )
 async def model_servers_delete(call: Call, name: ServerName) -> ServerRemoved:
     """Remove a model server, with its key: its models cannot be called any more."""

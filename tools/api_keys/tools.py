@@ -90,6 +90,10 @@ class Revoked(TypedDict):
     raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, keys.TooManyKeys, UnknownToolset),
     audit=Audit("api_key.create", action="create", resource="api_key"),
     examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
+    keywords="new API key, generate token, access token, credential, secret, read-only key, service account, key "
+    "for a script, CI; "
+    "API-Schlüssel erstellen, Zugang, Zugriffstoken; "
+    "crear clave de API, credencial de acceso",
 )
 async def api_keys_create(
     call: Call,
@@ -175,7 +179,15 @@ async def api_keys_create(
     }
 
 
-@api_keys.tool("GET /api-keys", access=AnyAccount(), effect="read", raises=(NotFound,))
+@api_keys.tool(
+    "GET /api-keys",
+    access=AnyAccount(),
+    effect="read",
+    raises=(NotFound,),
+    keywords="my keys, tokens, credentials, which keys exist, when last used; "
+    "API-Schlüssel anzeigen; "
+    "listar claves de API, credenciales",
+)
 async def api_keys_list(
     call: Call, scope: ScopeSought | None = None, organization_id: OrganizationId | None = None
 ) -> Keys:
@@ -207,6 +219,9 @@ async def api_keys_list(
     raises=(KeyNotFound, MissingField, UnknownToolset),
     audit=Audit("api_key.update", resource="api_key"),
     grants=True,
+    keywords="restrict a key, limit its tools or permissions, make a key read-only, rename a key or token; "
+    "Schlüssel einschränken, umbenennen; "
+    "restringir clave, cambiar permisos de una clave",
 )
 async def api_keys_update(
     call: Call,
@@ -258,6 +273,9 @@ async def _revoking(call: Call, key_id: KeyId) -> str:
     raises=(KeyNotFound,),
     audit=Audit("api_key.revoke", action="delete", resource="api_key"),
     preview=_revoking,
+    keywords="delete, disable, invalidate, block a key or token, leaked, stolen, compromised credential; "
+    "API-Schlüssel widerrufen, sperren, löschen; "
+    "revocar, anular, eliminar clave de API",
 )
 async def api_keys_revoke(call: Call, key_id: KeyId) -> Revoked:
     """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s."""

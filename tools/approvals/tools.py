@@ -122,7 +122,16 @@ class Approvals(TypedDict):
     next_cursor: str | None
 
 
-@approvals.tool("GET /", access=AnyCredential(), effect="read", raises=(AppNotFound,), start=True)
+@approvals.tool(
+    "GET /",
+    access=AnyCredential(),
+    effect="read",
+    raises=(AppNotFound,),
+    start=True,
+    keywords="what waits for a decision, pending requests, inbox, confirmations, human in the loop; "
+    "offene Genehmigungen, Freigaben, was wartet; "
+    "aprobaciones pendientes, esperan aprobación",
+)
 async def approvals_list(
     call: Call,
     status: Status | None = None,
@@ -160,7 +169,14 @@ async def approvals_list(
     return {"approvals": [_shown(call, row) for row in page], "next_cursor": following}
 
 
-@approvals.tool("GET /{approval_id}", access=AnyCredential(), effect="read", raises=(ApprovalNotFound,), start=True)
+@approvals.tool(
+    "GET /{approval_id}",
+    access=AnyCredential(),
+    effect="read",
+    raises=(ApprovalNotFound,),
+    start=True,
+    keywords="details or status of an approval, was it approved, what would it do; Genehmigung ansehen; ver aprobación",
+)
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, now too where its tool can tell, and what became of it."""
     row = await _find(call, approval_id)
@@ -184,6 +200,9 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     effect="write",
     raises=(ApprovalNotFound, NotYoursToDecide, AlreadyDecided),
     audit=Audit("approval.approve", resource="approval"),
+    keywords="confirm, allow, accept, permit, say yes, OK, sign off, green light; "
+    "genehmigen, freigeben, zustimmen; "
+    "aprobar, autorizar, aceptar",
 )
 async def approvals_approve(call: Call, approval_id: ApprovalId) -> OneApproval:
     """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights.
@@ -199,6 +218,7 @@ async def approvals_approve(call: Call, approval_id: ApprovalId) -> OneApproval:
     effect="write",
     raises=(ApprovalNotFound, NotYoursToDecide, AlreadyDecided),
     audit=Audit("approval.reject", resource="approval"),
+    keywords="deny, decline, refuse, disallow, say no, veto; ablehnen, verweigern; rechazar, denegar",
 )
 async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason | None = None) -> OneApproval:
     """Reject a waiting call: it is never executed.

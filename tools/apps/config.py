@@ -138,7 +138,15 @@ class PauseSet(TypedDict):
     paused_reason: str | None
 
 
-@config.tool("GET /config", access=AppOwner(), effect="read", start=True)
+@config.tool(
+    "GET /config",
+    access=AppOwner(),
+    effect="read",
+    start=True,
+    keywords="show settings, configuration, options of an app; "
+    "Einstellungen anzeigen, Konfiguration; "
+    "ver ajustes, configuración",
+)
 async def config_get(call: Call, app_id: AppId) -> Config:
     """Read every setting of an app."""
     row = await app_now(call)
@@ -176,6 +184,10 @@ async def config_get(call: Call, app_id: AppId) -> Config:
     effect="write",
     audit=Audit("app.config.access_mode", resource="app"),
     examples={"access_mode": "authenticated"},
+    keywords="allow anonymous access, open the whole app without login or lock it to signed-in users, require "
+    "authentication; "
+    "anonymer Zugriff, Zugang ohne Anmeldung; "
+    "acceso anónimo, exigir inicio de sesión",
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach the app's data, or only signed-in users and keys.
@@ -192,6 +204,9 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
     effect="write",
     audit=Audit("app.secure", resource="app"),
     examples={"tables": [{"table_name": "posts", "user_column": "user_id"}]},
+    keywords="lock down, harden, protect app data, row level security, isolate users from each other; "
+    "App absichern, Daten schützen; "
+    "proteger datos, aislar usuarios",
 )
 async def config_secure(
     call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
@@ -222,6 +237,9 @@ async def config_secure(
     raises=(FunctionNotDeployed,),
     audit=Audit("app.config.auth_hooks", resource="app"),
     examples={"post_auth_function": None},
+    keywords="run a function after login or sign-up, webhook on sign-in, callback; "
+    "Funktion nach Anmeldung; "
+    "función al iniciar sesión",
 )
 async def config_auth_hooks(
     call: Call,
@@ -244,6 +262,9 @@ async def config_auth_hooks(
     effect="write",
     audit=Audit("app.config.visibility", resource="app"),
     examples={"visibility": "public", "listed": True},
+    keywords="publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
+    "Vorlage veröffentlichen; "
+    "publicar como plantilla",
 )
 async def config_visibility(
     call: Call, app_id: AppId, visibility: Visibility, listed: bool | None = None
@@ -264,6 +285,9 @@ async def config_visibility(
     effect="write",
     audit=Audit("app.config.storage", resource="app"),
     examples={"publicReadEnabled": True},
+    keywords="upload limits, maximum file size, allowed file types, MIME, public files; "
+    "Dateigröße, Dateitypen, Upload; "
+    "tamaño máximo de archivo, tipos de archivo, subida",
 )
 async def config_storage(
     call: Call,
@@ -296,6 +320,9 @@ async def config_storage(
     effect="write",
     audit=Audit("app.config.jwt", resource="app"),
     examples={"accessTokenTtl": "30m"},
+    keywords="session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "
+    "Sitzungsdauer, angemeldet bleiben; "
+    "duración de la sesión, caducidad de token",
 )
 async def config_jwt(
     call: Call,
@@ -319,6 +346,10 @@ async def config_jwt(
     effect="write",
     audit=Audit("app.config.cors", resource="app"),
     examples={"allowed_origins": ["https://shop.example.com"]},
+    keywords="CORS, blocked by browser, allow my website, domain or front end to call the API, cross-origin, "
+    "Access-Control-Allow-Origin; "
+    "Webseite erlauben, Domain freigeben; "
+    "permitir mi sitio web, dominio",
 )
 async def config_cors(
     call: Call, app_id: AppId, allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)]
@@ -338,6 +369,9 @@ async def config_cors(
     effect="write",
     audit=Audit("app.config.paused", resource="app"),
     examples={"paused": True, "reason": "maintenance"},
+    keywords="take an app offline, suspend, disable, maintenance mode, switch off or on, resume, unpause; "
+    "App anhalten, pausieren, Wartung, abschalten, fortsetzen; "
+    "pausar, suspender, mantenimiento, reanudar",
 )
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
     """Pause an app's functions, data and files, or let them go on. Sign-in, KV and all settings keep working.

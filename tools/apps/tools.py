@@ -112,6 +112,9 @@ class Deleted(TypedDict):
     audit=Audit("app.create", action="create", resource="app"),
     examples={"name": "shop"},
     start=True,
+    keywords="new app, create an app, make an application, set up a project, start, backend, initialise; "
+    "App anlegen, neue Anwendung, neues Projekt erstellen; "
+    "crear app, nueva aplicación, nuevo proyecto",
 )
 async def apps_init(
     call: Call,
@@ -192,7 +195,15 @@ async def apps_init(
     }
 
 
-@apps.tool("GET /apps", access=AnyAccount(), effect="read", start=True)
+@apps.tool(
+    "GET /apps",
+    access=AnyAccount(),
+    effect="read",
+    start=True,
+    keywords="my apps, applications, projects, which apps exist, find an app id; "
+    "meine Apps, Anwendungen, Projekte; "
+    "mis aplicaciones, proyectos",
+)
 async def apps_list(
     call: Call, org_id: Uuid | None = None, limit: PageSize = 100, cursor: Cursor | None = None
 ) -> AppList:
@@ -215,7 +226,15 @@ async def apps_list(
     return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
 
 
-@apps.tool("GET /apps/{app_id}/status", access=AppOwner(), effect="read", start=True)
+@apps.tool(
+    "GET /apps/{app_id}/status",
+    access=AppOwner(),
+    effect="read",
+    start=True,
+    keywords="is the app ready, provisioned, created, finished, up; "
+    "ist die App bereit; "
+    "está lista la aplicación, estado",
+)
 async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     """Tell whether an app is ready to be used."""
     row = await app_now(call)
@@ -235,6 +254,9 @@ async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     raises=(NameTaken,),
     audit=Audit("app.rename", resource="app"),
     examples={"name": "storefront"},
+    keywords="rename an app or project, change its name, title; "
+    "App umbenennen, Anwendung; "
+    "renombrar aplicación, cambiar nombre",
 )
 async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     """Rename an app. Its id, subdomain and keys stay as they are."""
@@ -267,6 +289,9 @@ async def _deleting(call: Call, app_id: AppId) -> str:
     effect="destructive",
     audit=Audit("app.delete", action="delete", resource="app"),
     preview=_deleting,
+    keywords="remove, destroy, tear down, get rid of an app, application or project for ever; "
+    "App löschen, Anwendung entfernen; "
+    "eliminar, borrar aplicación, proyecto",
 )
 async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""

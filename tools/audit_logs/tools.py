@@ -62,7 +62,16 @@ class AuditLogs(TypedDict):
 _COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__)
 
 
-@audit_logs.tool("GET /audit-logs", access=AppOwner("admin"), effect="read", taints=True)
+@audit_logs.tool(
+    "GET /audit-logs",
+    access=AppOwner("admin"),
+    effect="read",
+    taints=True,
+    keywords="who did, changed, deleted, created what and when, history of changes, activity log, trail, security "
+    "events, compliance; "
+    "wer hat was geändert, gelöscht, Änderungsverlauf, Protokoll; "
+    "quién cambió, borró, registro de actividad, historial de cambios",
+)
 async def audit_logs_list(
     call: Call,
     app_id: AppId,

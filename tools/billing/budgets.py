@@ -66,7 +66,14 @@ async def billing_forget_app(job: Job, event: Event) -> None:
             await job.registry.services.credits.delete_budget(organisation, "app", event.app_id, period)
 
 
-@billing.tool("GET /billing/budgets", access=AnyAccount(), effect="read")
+@billing.tool(
+    "GET /billing/budgets",
+    access=AnyAccount(),
+    effect="read",
+    keywords="spending limits, caps, how much of the budget is used; "
+    "Budgets, Ausgabengrenzen anzeigen; "
+    "presupuestos, límites de gasto",
+)
 async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> Budgets:
     """List an organisation's budgets, with what is spent of each."""
     organisation = await acting_in(call, org_id)
@@ -83,6 +90,10 @@ async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> B
     examples={"subject": "app", "subject_id": "app_1a2b3c4d5e6f", "period": "day", "most_usd": "2.50"},
     # A key whose limits somebody has chosen does not choose what it may spend.
     grants=True,
+    keywords="limit or cap spending, spending cap, maximum cost per day or month, cost control, quota in dollars, "
+    "do not spend more than; "
+    "Budget setzen, Ausgaben begrenzen, Kostenlimit; "
+    "limitar el gasto, presupuesto máximo, tope de coste",
 )
 async def billing_set_budget(
     call: Call,
@@ -118,6 +129,9 @@ async def billing_set_budget(
     raises=(BudgetNotFound,),
     audit=Audit("billing.budget.delete", action="delete", resource="budget"),
     grants=True,
+    keywords="remove a spending limit or cap, no more cap; "
+    "Budget löschen, Kostenlimit aufheben; "
+    "quitar límite de gasto, eliminar presupuesto",
 )
 async def billing_delete_budget(
     call: Call, subject: Subject, subject_id: SubjectId, period: Period, org_id: OrganizationId | None = None

@@ -96,7 +96,15 @@ class Billing(TypedDict):
     budgets: list[BudgetRow]
 
 
-@billing.tool("GET /billing", access=AnyAccount(), effect="read", raises=(NoCreditAccount,))
+@billing.tool(
+    "GET /billing",
+    access=AnyAccount(),
+    effect="read",
+    raises=(NoCreditAccount,),
+    keywords="balance, remaining credits, how much money is left, account standing, subscription, current plan; "
+    "Guthaben, Kontostand, Tarif; "
+    "saldo, crédito restante, plan actual",
+)
 async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billing:
     """Read what an organisation has and has spent: plan, credits, this month's use, budgets.
 
@@ -123,7 +131,14 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     }
 
 
-@billing.tool("GET /plans", access=EVERYBODY, effect="read")
+@billing.tool(
+    "GET /plans",
+    access=EVERYBODY,
+    effect="read",
+    keywords="prices, pricing, tiers, subscriptions, upgrade, what does it cost, limits and quotas of each plan; "
+    "Tarife, Preise; "
+    "planes, precios, tarifas",
+)
 async def billing_plans(call: Call) -> Plans:  # noqa: ARG001 - every handler takes its call
     """List the plans: the credits that each gives, and what each app may use.
 

@@ -50,7 +50,15 @@ class UsageRows(TypedDict):
     usage: list[UsageRow]
 
 
-@billing.tool("GET /usage", access=AnyAccount(), effect="read", raises=(TooMuchUsage,))
+@billing.tool(
+    "GET /usage",
+    access=AnyAccount(),
+    effect="read",
+    raises=(TooMuchUsage,),
+    keywords="costs, spend, spent, bill, invoice, expenses, consumption by app, key or day, what did we pay; "
+    "Kosten, Verbrauch, Rechnung; "
+    "gastos, consumo, factura, cuánto hemos gastado",
+)
 async def billing_usage(
     call: Call,
     startDate: Day | None = None,  # noqa: N803 - the wire's names

@@ -70,6 +70,10 @@ class FunctionKey(TypedDict):
     raises=(CursorInvalid,),
     start=True,
     taints=True,
+    keywords="list keys, find keys by prefix, keys starting or beginning with, browse, iterate, enumerate, search,"
+    " show all entries, which keys are there; "
+    "Schlüssel auflisten, anzeigen, mit Anfang; "
+    "listar claves, empiezan por, prefijo, buscar",
 )
 async def kv_scan(
     call: Call,
@@ -89,7 +93,16 @@ async def kv_scan(
     return {"keys": keys, "cursor": last and encode_cursor(vault, scanned, last)}
 
 
-@kv.tool("GET /_stats", access=Operator(), effect="read", limit=KV_OPERATIONS, start=True)
+@kv.tool(
+    "GET /_stats",
+    access=Operator(),
+    effect="read",
+    limit=KV_OPERATIONS,
+    start=True,
+    keywords="how much storage, space or memory is used, size, number of keys, quota, limits, capacity left; "
+    "Speicherplatz, Größe, wie viel belegt; "
+    "espacio usado, tamaño, cuánto almacenamiento, número de claves",
+)
 async def kv_stats(call: Call, app_id: AppId) -> Stats:
     """Tell what the store holds and what its caps are; null is no cap.
 
@@ -131,6 +144,10 @@ async def _flushing(call: Call, app_id: AppId, confirm: bool, include_config: bo
     audit=Audit("kv.flush", action="delete", resource="kv"),
     examples={"confirm": True},
     preview=_flushing,
+    keywords="wipe, clear, empty, erase, purge, reset, truncate all data, delete everything in the store or "
+    "database; "
+    "alles löschen, leeren, alle Daten; "
+    "borrar todo, vaciar, todos los datos, todas las claves",
 )
 async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_config: bool = False) -> Flushed:
     """Delete every key of the app. This cannot be undone.
@@ -149,7 +166,17 @@ async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_con
     return {"deleted": deleted}
 
 
-@kv.tool("GET /_audit_recent", access=Authenticated(), effect="read", limit=KV_OPERATIONS, taints=True)
+@kv.tool(
+    "GET /_audit_recent",
+    access=Authenticated(),
+    effect="read",
+    limit=KV_OPERATIONS,
+    taints=True,
+    keywords="refused or denied requests to keys, why do my users get 403 or 401, permission errors, debug access;"
+    " "
+    "abgelehnte Zugriffe, warum verweigert; "
+    "accesos denegados, por qué da error, rechazadas",
+)
 async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=200)] = 50) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 
@@ -178,6 +205,9 @@ async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field
     limit=KV_OPERATIONS,
     audit=Audit("kv.function_key.rotate", resource="function_key"),
     grants=True,
+    keywords="rotate, renew, regenerate the app's function key or secret; "
+    "Funktionsschlüssel erneuern, rotieren; "
+    "rotar, renovar la clave de funciones",
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
     """Replace the app's function key. The old one is void at once; the new one is shown this once."""

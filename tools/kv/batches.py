@@ -62,6 +62,10 @@ class _Refused(Exception):
     max_body=_MAX_BODY,
     examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
     taints=True,
+    keywords="several, many, multiple, bulk reads and writes at once in one request, mget, mset, pipeline, get or "
+    "set many keys; "
+    "mehrere Schlüssel auf einmal, gesammelt, Stapel; "
+    "varias operaciones a la vez, muchas claves, lote",
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.

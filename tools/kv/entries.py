@@ -83,6 +83,9 @@ class Applied(TypedDict):
     raises=(*_KEY, KeyNotFound),
     start=True,
     taints=True,
+    keywords="read, fetch, load, look up, retrieve, get a value, record, document or data by its key; "
+    "Wert lesen, abrufen, holen; "
+    "leer, obtener, consultar valor, dato",
 )
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.
@@ -95,7 +98,16 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]  # as JSON already
 
 
-@kv.tool("GET /{key:path}/ttl", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=(*_KEY, KeyNotFound))
+@kv.tool(
+    "GET /{key:path}/ttl",
+    access=Exposed("read"),
+    effect="read",
+    limit=KV_OPERATIONS,
+    raises=(*_KEY, KeyNotFound),
+    keywords="time to live, when or how soon does it expire, time left, remaining lifetime; "
+    "wann läuft der Schlüssel ab, Restzeit; "
+    "cuándo caduca, expira, tiempo restante",
+)
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     """Tell in how many seconds a key expires; null for a key that does not."""
     left = await call.stores.kv.ttl(app_id, key)
@@ -104,7 +116,16 @@ async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     return {"ttl": left}
 
 
-@kv.tool("GET /{key:path}/exists", access=Exposed("read"), effect="read", limit=KV_OPERATIONS, raises=_KEY)
+@kv.tool(
+    "GET /{key:path}/exists",
+    access=Exposed("read"),
+    effect="read",
+    limit=KV_OPERATIONS,
+    raises=_KEY,
+    keywords="is there such a key, does it exist, check, present, was it stored; "
+    "gibt es den Schlüssel, vorhanden, prüfen; "
+    "existe la clave, comprobar",
+)
 async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     """Tell whether a key is there."""
     return {"exists": await call.stores.kv.exists(app_id, key)}
@@ -121,6 +142,10 @@ async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     max_body=_MAX_BODY,
     examples={"value": {"items": [1, 2]}, "ttl": 3600},
     start=True,
+    keywords="save, store, write, set, update, overwrite, remember, keep a value, record, document or data, "
+    "insert, upsert, cache, flag, configuration value; "
+    "Wert speichern, ablegen, schreiben, setzen, merken; "
+    "guardar, almacenar, escribir valor, dato",
 )
 async def kv_put(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -150,6 +175,9 @@ async def _deleting(call: Call, app_id: AppId, key: Key) -> str:
     audit=WRITTEN,
     start=True,
     preview=_deleting,
+    keywords="remove, erase, drop one key, value, entry or record; "
+    "Schlüssel löschen, Eintrag entfernen; "
+    "borrar, eliminar una clave, dato, entrada",
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key; `deleted` is 0 when it was not there."""
@@ -165,6 +193,9 @@ async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     audit=WRITTEN,
     examples={"by": 1},
     start=True,
+    keywords="count up, increment, increase, add to, plus one, counter, tally, visits, hits, likes, page views; "
+    "Zähler erhöhen, hochzählen; "
+    "contador, incrementar, aumentar, sumar, contar visitas",
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
@@ -182,6 +213,9 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
     examples={"by": 1},
+    keywords="count down, decrement, decrease, reduce, subtract, minus one, use up stock, inventory; "
+    "Zähler verringern, herunterzählen, abziehen; "
+    "disminuir, restar, decrementar contador",
 )
 async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Lower a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
@@ -202,6 +236,10 @@ async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     audit=WRITTEN,
     max_body=_MAX_BODY,
     examples={"value": "worker-7", "ttl": 30},
+    keywords="lock, mutex, semaphore, acquire, claim, lease, leader election, only once, exclusive, distributed, "
+    "workers, create only if absent, if not exists, deduplicate, idempotency; "
+    "Sperre, sperren, nur einer, nur wenn nicht vorhanden; "
+    "bloqueo, cerrojo, candado, solo si no existe, exclusivo",
 )
 async def kv_setnx(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -226,6 +264,10 @@ async def kv_setnx(
     max_body=_MAX_BODY,
     examples={"expected": {"stock": 3}, "next": {"stock": 2}},
     start=True,
+    keywords="compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
+    "updates, race condition, change only if unchanged; "
+    "nur ändern wenn unverändert, gleichzeitige Änderung; "
+    "comparar y cambiar, actualizar solo si no cambió, concurrencia",
 )
 async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:  # noqa: A002
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
@@ -246,6 +288,10 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
     raises=_KEY,
     audit=WRITTEN,
     examples={"ttl": 60},
+    keywords="make a key expire, disappear, delete itself after minutes or hours, set TTL, time to live, timeout, "
+    "keep for ever, persist; "
+    "Ablaufzeit setzen, nach einer Stunde verschwinden; "
+    "caducar, expirar, que desaparezca, tiempo de vida",
 )
 async def kv_expire(
     call: Call, app_id: AppId, key: Key, ttl: Annotated[int, Field(ge=0, le=MAX_TTL)] | None

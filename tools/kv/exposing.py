@@ -46,7 +46,15 @@ class NewRule(TypedDict):
     write: Level | bool
 
 
-@kv.tool("GET /_expose", access=Operator(), effect="read", limit=KV_OPERATIONS)
+@kv.tool(
+    "GET /_expose",
+    access=Operator(),
+    effect="read",
+    limit=KV_OPERATIONS,
+    keywords="which keys are public or shared, show access rules, permissions of keys; "
+    "Freigaben anzeigen, welche Schlüssel sind öffentlich; "
+    "reglas de acceso, qué claves son públicas",
+)
 async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     """List the rules that expose keys to end users, in the order of their declaration."""
     query = select(rules_table).where(rules_table.c.app_id == app_id).order_by(rules_table.c.position)
@@ -65,6 +73,10 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     examples={"read": "owner", "write": "owner"},
     # What it opens to the public, the key could do there without asking.
     grants=True,
+    keywords="make keys public, publicly readable, share keys with visitors, users or everybody without login, "
+    "anonymous read, permission, access rule; "
+    "Schlüssel öffentlich machen, freigeben, ohne Anmeldung lesen; "
+    "hacer pública una clave, compartir, leer sin iniciar sesión",
 )
 async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, write: Level) -> None:
     """Expose the keys that match a pattern to end users.
@@ -121,6 +133,9 @@ async def _unexposing(call: Call, app_id: AppId, pattern: Pattern) -> str:
     # What it opens to the public, the key could do there without asking.
     grants=True,
     preview=_replacing,
+    keywords="set all access rules of keys at once, overwrite permissions; "
+    "alle Freigaben ersetzen; "
+    "reemplazar todas las reglas de acceso",
 )
 async def kv_expose_replace(
     call: Call, app_id: AppId, rules: Annotated[list[NewRule], Field(max_length=MAX_RULES)]
@@ -150,6 +165,9 @@ async def kv_expose_replace(
     limit=KV_OPERATIONS,
     audit=_CHANGED,
     preview=_unexposing,
+    keywords="make keys private again, stop sharing, unpublish, remove an access rule or public read; "
+    "Freigabe entfernen, nicht mehr öffentlich; "
+    "dejar de compartir, volver privada una clave",
 )
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
     """Delete the rule of a pattern; `deleted` is 0 when there was none."""

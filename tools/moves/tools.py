@@ -114,6 +114,9 @@ async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
     raises=(DestRegionRequired, Ineligible),
     audit=Audit("app.move", resource="app"),
     examples={"dest_region": "eu-west-1"},
+    keywords="migrate, relocate, transfer, change the region, to Europe or another data centre; "
+    "App umziehen, Region wechseln, verschieben; "
+    "mover, migrar la aplicación a otra región, trasladar",
 )
 async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> MoveStarted:
     """Move an app with its data to another region.
@@ -128,7 +131,12 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     return await _start(call, app_id, dest_region)
 
 
-@moves.tool("GET /v1/apps/{app_id}/migrations/active", access=AppOwner(), effect="read")
+@moves.tool(
+    "GET /v1/apps/{app_id}/migrations/active",
+    access=AppOwner(),
+    effect="read",
+    keywords="is a migration or relocation under way, current move; läuft ein Umzug; migración en curso",
+)
 async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     """Read the move that an app is on, or null."""
     underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
@@ -136,7 +144,13 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     return {"migration": row and _move(row)}
 
 
-@moves.tool("GET /v1/apps/{app_id}/migrations/{migration_id}", access=AppOwner(), effect="read", raises=(MoveNotFound,))
+@moves.tool(
+    "GET /v1/apps/{app_id}/migrations/{migration_id}",
+    access=AppOwner(),
+    effect="read",
+    raises=(MoveNotFound,),
+    keywords="progress, status of a migration, relocation; Stand des Umzugs; progreso de la migración",
+)
 async def moves_get(call: Call, app_id: AppId, migration_id: Uuid) -> Move:
     """Read how far a move is.
 
@@ -151,6 +165,7 @@ async def moves_get(call: Call, app_id: AppId, migration_id: Uuid) -> Move:
     effect="write",
     raises=(MoveNotFound, TooLateToAbort),
     audit=Audit("app.move.abort", resource="app"),
+    keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración",
 )
 async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting:
     """Give a move up, and leave the app where it is. Not possible once requests go to the new region."""
@@ -171,6 +186,9 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting
     status=202,
     raises=(MoveNotFound, NoReplica, Ineligible),
     audit=Audit("app.move.reverse", resource="app"),
+    keywords="undo, roll back a migration, return the app to its old region; "
+    "Umzug rückgängig machen; "
+    "revertir la migración, volver",
 )
 async def moves_reverse(call: Call, app_id: AppId, migration_id: Uuid) -> MoveStarted:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
@@ -180,7 +198,14 @@ async def moves_reverse(call: Call, app_id: AppId, migration_id: Uuid) -> MoveSt
     return await _start(call, app_id, row.source_region)
 
 
-@moves.tool("GET /v1/source-replicas", access=AnyAccount(), effect="read")
+@moves.tool(
+    "GET /v1/source-replicas",
+    access=AnyAccount(),
+    effect="read",
+    keywords="old copies, leftovers, remains of migrations, replicas; "
+    "alte Kopien eines Umzugs; "
+    "copias antiguas, réplicas",
+)
 async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replicas:
     """List the copies that moves of an organisation's apps have left behind, newest first.
 
@@ -217,6 +242,9 @@ async def _tearing_down(call: Call, migration_id: Uuid) -> str:
     raises=(MoveNotFound, NoReplica),
     audit=Audit("app.replica.delete", action="delete", resource="app"),
     preview=_tearing_down,
+    keywords="clean up the old copy after a migration, remove a replica, leftovers; "
+    "alte Kopie löschen; "
+    "borrar copia antigua, réplica",
 )
 async def source_replicas_delete(call: Call, migration_id: Uuid) -> TornDown:
     """Delete the copy that a move has left behind. The move can then not be reversed any more."""

@@ -131,7 +131,14 @@ class RoleSet(TypedDict):
     keys_revoked: Annotated[int, Field(description="App keys that went with the higher role.")]
 
 
-@organisations.tool("GET /organizations", access=AnyAccount(), effect="read")
+@organisations.tool(
+    "GET /organizations",
+    access=AnyAccount(),
+    effect="read",
+    keywords="my teams, workspaces, companies, which organisations; "
+    "meine Organisationen, Teams; "
+    "mis organizaciones, equipos",
+)
 async def organisations_list(call: Call) -> Organizations:
     """List the organisations that the account belongs to; an API key sees its own only."""
     caller = call.account
@@ -151,6 +158,9 @@ async def organisations_list(call: Call) -> Organizations:
     raises=(OrganisationFull,),
     audit=Audit("organization.create", action="create", resource="organization"),
     examples={"name": "Analytical Engines"},
+    keywords="new team, workspace, company, set up an organisation; "
+    "Organisation anlegen, neues Team, Firma; "
+    "crear organización, nuevo equipo, empresa",
 )
 async def organisations_create(call: Call, name: Name) -> Organization:
     """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
@@ -166,7 +176,12 @@ async def organisations_create(call: Call, name: Name) -> Organization:
     return _organization({**row, "role": "owner"})
 
 
-@organisations.tool("GET /organizations/{organization_id}", access=Member(), effect="read")
+@organisations.tool(
+    "GET /organizations/{organization_id}",
+    access=Member(),
+    effect="read",
+    keywords="details of a team, workspace, company; Organisation ansehen; ver organización",
+)
 async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
     """Read one organisation."""
     row = await organisation(call, organization_id)
@@ -179,6 +194,7 @@ async def organisations_get(call: Call, organization_id: OrganizationId) -> Orga
     effect="write",
     audit=Audit("organization.update", action="update", resource="organization"),
     examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"},
+    keywords="rename a team, workspace, company; Organisation umbenennen; cambiar el nombre de la organización",
 )
 async def organisations_update(call: Call, organization_id: OrganizationId, name: Name) -> Organization:
     """Rename an organisation.
@@ -207,6 +223,7 @@ async def _deleting(call: Call, organization_id: OrganizationId) -> str:
     raises=(PersonalOrganisation, OrganisationHasApps),
     audit=Audit("organization.delete", action="delete", resource="organization"),
     preview=_deleting,
+    keywords="remove, close, dissolve a team, workspace, company; Organisation löschen; eliminar organización",
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
     """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
@@ -224,7 +241,14 @@ async def organisations_delete(call: Call, organization_id: OrganizationId) -> D
     return {"deleted": True, "id": organization_id}
 
 
-@organisations.tool("GET /organizations/{organization_id}/members", access=Member(), effect="read")
+@organisations.tool(
+    "GET /organizations/{organization_id}/members",
+    access=Member(),
+    effect="read",
+    keywords="who is in the team, people, users, colleagues, staff, admins, roles; "
+    "Mitglieder, wer gehört dazu; "
+    "miembros, quién está en el equipo",
+)
 async def organisations_members(call: Call, organization_id: OrganizationId) -> Members:
     """List the members of an organisation and their roles."""
     query = (
@@ -254,6 +278,9 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.update", action="update", resource="account"),
     grants=True,
+    keywords="make somebody admin, owner, promote, demote, permissions of a person, administrator; "
+    "Rolle ändern, zum Admin machen, Rechte; "
+    "cambiar rol, hacer administrador, permisos",
 )
 async def organisations_set_role(
     call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role
@@ -297,6 +324,10 @@ async def _removing(call: Call, organization_id: OrganizationId, account_id: Acc
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.delete", action="delete", resource="account"),
     preview=_removing,
+    keywords="kick, remove a person, colleague or user from the team, offboard, somebody left the company, leave "
+    "the organisation; "
+    "Mitglied entfernen, austreten; "
+    "quitar miembro, expulsar, salir",
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
     """Remove a member, or leave with your own account id. The account's keys in this organisation are revoked.
@@ -333,6 +364,10 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
         "role": "member",
     },
     grants=True,
+    keywords="add a person, colleague, teammate, user by e-mail, onboard, give somebody access, share with the "
+    "team; "
+    "einladen, Kollegen hinzufügen; "
+    "invitar, añadir compañero",
 )
 async def organisations_invite(
     call: Call, organization_id: OrganizationId, email: Email, role: Role = "member"
@@ -355,7 +390,12 @@ async def organisations_invite(
     return {"invitation": _invitation(invitation), "token": token}
 
 
-@organisations.tool("GET /organizations/{organization_id}/invitations", access=Member("admin"), effect="read")
+@organisations.tool(
+    "GET /organizations/{organization_id}/invitations",
+    access=Member("admin"),
+    effect="read",
+    keywords="pending invites, who has been invited and not joined; offene Einladungen; invitaciones pendientes",
+)
 async def organisations_invitations(call: Call, organization_id: OrganizationId) -> Invitations:
     """List the invitations that can still be accepted."""
     return {"invitations": [_invitation(row) for row in await invited.pending(call, organization_id)]}
@@ -367,6 +407,7 @@ async def organisations_invitations(call: Call, organization_id: OrganizationId)
     effect="destructive",
     raises=(InvitationNotFound, AboveOwnRole),
     audit=Audit("organization.invitation.delete", action="delete", resource="invitation"),
+    keywords="cancel, revoke, take back an invite; Einladung zurückziehen; cancelar invitación",
 )
 async def organisations_withdraw_invitation(
     call: Call, organization_id: OrganizationId, invitation_id: InvitationId
@@ -385,6 +426,9 @@ async def organisations_withdraw_invitation(
     effect="write",
     raises=(InvitationNotFound, InvitationSpent, InvitedAnother, AlreadyMember, OrganisationFull),
     audit=Audit("organization.invitation.accept", action="create", resource="invitation"),
+    keywords="join a team with an invite token, accept an invite; "
+    "Einladung annehmen, beitreten; "
+    "aceptar invitación, unirse",
 )
 async def organisations_accept_invitation(call: Call, token: InvitationToken) -> Joined:
     """Accept an invitation and become a member; only the account whose address it names can, once."""

@@ -70,6 +70,10 @@ class SuggestionTaken(TypedDict):
     audit=Audit("suggestion.create", action="create", resource="suggestion"),
     examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
     start=True,
+    keywords="feedback, feature request, report a bug, problem, complaint, something is missing or broken, contact"
+    " support; "
+    "Fehler melden, Vorschlag, Rückmeldung; "
+    "informar de un error, sugerencia, comentario, problema",
 )
 async def suggestions_create(
     call: Call,

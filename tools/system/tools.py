@@ -31,7 +31,13 @@ class Regions(TypedDict):
     regions: list[str]
 
 
-@system.tool("GET /health", access=EVERYBODY, effect="read", limit=None)
+@system.tool(
+    "GET /health",
+    access=EVERYBODY,
+    effect="read",
+    limit=None,
+    keywords="ping, is the server up, alive, online, uptime; läuft der Server; está funcionando el servidor",
+)
 async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler takes its call
     """Tell that the server is alive."""
     return {"status": "ok", "service": SERVICE}
@@ -44,6 +50,9 @@ async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler t
     limit=None,
     status=lambda result: 200 if result["status"] in ("ready", "degraded") else 503,
     statuses=(200, 503),
+    keywords="readiness, health check of the stores, is the database reachable, outage, degraded; "
+    "ist alles bereit, Störung; "
+    "está listo, caída",
 )
 async def system_ready(call: Call) -> Readiness:
     """Tell whether the server can do its work: every store is asked, and every part of the process is named.
@@ -71,13 +80,29 @@ async def system_ready(call: Call) -> Readiness:
     return {"status": status, "service": SERVICE, "checks": {**checks, **parts}}
 
 
-@system.tool("GET /v1/regions", access=EVERYBODY, effect="read")
+@system.tool(
+    "GET /v1/regions",
+    access=EVERYBODY,
+    effect="read",
+    keywords="data centres, locations, where can data live, country, residency, GDPR, EU; "
+    "Regionen, Standorte; "
+    "regiones, ubicaciones, dónde se guardan los datos",
+)
 async def system_regions(call: Call) -> Regions:
     """List the regions that an app can live in."""
     return {"regions": list(call.services.regions)}
 
 
-@system.tool("GET /llms.txt", access=EVERYBODY, effect="read", media_type="text/plain; charset=utf-8", start=True)
+@system.tool(
+    "GET /llms.txt",
+    access=EVERYBODY,
+    effect="read",
+    media_type="text/plain; charset=utf-8",
+    start=True,
+    keywords="guide, manual, documentation, instructions, getting started, how does this work; "
+    "Anleitung, Hilfe; "
+    "guía, ayuda, cómo se usa",
+)
 async def system_llms_txt(call: Call) -> str:
     """Read how to use this server, written for language models."""
     return guidance(call.registry, call.services.options.base_url)

@@ -22,6 +22,10 @@ from baobab.tools.types import AppId, JsonObject, Text
     raises=SUBMITTING,
     audit=CALLED,
     examples={"model": "baobab/picture", "prompt": "A baobab at dusk"},
+    keywords="create, draw, paint, design, edit a picture, image, photo, logo, icon, illustration, art, text to "
+    "image; "
+    "Bild erzeugen, malen, zeichnen, erstellen; "
+    "generar, crear, dibujar imagen, foto",
 )
 async def images_generate(
     call: Call,
@@ -65,7 +69,13 @@ async def images_generate(
     return await submitting.submit(call, app_id, "image", model, prompt, given, provider)
 
 
-@media.tool("GET /images/completions/{job_id}", access=OF_APP, effect="read", raises=POLLING)
+@media.tool(
+    "GET /images/completions/{job_id}",
+    access=OF_APP,
+    effect="read",
+    raises=POLLING,
+    keywords="is the picture or image ready, status, poll, progress; ist das Bild fertig; está lista la imagen, estado",
+)
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far an image job is, and where its files are.
 
@@ -80,6 +90,7 @@ async def images_job(call: Call, app_id: AppId, job_id: JobId) -> polling.Genera
     effect="read",
     raises=DOWNLOADING,
     media_type="image/*",
+    keywords="download, get, save, show the finished picture or image file; Bild herunterladen; descargar imagen",
 )
 async def images_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download an image of a completed job that you have submitted: PNG, JPEG or WebP, as Content-Type says.

@@ -29,6 +29,9 @@ class FrameImage(TypedDict):
     raises=SUBMITTING,
     audit=CALLED,
     examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 2},
+    keywords="create, make a film, clip, movie, animation, video, text to video, animate a picture; "
+    "Video erzeugen, Film erstellen; "
+    "generar, crear vídeo, película, animación",
 )
 async def videos_generate(
     call: Call,
@@ -75,7 +78,15 @@ async def videos_generate(
     return await submitting.submit(call, app_id, "video", model, prompt, given, provider)
 
 
-@media.tool("GET /videos/completions/{job_id}", access=OF_APP, effect="read", raises=POLLING)
+@media.tool(
+    "GET /videos/completions/{job_id}",
+    access=OF_APP,
+    effect="read",
+    raises=POLLING,
+    keywords="is the video, film or clip ready, status, poll, progress; "
+    "ist das Video fertig; "
+    "está listo el vídeo, estado",
+)
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far a video job is, and where its files are.
 
@@ -91,6 +102,7 @@ async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.Genera
     effect="read",
     raises=DOWNLOADING,
     media_type="video/mp4",
+    keywords="download, get, save, watch the finished video, film or clip; Video herunterladen; descargar vídeo",
 )
 async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download a video of a completed job that you have submitted.

@@ -1,0 +1,78 @@
+"""What people look for in their own words is found among the tools."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from baobab.mcp_server.search import Index
+from baobab.tools import toolsets
+from baobab.tools.registry import Registry
+from baobab.tools.tool import Tool
+from tests.conftest import Baobab
+from tests.mcp_server.speaking import use
+
+QUESTIONS = Path(__file__).parent / "data" / "questions.toml"
+
+
+def offered() -> list[Tool]:
+    return [tool for tool in Registry(toolsets()).tools.values() if tool.mcp]
+
+
+# With the model 57 and 59 of 60 were reached, by words alone 55 and 58.
+@pytest.mark.parametrize(
+    ("index", "first", "among_five"),
+    [
+        pytest.param(Index(offered(), patience_seconds=300), 55, 58, id="words and meaning"),
+        pytest.param(Index(offered(), model=None), 52, 56, id="words alone"),
+    ],
+)
+async def test_most_questions_find_their_tool(index: Index, first: int, among_five: int) -> None:
+    names = {tool.name for tool in offered()}
+    questions = [pair for asked in tomllib.loads(QUESTIONS.read_text()).values() for pair in asked.items()]
+    places = {}
+    for question, expected in questions:
+        found = [tool.name for tool in await index.best(question, 20, names)]
+        places[question] = min((found.index(name) for name in expected if name in found), default=99)
+    assert len(places) == 60
+    missed = {question: place + 1 for question, place in places.items() if place}
+    assert sum(place == 0 for place in places.values()) >= first, missed
+    assert sum(place < 5 for place in places.values()) >= among_five, missed
+
+
+@pytest.mark.parametrize("tool", offered(), ids=lambda tool: tool.name)
+def test_every_tool_says_what_people_call_it(tool: Tool) -> None:
+    languages = tool.keywords.split("; ")
+    assert len(languages) == 3, "keywords: English, German and Spanish, divided by semicolons"
+    assert all(languages)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("acquire a lock", "kv_setnx"),
+        ("spendig limit", "billing_set_budget"),
+        ("Ausgabenlimit", "billing_set_budget"),
+        ("¿cuánto espacio estoy usando?", "kv_stats"),
+    ],
+)
+async def test_synonyms_slips_compounds_and_other_languages_are_understood(
+    baobab: Baobab, query: str, expected: str
+) -> None:
+    found = await use(baobab, "search_tools", {"query": query})
+    assert found["structuredContent"]["tools"][0]["name"] == expected
+
+
+async def test_a_search_that_finds_nothing_tells_which_families_there_are(baobab: Baobab) -> None:
+    found = (await use(baobab, "search_tools", {"query": "quantum chromodynamics"}))["structuredContent"]
+    assert found["tools"] == []
+    assert "other" in found["hint"]
+    families = {family["name"]: family["description"] for family in found["families"]}
+    assert {"kv", "apps", "agents", "billing"} <= families.keys()
+    assert all(families.values())
+
+
+async def test_the_families_that_are_told_are_those_of_the_connection(baobab: Baobab) -> None:
+    path = "/mcp?read_only=true"
+    found = (await use(baobab, "search_tools", {"query": "quantum chromodynamics"}, path=path))["structuredContent"]
+    assert "suggestions" not in {family["name"] for family in found["families"]}
