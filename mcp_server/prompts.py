@@ -10,7 +10,7 @@ from baobab.mcp_server.apps import own_app
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.visitor import Visitor, visitor
-from baobab.tools.callers import AppKey, EndUser
+from baobab.tools.callers import AppKey, EndUser, FunctionKey
 from baobab.tools.errors import AppNotFound, KeyLimited, UnknownField
 from baobab.tools.registry import Registry
 
@@ -100,7 +100,7 @@ class Prompts(Extension):
             return None
         if app is not None:
             return str(app["name"])
-        if isinstance(who.caller, (AppKey, EndUser)) and app_id == who.caller.app_id == who.app_id:
+        if isinstance(who.caller, (AppKey, EndUser, FunctionKey)) and app_id == who.caller.app_id == who.app_id:
             return None
         raise AppNotFound(details={"app_id": app_id[:100]})
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from baobab.mcp_server.view import View
 from baobab.tools.call import Door
-from baobab.tools.callers import AppKey, Caller, EndUser
+from baobab.tools.callers import AppKey, Caller, EndUser, FunctionKey
 
 _SCOPE_KEY = "baobab.visitor"
 
@@ -21,7 +21,7 @@ class Visitor:
         """The app that every call is made in: the address names it, or the credential is of one app."""
         if self.view.app_id is not None:
             return self.view.app_id
-        return self.caller.app_id if isinstance(self.caller, (AppKey, EndUser)) else None
+        return self.caller.app_id if isinstance(self.caller, (AppKey, EndUser, FunctionKey)) else None
 
     def enter(self, scope: dict[str, Any]) -> None:
         scope[_SCOPE_KEY] = self

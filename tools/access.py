@@ -176,7 +176,11 @@ async def owner_role(call: "Call") -> Role:
             if role is not None:
                 return role
     elif isinstance(caller, AppKey) and caller.app_id == app.id:
-        return "owner"
+        # A key never gives more than its maker has now, whatever they had when they made it.
+        account_id = caller.account_id
+        role = "owner" if account_id is None else await call.services.directory.role(app.organisation_id, account_id)
+        if role is not None:
+            return role
     raise Forbidden("This credential does not belong to that app.")
 
 

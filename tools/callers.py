@@ -25,6 +25,9 @@ class Limits:
         return None if found == cls() else found
 
 
+_KV_ONLY = Limits(frozenset({"kv"}))
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The base. `actor` and `actor_id` are what audit rows say of who it was."""
@@ -70,7 +73,10 @@ class Account(Caller):
 
 @dataclass(frozen=True, slots=True)
 class AppKey(Caller):
-    """A key of one app (its function key too): everything within that app."""
+    """A key of one app: what the account that made it may do there now.
+
+    account_id: None where no credential came at all: the platform itself acts for the app.
+    """
 
     app_id: str
     key_id: str
@@ -84,6 +90,30 @@ class AppKey(Caller):
     @property
     def actor_id(self) -> str | None:
         return self.key_id
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionKey(Caller):
+    """The key that an app's functions carry. It belongs to no person and opens the app's key-value store only."""
+
+    app_id: str
+
+    @property
+    def key_id(self) -> str:
+        return f"function:{self.app_id}"
+
+    @property
+    def actor(self) -> str:
+        return "api_key"
+
+    @property
+    def actor_id(self) -> str | None:
+        return self.key_id
+
+    @property
+    def for_users(self) -> Limits:
+        """What a user is held to for whom this key acts."""
+        return _KV_ONLY
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.notices import Notices
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
-from baobab.tools.directory import Directory, FunctionKey
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey, ScopedKey
+from baobab.tools.directory import Directory
 from baobab.tools.errors import (
     BadRequest,
     Forbidden,
@@ -117,7 +117,7 @@ class Credentials:
         if key is None:
             raise InvalidApiKey
         if isinstance(key, FunctionKey):
-            return AppKey(key.app_id, key_id=f"function:{key.app_id}")
+            return key
         self._used[key.id] = self._time()
         if key.app_id is not None:
             return AppKey(key.app_id, key.id, key.account_id, key.limits)
@@ -196,10 +196,11 @@ def _malformed() -> Iterator[None]:
 
 
 def _as_user(caller: Caller, as_user: bytes) -> Caller:
-    if not isinstance(caller, AppKey):
+    if not isinstance(caller, (AppKey, FunctionKey)):
         raise ImpersonationForbidden
     user_id = as_user.decode("latin-1").lower()
     if not _UUID.match(user_id):
         raise BadRequest("X-Platform-As-User must be a user's id (uuid).")
     # Acting for a user takes nothing off what the key is held to.
-    return EndUser(caller.app_id, user_id, key_id=caller.key_id, limits=caller.limits)
+    limits = caller.for_users if isinstance(caller, FunctionKey) else caller.limits
+    return EndUser(caller.app_id, user_id, key_id=caller.key_id, limits=limits)

@@ -11,7 +11,7 @@ from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.tools.access import Role
-from baobab.tools.callers import Limits
+from baobab.tools.callers import FunctionKey, Limits
 from baobab.tools.credit_rows import BUDGETED
 from baobab.tools.errors import AppNotFound
 from baobab.tools.plans import PLANS, Plan
@@ -48,13 +48,6 @@ class Key:
     app_id: str | None
     scopes: frozenset[str]
     limits: Limits | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionKey:
-    """An app's own key, which its functions carry."""
-
-    app_id: str
 
 
 class Directory:

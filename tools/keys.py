@@ -3,19 +3,21 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, select, update
 
 from baobab.storage.clock import Ids
 from baobab.storage.secrets import digest
 from baobab.tools.call import Call
 from baobab.tools.callers import Limits
 from baobab.tools.errors import Conflict
-from baobab.tools.platform_tables import api_keys
+from baobab.tools.function_keys import void_function_keys_shown_by
+from baobab.tools.platform_tables import api_keys, invitations
 from baobab.tools.services import Services
 
 SERVICE, SUBSTRATE = "bb_sk_", "bb_sub_"
 MOST = 200
 _SECRET = 40
+_UNACCEPTED = invitations.c.accepted_at.is_(None)
 _SHOWN = 12
 
 
@@ -38,13 +40,15 @@ def key_row(
     account_id: str,
     app_id: str | None = None,
     limits: Limits | None = None,
+    made_by: str | None = None,
 ) -> dict[str, Any]:
-    """What is kept of a key: its digest and its first characters, never its text."""
+    """What is kept of a key: its digest and its first characters, never its text. made_by: the key that makes it."""
     held_to = limits or Limits()
     return {
         "id": services.ids.uuid(),
         "organisation_id": organisation_id,
         "account_id": account_id,
+        "made_by": made_by,
         "app_id": app_id,
         "name": name,
         "prefix": key[:_SHOWN],
@@ -64,12 +68,37 @@ async def require_room(call: Call, organisation_id: str) -> None:
         raise TooManyKeys(f"The organisation has {MOST} live keys.", details={"limit": MOST})
 
 
-async def revoke(call: Call, *which: ColumnElement[bool]) -> int:
-    """Take the live keys that match out of force on every worker; how many there were. Their rows stay."""
-    live = (*which, api_keys.c.revoked_at.is_(None))
-    digests = (await call.execute(select(api_keys.c.digest).where(*live))).scalars().all()
+async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = False) -> int:
+    """Take the live keys that match out of force on every worker; how many there were. Their rows stay.
+
+    What they made goes with them unless `keep_made`: the keys that they made, and those that these made; invitations
+    that nobody has accepted; function keys that they were shown.
+    """
+    live = api_keys.c.revoked_at.is_(None)
+    these = select(api_keys.c.id).where(*which, live)
+    if not keep_made:
+        these = _with_made(these)
+        await call.execute(delete(invitations).where(invitations.c.key_id.in_(these), _UNACCEPTED))
+        await void_function_keys_shown_by(call, these)
+    gone = (api_keys.c.id.in_(these), live)
+    digests = (await call.execute(select(api_keys.c.digest).where(*gone))).scalars().all()
     if digests:
-        await call.execute(update(api_keys).where(*live).values(revoked_at=call.now))
+        await call.execute(update(api_keys).where(*gone).values(revoked_at=call.now))
     for revoked in digests:
         await call.services.notices.publish(call.unit, "key", revoked)
     return len(digests)
+
+
+async def count_made(call: Call, key_id: str) -> int:
+    """How many live keys a key has made, and those that these have made."""
+    made = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
+    live = (api_keys.c.id.in_(made), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
+    counted: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
+    return counted
+
+
+def _with_made(makers: Select[Any]) -> Select[Any]:
+    """The ids of keys, and of all that were made with them, also by way of keys that have been revoked since."""
+    made = makers.cte("made", recursive=True)
+    made = made.union(select(api_keys.c.id).where(api_keys.c.made_by == made.c.id))
+    return select(made.c.id)

@@ -55,6 +55,9 @@ invitations = Table(
     Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("email", String(250), nullable=False),
     Column("role", String(20), nullable=False),
+    # Who invites, and with which key; null for a person who was signed in.
+    Column("account_id", _ID),
+    Column("key_id", _ID),
     Column("token_digest", String(64), nullable=False, unique=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
@@ -87,6 +90,9 @@ apps = Table(
     Column("anon_key", String(60), nullable=False, unique=True),
     Column("function_key", Sealed, nullable=False),
     Column("function_key_digest", String(64), nullable=False, unique=True),
+    # To which account it was shown, and by which key that account asked; both null: to nobody.
+    Column("function_key_account_id", _ID),
+    Column("function_key_key_id", _ID),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     UniqueConstraint("organisation_id", "name"),
@@ -99,6 +105,8 @@ api_keys = Table(
     Column("id", _ID, primary_key=True),
     Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("account_id", _ID, ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
+    # The key that made it; null for a person who was signed in.
+    Column("made_by", _ID, index=True),
     Column("app_id", String(36), ForeignKey("apps.id", ondelete="CASCADE"), index=True),
     Column("name", String(100), nullable=False),
     Column("prefix", String(12), nullable=False),

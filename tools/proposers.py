@@ -8,7 +8,7 @@ from sqlalchemy import CursorResult, Select, select
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
 from baobab.tools.credit_rows import BUDGETED
 from baobab.tools.errors import Forbidden, InvalidApiKey
-from baobab.tools.platform_tables import api_keys
+from baobab.tools.platform_tables import api_keys, members
 from baobab.tools.steps import Step
 
 if TYPE_CHECKING:
@@ -26,44 +26,71 @@ def name(caller: Caller, step: Step | None = None) -> str:
     return f"key:{key_id}" if key_id else f"{caller.actor}:{caller.actor_id}"
 
 
-def kept(caller: Caller) -> dict[str, Any]:
-    """What makes the caller again, beside its key's row."""
-    key_id = getattr(caller, "key_id", None)
-    held: dict[str, Any] = {"key_id": key_id}
-    if isinstance(caller, EndUser):
-        held |= {"user_id": caller.user_id, "role": caller.role}
-    if key_id is None and isinstance(caller, (EndUser, Anonymous)):
-        held["app_id"] = caller.app_id
-    elif key_id is None and isinstance(caller, Account):
-        held |= {"account_id": caller.account_id, "organisation_id": caller.organisation_id}
+def kind_of(caller: Caller) -> str:
+    """Who acts, as one word; runs of agents say it as their `caller_kind`."""
+    match caller:
+        case Account():
+            return "dashboard"
+        case AppKey():
+            return "function"
+        case EndUser():
+            return "end_user"
+        case ScopedKey():
+            return "scoped_key"
+    return "anonymous"
+
+
+def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, Any]:
+    """What makes the caller again: who acts, apart from the key that vouches for them.
+
+    voucher: the account that has this done as a user, and the organisation that it must still belong to then.
+    """
+    names = ("app_id", "account_id", "organisation_id", "user_id", "role", "key_id")
+    held = {name: getattr(caller, name, None) for name in names} | {"kind": kind_of(caller)}
+    if isinstance(caller, ScopedKey):
+        held["scopes"] = sorted(caller.scopes)
+    if voucher is not None:
+        held["account_id"], held["organisation_id"] = voucher
     return held
 
 
 async def restored(execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]], held: dict[str, Any]) -> Caller:
-    """The caller as its key stands now. InvalidApiKey where the key was revoked since."""
-    if held["key_id"] is None:
-        return _keyless(held)
-    query = select(api_keys, BUDGETED).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
-    key = (await execute(query)).first()
-    if key is None:
-        raise InvalidApiKey("The key that proposed this call has been revoked.")
-    limits = Limits.of(key)
-    if key.app_id is not None:
-        if "user_id" in held:
-            return EndUser(key.app_id, held["user_id"], held["role"], key.id, limits)
-        return AppKey(key.app_id, key.id, key.account_id, limits)
-    if "*" in key.scopes:
-        return Account(key.account_id, key.organisation_id, key.id, limits)
-    return ScopedKey(key.account_id, key.organisation_id, key.id, frozenset(key.scopes), limits)
+    """The caller who acts, as they were, and held to what their key is held to now.
+
+    InvalidApiKey where the key that vouches was revoked since, Forbidden where the account that vouches for a user has
+    left. What the caller itself may do is asked again at each call.
+    """
+    limits = None
+    if held["key_id"] is not None:
+        query = select(api_keys, BUDGETED).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+        key = (await execute(query)).first()
+        if key is None:
+            raise InvalidApiKey("The key that proposed this call has been revoked.")
+        limits = Limits.of(key)
+    caller = _actor(held, limits)
+    if isinstance(caller, EndUser) and held["account_id"] is not None:
+        which = (members.c.account_id == held["account_id"], members.c.organisation_id == held["organisation_id"])
+        if (await execute(select(members.c.role).where(*which))).first() is None:
+            raise Forbidden("The account that had this done as a user has left the organisation.")
+    return caller
 
 
-def _keyless(held: dict[str, Any]) -> Caller:
-    """Somebody who came with a token, or with nothing; what they may do is asked again at each call."""
-    if "account_id" in held:
-        return Account(held["account_id"], held["organisation_id"])
-    if "user_id" in held:
-        return EndUser(held["app_id"], held["user_id"], held["role"])
-    return Anonymous(held["app_id"])
+def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
+    """Forbidden where the row was written before it said who acts."""
+    key_id = held["key_id"]
+    match held.get("kind"):
+        case "dashboard":
+            return Account(held["account_id"], held["organisation_id"], key_id, limits)
+        case "function":
+            return AppKey(held["app_id"], key_id, held["account_id"], limits)
+        case "end_user":
+            return EndUser(held["app_id"], held["user_id"], held["role"], key_id, limits)
+        case "scoped_key":
+            scopes = frozenset(held["scopes"])
+            return ScopedKey(held["account_id"], held["organisation_id"], key_id, scopes, limits)
+        case "anonymous":
+            return Anonymous(held["app_id"])
+    raise Forbidden("Whoever proposed this did so to an older version, which did not say who acts: propose it anew.")
 
 
 async def called(call: "Call", held: dict[str, Any]) -> str | None:

@@ -92,6 +92,8 @@ class Segment:
                 raise RunFailed("worker_lost", lost)
             async with self._services.database.reading() as connection:
                 caller = await proposers.restored(connection.execute, run.caller)
+            if proposers.kind_of(caller) != run.caller_kind:
+                raise RunFailed("not_allowed", "The run does not act as whoever it was started for.")
             registry, base_url = self._job.registry, self._services.options.base_url
             offers = Offers(registry)
             if self._spec.tools.mcp_servers:

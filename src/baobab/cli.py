@@ -185,11 +185,16 @@ def keys_list(data: Path | None) -> None:
 
 @keys.command("revoke")
 @click.argument("key_id")
+@click.option("--keep-made", is_flag=True, help="Leave what was made with it in force.")
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
-def keys_revoke(key_id: str, data: Path | None) -> None:
-    """Revoke the API key with the id KEY_ID. It stops working within a second, on every worker."""
-    _run(_as_first_account(_settings(data=data), "api_keys_revoke", key_id=key_id))
-    click.echo("Revoked.")
+def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
+    """Revoke the API key with the id KEY_ID, and the keys that were made with it.
+
+    They stop working within a second, on every worker.
+    """
+    settings = _settings(data=data)
+    revoked = _run(_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))["keys_revoked"]
+    click.echo("Revoked." if revoked == 1 else f"Revoked, with {revoked - 1} keys that were made with it.")
 
 
 @keys.command("rotate-secret")

@@ -179,7 +179,7 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
     listed = (await baobab.client.get("/api-keys", headers=ada.headers)).json()["keys"]
     assert [k["name"] for k in listed] == ["Official (OAuth)"]
     revoked = await baobab.client.delete(f"/api-keys/{listed[0]['id']}", headers=ada.headers)
-    assert revoked.json() == {"revoked": True}
+    assert revoked.json() == {"revoked": True, "keys_revoked": 1}
     answer = await baobab.client.post(
         "/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},

@@ -31,6 +31,7 @@ CALLERS = (
     "user of another app",
     "app key",
     "key of another app",
+    "function key",
     "member",
     "admin",
     "owner",
@@ -40,25 +41,29 @@ CALLERS = (
 )
 
 # `ok` is anything that is no refusal of the caller; the other words are statuses.
-PUBLIC = "ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok"
-ACCOUNTS = "401 403 403 403 403 403 403 ok  ok  ok  ok  ok  ok"
-TOKENS = "401 403 403 403 403 403 403 ok  ok  ok  403 ok  403"
-MEMBERS_OF_IT = "401 403 403 403 403 403 403 ok  ok  ok  ok  404 403"
-ADMINS_OF_IT = "401 403 403 403 403 403 403 403 ok  ok  ok  404 403"
-OWNERS_OF_IT = "401 403 403 403 403 403 403 403 403 ok  ok  404 403"
+PUBLIC = "ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok  ok"
+ACCOUNTS = "401 403 403 403 403 403 403 403 ok  ok  ok  ok  ok  ok"
+TOKENS = "401 403 403 403 403 403 403 403 ok  ok  ok  403 ok  403"
+MEMBERS_OF_IT = "401 403 403 403 403 403 403 403 ok  ok  ok  ok  404 403"
+ADMINS_OF_IT = "401 403 403 403 403 403 403 403 403 ok  ok  ok  404 403"
+OWNERS_OF_IT = "401 403 403 403 403 403 403 403 403 403 ok  ok  404 403"
 # Named by `org_id`, an organisation is refused to strangers whether it is there or not.
-ORGANISATIONS = "401 403 403 403 403 403 403 ok  ok  ok  ok  403 403"
-ADMINS_OF_ORGANISATIONS = "401 403 403 403 403 403 403 403 ok  ok  ok  403 403"
-RUNNERS = "401 403 403 403 403 ok  403 ok  ok  ok  ok  403 403"
-ADMINS = "401 403 403 403 403 ok  403 403 ok  ok  ok  403 403"
+ORGANISATIONS = "401 403 403 403 403 403 403 403 ok  ok  ok  ok  403 403"
+ADMINS_OF_ORGANISATIONS = "401 403 403 403 403 403 403 403 403 ok  ok  ok  403 403"
+RUNNERS = "401 403 403 403 403 ok  403 403 ok  ok  ok  ok  403 403"
+ADMINS = "401 403 403 403 403 ok  403 403 403 ok  ok  ok  403 403"
 # The key-value store names its own refusals (document 3): an anonymous operator is forbidden, a foreign token unknown.
-KV_OPERATORS = "403 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
-INTERNAL = "403 403 403 403 403 403 403 403 403 403 403 403 403"
-KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  403 403"
-GATEWAY = "401 ok  403 403 403 403 403 ok  ok  ok  ok  ok  ok"
+KV_OPERATORS = "403 403 403 403 401 ok  403 ok  ok  ok  ok  ok  403 403"
+# What opens the store to others or empties it is for those who run the app; members use it.
+KV_ADMINS = "403 403 403 403 401 ok  403 ok  403 ok  ok  ok  403 403"
+# The function key does not give out its like.
+KV_ROTATERS = "403 403 403 403 401 ok  403 403 403 ok  ok  ok  403 403"
+INTERNAL = "403 403 403 403 403 403 403 403 403 403 403 403 403 403"
+KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  ok  403 403"
+GATEWAY = "401 ok  403 403 403 403 403 403 ok  ok  ok  ok  ok  ok"
 # An app's models are for its users, too, at the expense of its organisation.
-AI = "401 403 403 ok  403 ok  403 ok  ok  ok  ok  403 403"
-OWN_AND_ADMINS = "401 403 403 403 403 403 403 404 ok  ok  ok  404 404"
+AI = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
+OWN_AND_ADMINS = "401 403 403 403 403 403 403 403 404 ok  ok  ok  404 404"
 
 ASKING: dict[str, Any] = {
     "spec_version": 1,
@@ -104,8 +109,8 @@ POLICY = {
     "api_keys_update": OWN_AND_ADMINS,
     "api_keys_revoke": OWN_AND_ADMINS,
     # What a key of the owner asked for.
-    "approvals_list": "401 ok  ok  403 403 ok  ok  ok  ok  ok  ok  ok  ok",
-    "approvals_get": "401 404 404 403 403 404 404 404 ok  ok  ok  404 404",
+    "approvals_list": "401 ok  ok  403 403 ok  ok  403 ok  ok  ok  ok  ok  ok",
+    "approvals_get": "401 404 404 403 403 404 404 403 404 ok  ok  ok  404 404",
     "approvals_approve": OWN_AND_ADMINS,
     "approvals_reject": OWN_AND_ADMINS,
     "billing_get": ORGANISATIONS,
@@ -126,14 +131,14 @@ POLICY = {
     "apps_status": RUNNERS,
     "apps_update": ADMINS,
     # No key of an app can delete the app.
-    "apps_delete": "401 403 403 403 403 403 403 403 ok  ok  ok  403 403",
+    "apps_delete": "401 403 403 403 403 403 403 403 403 ok  ok  ok  403 403",
     "moves_start": ADMINS,
     "moves_active": RUNNERS,
     "moves_get": RUNNERS,
     "moves_abort": ADMINS,
     "moves_reverse": ADMINS,
     "source_replicas_list": ACCOUNTS,
-    "source_replicas_delete": "401 403 403 403 403 403 403 403 ok  ok  ok  404 404",
+    "source_replicas_delete": "401 403 403 403 403 403 403 403 403 ok  ok  ok  404 404",
     "config_get": RUNNERS,
     "config_access_mode": ADMINS,
     "config_secure": ADMINS,
@@ -144,14 +149,14 @@ POLICY = {
     "config_cors": ADMINS,
     "config_pause": ADMINS,
     "kv_expose_list": KV_OPERATORS,
-    "kv_expose": KV_OPERATORS,
-    "kv_expose_replace": KV_OPERATORS,
-    "kv_unexpose": KV_OPERATORS,
+    "kv_expose": KV_ADMINS,
+    "kv_expose_replace": KV_ADMINS,
+    "kv_unexpose": KV_ADMINS,
     "kv_scan": KV_OPERATORS,
     "kv_stats": KV_OPERATORS,
-    "kv_flush": KV_OPERATORS,
-    "kv_audit_recent": "401 403 403 ok  401 ok  403 ok  ok  ok  ok  403 403",
-    "kv_rotate_key": KV_OPERATORS,
+    "kv_flush": KV_ADMINS,
+    "kv_audit_recent": "401 403 403 ok  401 ok  403 ok  ok  ok  ok  ok  403 403",
+    "kv_rotate_key": KV_ROTATERS,
     "kv_get": KV_UNEXPOSED,
     "kv_ttl": KV_UNEXPOSED,
     "kv_exists": KV_UNEXPOSED,
@@ -163,7 +168,7 @@ POLICY = {
     "kv_cas": KV_UNEXPOSED,
     "kv_expire": KV_UNEXPOSED,
     # Each operation of a batch is allowed or refused by itself.
-    "kv_batch": "ok  403 403 ok  401 ok  403 ok  ok  ok  ok  403 403",
+    "kv_batch": "ok  403 403 ok  401 ok  403 ok  ok  ok  ok  ok  403 403",
     "gateway_chat": GATEWAY,
     "gateway_embeddings": GATEWAY,
     "gateway_messages": GATEWAY,
@@ -360,6 +365,12 @@ class World:
         given = await self.for_provider_keys_set(caller)
         await caller.client.put("/v1/ai/provider-keys/openai", json={"key": given["key"]}, headers=caller.headers)
         return {"provider": "openai"}
+
+    async def for_kv_rotate_key(self, caller: Caller) -> dict[str, Any]:
+        # Whoever may has just made the one that is in use void.
+        rotated = await self.use("POST", f"/v1/{self.app}/kv/_rotate_key", self.owner.headers)
+        self.callers["function key"].headers = {"authorization": f"Bearer {rotated['function_key']}"}
+        return {"app_id": self.app}
 
     async def for_approvals_get(self, caller: Caller) -> dict[str, Any]:
         asking = {"name": "agent", "organization_id": self.org, "approval": "write"}
@@ -595,6 +606,8 @@ async def world(baobab: Baobab) -> AsyncIterator[World]:
     org, stranger_org, host_org = [await organisation(who, "Team") for who in (owner, stranger, host)]
     member, admin = [await person(baobab, role, role=role, of=org) for role in ("member", "admin")]
     here, elsewhere = await app(owner, org), await app(stranger, stranger_org)
+    rotated = await client.post(f"/v1/{here}/kv/_rotate_key", headers=owner.headers)
+    function_key = rotated.json()["function_key"]
     credentials = {
         "anonymous": {},
         "gateway key": await key(baobab, owner.headers, scopes=["ai:gateway"]),
@@ -603,6 +616,7 @@ async def world(baobab: Baobab) -> AsyncIterator[World]:
         "user of another app": await baobab.user(elsewhere, owner.id),
         "app key": await key(baobab, owner.headers, key_scope="app", target_app_id=here),
         "key of another app": await key(baobab, stranger.headers, key_scope="app", target_app_id=elsewhere),
+        "function key": {"authorization": f"Bearer {function_key}"},
         "member": member.headers,
         "admin": admin.headers,
         "owner": owner.headers,
@@ -651,7 +665,7 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world):
 async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_of_caller(world):
     """What MCP shows to a caller it may at least try: nobody is shown a tool that no one of their kind can use."""
     registry, credentials = world.baobab.house.registry, world.baobab.house.services.credentials
-    for name in ("user", "app key", "owner", "owner's key"):
+    for name in ("user", "app key", "function key", "owner", "owner's key"):
         header = world.callers[name].headers["authorization"].encode()
         shown = {tool.name for tool in registry.visible_to(await credentials.caller(header))}
         words = {tool: row.split()[CALLERS.index(name)] for tool, row in POLICY.items()}

@@ -13,17 +13,6 @@ from baobab.tools.errors import Forbidden
 from baobab.tools.limits import network
 
 
-def kind(caller: Caller) -> str:
-    match caller:
-        case Account():
-            return "dashboard"
-        case AppKey():
-            return "function"
-        case EndUser():
-            return "end_user"
-    return "anonymous"
-
-
 def subject(caller: Caller, ip: str) -> str:
     """Who it is, as one word: runs of one subject are told apart from all others'."""
     if isinstance(caller, EndUser):

@@ -17,7 +17,7 @@ from baobab.storage.database import Unit
 from baobab.tools import proposers
 from baobab.tools.agents.admission import count, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
-from baobab.tools.agents.owning import admits, kind, subject
+from baobab.tools.agents.owning import admits, subject
 from baobab.tools.agents.region import writing
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
@@ -80,8 +80,8 @@ async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
 async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, who: str) -> Any:
     run_id, app = call.services.ids.uuid(), call.require_app()
     values = born(agent, run_id, wish.input, call.now) | {
-        "caller_kind": kind(caller),
-        "caller": proposers.kept(caller),
+        "caller_kind": proposers.kind_of(caller),
+        "caller": proposers.kept(caller, _voucher(call, caller)),
         "subject": who,
         "caller_user_id": caller.user_id if isinstance(caller, EndUser) else None,
         "caller_ip": call.door.ip[:60],
@@ -134,7 +134,16 @@ def _acting(call: Call, wish: Wish) -> Caller:
     if isinstance(call.caller, EndUser):
         raise NotYourRun("Only those who run the app start runs for its users.")
     key_id = call.caller.key_id if isinstance(call.caller, (Account, AppKey)) else None
-    return EndUser(call.require_app().id, wish.as_user, "user", key_id, call.caller.limits)
+    # A fork of a user's run acts as that user did.
+    role = "user" if wish.origin is None else wish.origin.run.caller.get("role", "user")
+    return EndUser(call.require_app().id, wish.as_user, role, key_id, call.caller.limits)
+
+
+def _voucher(call: Call, caller: Caller) -> tuple[str, str] | None:
+    """The account that has the run act as one of the app's users, and the organisation in which it may do so."""
+    if not isinstance(caller, EndUser) or not isinstance(call.caller, Account):
+        return None
+    return call.caller.account_id, call.require_app().organisation_id
 
 
 def _account(caller: Caller) -> str | None:

@@ -62,7 +62,10 @@ class ListedKey(TypedDict):
     toolsets: list[str] | None
     read_only: bool
     approval: Policy
-    account_id: Annotated[str, Field(description="Who made it.")]
+    account_id: Annotated[str, Field(description="The account that made it.")]
+    made_by: Annotated[
+        str | None, Field(description="The id of the key that it was made with; null where a person was signed in.")
+    ]
     created_at: datetime
     last_used_at: datetime | None
 
@@ -80,6 +83,7 @@ class Revoked(TypedDict):
     """What a revocation answers."""
 
     revoked: Literal[True]
+    keys_revoked: Annotated[int, Field(description="How many keys that were, with those that it had made.")]
 
 
 @api_keys.tool(
@@ -158,6 +162,7 @@ async def api_keys_create(
         account_id=call.account.account_id,
         app_id=target_app_id,
         limits=limits,
+        made_by=call.account.key_id,
     )
     try:
         await call.execute(insert(rows), row)
@@ -258,12 +263,14 @@ async def api_keys_update(
     return cast(ListedKey, dict(changed))
 
 
-async def _revoking(call: Call, key_id: KeyId) -> str:
-    row = await _own(call, key_id)
-    if row.revoked_at is not None:
-        return "The key has been revoked already: nothing would change."
+async def _revoking(call: Call, key_id: KeyId, keep_made: bool) -> str:
+    row = await _live(call, key_id)
     used = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
-    return f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}."
+    told = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}"
+    made = await keys.count_made(call, key_id)
+    if keep_made:
+        return f"{told}, and leave the {made} live keys that were made with it."
+    return f"{told}, with the {made} live keys that were made with it and its open invitations."
 
 
 @api_keys.tool(
@@ -277,12 +284,18 @@ async def _revoking(call: Call, key_id: KeyId) -> str:
     "API-Schlüssel widerrufen, sperren, löschen; "
     "revocar, anular, eliminar clave de API",
 )
-async def api_keys_revoke(call: Call, key_id: KeyId) -> Revoked:
-    """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s."""
-    row = await _own(call, key_id)
-    call.audit.data["prefix"] = row.prefix
-    call.audit.nothing_done = not await keys.revoke(call, rows.c.id == key_id)
-    return {"revoked": True}
+async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) -> Revoked:
+    """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s.
+
+    What was handed out with it goes with it: the keys that it made, and those that these made; invitations that nobody
+    has accepted; a function key that it was shown. Other changes that it made stay.
+
+    keep_made: leave all of that in force, and revoke this one key only.
+    """
+    row = await _live(call, key_id)
+    revoked = await keys.revoke(call, rows.c.id == key_id, keep_made=keep_made)
+    call.audit.data |= {"prefix": row.prefix, "keys_revoked": revoked}
+    return {"revoked": True, "keys_revoked": revoked}
 
 
 async def _own(call: Call, key_id: str) -> Any:

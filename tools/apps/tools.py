@@ -7,7 +7,6 @@ from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 from typing_extensions import TypedDict
 
-from baobab.storage.secrets import digest
 from baobab.tools.access import AnyAccount, AppOwner
 from baobab.tools.app_data import erase_app
 from baobab.tools.apps import teardown
@@ -18,6 +17,7 @@ from baobab.tools.apps.toolset import apps
 from baobab.tools.call import Call
 from baobab.tools.errors import AppNotFound
 from baobab.tools.failures import failures
+from baobab.tools.function_keys import make_function_key
 from baobab.tools.membership import chosen_organisation
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.platform_tables import api_keys, signing_keys
@@ -143,7 +143,8 @@ async def apps_init(
     row: Any = (await call.execute(named)).mappings().first()
     created = row is None
     if row is None:
-        app_id, function_key, now = ids.app(), ids.hex(48), call.now
+        app_id, now = ids.app(), call.now
+        _, function_key = make_function_key(ids, call.services.vault, app_id)
         row = {
             "id": app_id,
             "organisation_id": organisation,
@@ -154,8 +155,7 @@ async def apps_init(
             "storage_config": _DEFAULT_STORAGE,
             "jwt_config": _DEFAULT_JWT,
             "anon_key": "bb_anon_" + ids.secret(32),
-            "function_key": call.services.vault.seal(function_key.encode(), f"apps.function_key:{app_id}"),
-            "function_key_digest": digest(function_key),
+            **function_key,
             "provisioning_status": "ready",
             "created_at": now,
             "updated_at": now,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.access import owner_role
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.access import Role, owner_role, require_role
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, InvalidUserToken, Unauthenticated
 from baobab.tools.kv.errors import ForeignCredential
 from baobab.tools.kv.rules import RuleBook, RuleBooks, Verb
@@ -22,6 +22,10 @@ async def runs_app(call: "Call") -> bool:
             call.role = await owner_role(call)
         except Forbidden as exc:
             raise ForeignCredential from exc
+        return True
+    if isinstance(caller, FunctionKey):
+        if caller.app_id != call.require_app().id:
+            raise ForeignCredential("This credential does not belong to that app.")
         return True
     if isinstance(caller, EndUser):
         if caller.app_id != call.require_app().id:
@@ -57,7 +61,7 @@ class Exposed:
         return f"Those who run the app; end users and anonymous callers where an expose rule lets them {self.verb}."
 
     def admits(self, caller: Caller) -> bool:
-        return isinstance(caller, Account | AppKey | EndUser | Anonymous)
+        return isinstance(caller, Account | AppKey | FunctionKey | EndUser | Anonymous)
 
     async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         if await runs_app(call) or self.key is None:
@@ -68,19 +72,33 @@ class Exposed:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Those who run the app. Everybody else, anonymous callers included, is forbidden rather than asked to sign in."""
+    """Those who run the app. Everybody else, anonymous callers included, is forbidden rather than asked to sign in.
 
+    role: which an account, or the maker of an app key, needs. functions: whether the app's function key may, too.
+    """
+
+    role: Role = "member"
+    functions: bool = True
     anonymous: bool = False
     credential: bool = True
-    description: str = "A key of the app, or an account in its organisation."
     raises: tuple[type[BaobabError], ...] = (InvalidUserToken, Forbidden, ForeignCredential, AppNotFound)
 
+    @property
+    def description(self) -> str:
+        keys = "a key of the app, or its function key" if self.functions else "a key of the app"
+        return f"An account with the role `{self.role}` in the app's organisation, {keys}."
+
     def admits(self, caller: Caller) -> bool:
-        return isinstance(caller, Account | AppKey)
+        return isinstance(caller, Account | AppKey) or (self.functions and isinstance(caller, FunctionKey))
 
     async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         if not await runs_app(call):
             raise Forbidden("This operation is for those who run the app.")
+        if isinstance(call.caller, FunctionKey):
+            if not self.functions:
+                raise Forbidden("This operation is for people and their keys, not for the function key.")
+            return
+        require_role(call.role, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +111,7 @@ class Authenticated:
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, InvalidUserToken, ForeignCredential, AppNotFound)
 
     def admits(self, caller: Caller) -> bool:
-        return isinstance(caller, Account | AppKey | EndUser)
+        return isinstance(caller, Account | AppKey | FunctionKey | EndUser)
 
     async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
         if isinstance(call.caller, Anonymous):

@@ -4,11 +4,12 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select
 from typing_extensions import TypedDict
 
-from baobab.storage.secrets import digest
 from baobab.tools.call import Call
+from baobab.tools.callers import Account, AppKey
+from baobab.tools.function_keys import rotate_function_key
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.exposing import changed
@@ -17,7 +18,6 @@ from baobab.tools.kv.rules import rules_table
 from baobab.tools.kv.toolset import kv
 from baobab.tools.limits import settled
 from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.platform_tables import apps
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, Text
 
@@ -137,7 +137,7 @@ async def _flushing(call: Call, app_id: AppId, confirm: bool, include_config: bo
 
 @kv.tool(
     "POST /_flush",
-    access=Operator(),
+    access=Operator("admin"),
     effect="destructive",
     limit=KV_OPERATIONS,
     raises=(ConfirmRequired,),
@@ -200,7 +200,7 @@ async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field
 
 @kv.tool(
     "POST /_rotate_key",
-    access=Operator(),
+    access=Operator("admin", functions=False),
     effect="destructive",
     limit=KV_OPERATIONS,
     audit=Audit("kv.function_key.rotate", resource="function_key"),
@@ -210,11 +210,13 @@ async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field
     "rotar, renovar la clave de funciones",
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
-    """Replace the app's function key. The old one is void at once; the new one is shown this once."""
-    key = call.services.ids.hex(48)
-    mine = apps.c.id == app_id
-    old = (await call.execute(select(apps.c.function_key_digest).where(mine))).scalar_one()
-    sealed = call.services.vault.seal(key.encode(), f"apps.function_key:{app_id}")
-    await call.execute(update(apps).where(mine).values(function_key=sealed, function_key_digest=digest(key)))
-    await call.services.notices.publish(call.unit, "key", old)
+    """Replace the app's function key. The old one is void at once; the new one is shown this once.
+
+    A function key opens the key-value store of its app and nothing else: every key, and the expose rules. It is void,
+    and replaced by one that nobody has seen, when the account that it was shown to leaves the organisation or becomes a
+    plain member, or when the API key that asked for it is revoked.
+    """
+    caller = call.caller
+    assert isinstance(caller, (Account, AppKey))
+    key = await rotate_function_key(call, app_id, shown_to=caller.account_id, key_id=caller.key_id)
     return {"function_key": key}

@@ -64,7 +64,7 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
 
 @kv.tool(
     "PUT /_expose/{pattern:path}",
-    access=Operator(),
+    access=Operator("admin"),
     effect="write",
     limit=KV_OPERATIONS,
     status=204,
@@ -123,7 +123,7 @@ async def _unexposing(call: Call, app_id: AppId, pattern: Pattern) -> str:
 
 @kv.tool(
     "PUT /_expose",
-    access=Operator(),
+    access=Operator("admin"),
     effect="destructive",
     limit=KV_OPERATIONS,
     status=204,
@@ -160,7 +160,7 @@ async def kv_expose_replace(
 
 @kv.tool(
     "DELETE /_expose/{pattern:path}",
-    access=Operator(),
+    access=Operator("admin"),
     effect="destructive",
     limit=KV_OPERATIONS,
     audit=_CHANGED,

@@ -39,6 +39,8 @@ async def create(call: Call, organization_id: str, email: str, role: Role) -> tu
         "organisation_id": organization_id,
         "email": email,
         "role": role,
+        "account_id": call.account.account_id,
+        "key_id": call.account.key_id,
         "token_digest": digest(token),
         "created_at": now,
         "expires_at": now + LIFETIME,
@@ -62,6 +64,14 @@ async def find(call: Call, organization_id: str, invitation_id: str) -> Any:
 
 async def withdraw(call: Call, invitation_id: str) -> None:
     await call.execute(delete(invitations).where(invitations.c.id == invitation_id))
+
+
+async def withdraw_those_of(call: Call, organization_id: str, account_id: str) -> int:
+    """Withdraws what an account has open, who may invite no more or less; how many there were."""
+    # Older rows do not say who invites: it may have been this account.
+    theirs = (invitations.c.account_id == account_id) | invitations.c.account_id.is_(None)
+    withdrawn = await call.execute(delete(invitations).where(*_open(organization_id), theirs))
+    return withdrawn.rowcount
 
 
 async def accept(call: Call, token: str) -> Any:

@@ -9,8 +9,9 @@ from sqlalchemy import delete, func, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.tools import keys
-from baobab.tools.access import AnyAccount, Role
+from baobab.tools.access import AnyAccount, Role, rank
 from baobab.tools.call import Call
+from baobab.tools.function_keys import void_function_keys_shown_to
 from baobab.tools.membership import found, of_account, role_now
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
@@ -287,7 +288,8 @@ async def organisations_set_role(
 ) -> RoleSet:
     """Give a member another role; nobody grants a role above their own, and one owner stays.
 
-    Whoever becomes a plain member loses the app keys that they made: those may more than a member.
+    Whoever gets a lower role loses what the higher one gave: their open invitations are withdrawn, and a plain member
+    loses the app keys that they made and the function keys that they were shown.
 
     role: `member` uses the apps, `admin` runs them and invites, `owner` may do everything.
     """
@@ -301,8 +303,11 @@ async def organisations_set_role(
     who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(update(members).where(*who).values(role=role))
     revoked = 0
+    if rank(role) < rank(before):
+        await invited.withdraw_those_of(call, organization_id, account_id)
     if role == "member":
         revoked = await keys.revoke(call, *_keys_of(organization_id, account_id), api_keys.c.app_id.is_not(None))
+        await void_function_keys_shown_to(call, organization_id, account_id)
     await call.services.notices.publish(call.unit, "members", organization_id)
     call.audit.data |= {"from": before, "to": role, "keys_revoked": revoked}
     return {"account_id": account_id, "role": role, "keys_revoked": revoked}
@@ -330,7 +335,10 @@ async def _removing(call: Call, organization_id: OrganizationId, account_id: Acc
     "quitar miembro, expulsar, salir",
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
-    """Remove a member, or leave with your own account id. The account's keys in this organisation are revoked.
+    """Remove a member, or leave with your own account id. What the account had handed out is void from then on.
+
+    That is: its keys in this organisation, its invitations that nobody has accepted, and the function keys of apps that
+    it was shown. Functions are given the new key by themselves; whoever copied the old one needs the new one.
 
     Admins remove members and admins, owners everybody. The last owner stays, and so does that of a personal
     organisation.
@@ -346,6 +354,8 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
     who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(delete(members).where(*who))
     revoked = await keys.revoke(call, *_keys_of(organization_id, account_id))
+    await invited.withdraw_those_of(call, organization_id, account_id)
+    await void_function_keys_shown_to(call, organization_id, account_id)
     await call.services.notices.publish(call.unit, "members", organization_id)
     call.audit.data |= {"role": role, "keys_revoked": revoked}
     return {"removed": True, "account_id": account_id, "keys_revoked": revoked}

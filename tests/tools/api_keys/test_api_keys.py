@@ -12,6 +12,7 @@ from baobab.tools.callers import Account, Anonymous, AppKey, EndUser, ScopedKey
 from baobab.tools.credentials import Credentials
 from baobab.tools.directory import Directory
 from baobab.tools.errors import AppNotFound, BadRequest, Forbidden, InvalidApiKey, NotFound, Unauthenticated
+from baobab.tools.organisations.errors import InvitationNotFound
 from baobab.tools.platform_tables import api_keys, audit_logs
 from tests.tools.conftest import House
 
@@ -164,8 +165,8 @@ async def test_members_see_and_revoke_their_own_keys_and_admins_everybodys(house
     with pytest.raises(NotFound):
         await house.use("api_keys_create", eve, name="key", **here)
 
-    assert await house.use("api_keys_revoke", member, key_id=made[member]["key_id"]) == {"revoked": True}
-    assert await house.use("api_keys_revoke", admin, key_id=made[ada]["key_id"]) == {"revoked": True}
+    assert (await house.use("api_keys_revoke", member, key_id=made[member]["key_id"]))["keys_revoked"] == 1
+    assert (await house.use("api_keys_revoke", admin, key_id=made[ada]["key_id"]))["keys_revoked"] == 1
     assert await prefixes(house, ada, **here) == {made[admin]["prefix"]}
 
 
@@ -223,7 +224,8 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
     with pytest.raises(InvalidApiKey):
         await elsewhere.caller(header)
 
-    assert await house.use("api_keys_revoke", ada, key_id=made["key_id"]) == {"revoked": True}
+    with pytest.raises(KeyNotFound):
+        await house.use("api_keys_revoke", ada, key_id=made["key_id"])
     async with services.database.reading() as connection:
         assert await connection.scalar(select(func.count()).select_from(api_keys)) == 1
         events = (
@@ -231,7 +233,8 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
                 select(audit_logs.c.event_type, audit_logs.c.category).where(audit_logs.c.resource_type == "api_key")
             )
         ).all()
-    assert {tuple(event) for event in events} == {("api_key.create", "admin"), ("api_key.revoke", "admin")}
+    named = ("api_key.create", "api_key.revoke", "api_key.revoke_failed")
+    assert sorted(tuple(event) for event in events) == [(event, "admin") for event in named]
 
 
 async def test_an_organisation_has_at_most_two_hundred_live_keys_however_many_ask_at_once(house: House) -> None:
@@ -248,3 +251,82 @@ async def test_an_organisation_has_at_most_two_hundred_live_keys_however_many_as
 
     await house.use("api_keys_revoke", ada, key_id=rows[0]["id"])
     await house.use("api_keys_create", ada, name="in its place")
+
+
+async def test_revoking_a_key_revokes_what_it_made_unless_the_caller_says_otherwise(house: House) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    leaked = await house.use("api_keys_create", ada, name="leaked", organization_id=organisation)
+    thief = await house.bearer(leaked["key"])
+    child = await house.use("api_keys_create", thief, name="child")
+    grandchild = await house.use("api_keys_create", await house.bearer(child["key"]), name="grandchild")
+    other = await house.use("api_keys_create", ada, name="other", organization_id=organisation)
+    invited = await house.use("organisations_invite", thief, organization_id=organisation, email="eve@example.com")
+
+    listed = (await house.use("api_keys_list", ada, organization_id=organisation))["keys"]
+    assert {key["name"]: key["made_by"] for key in listed} == {
+        "leaked": None,
+        "child": leaked["key_id"],
+        "grandchild": child["key_id"],
+        "other": None,
+    }
+
+    # Kept once, they are still found by way of the key that made them.
+    kept = await house.use("api_keys_revoke", ada, key_id=child["key_id"], keep_made=True)
+    assert kept == {"revoked": True, "keys_revoked": 1}
+    assert await house.bearer(grandchild["key"])
+    revoked = await house.use("api_keys_revoke", ada, key_id=leaked["key_id"])
+    assert revoked == {"revoked": True, "keys_revoked": 2}
+    for gone in (leaked, child, grandchild):
+        with pytest.raises(InvalidApiKey):
+            await house.bearer(gone["key"])
+        with pytest.raises(KeyNotFound):
+            await house.use("api_keys_revoke", ada, key_id=gone["key_id"])
+    assert await house.bearer(other["key"])
+    eve = await house.sign_up("eve@example.com")
+    with pytest.raises(InvitationNotFound):
+        await house.use("organisations_accept_invitation", eve, token=invited["token"])
+
+
+@pytest.mark.parametrize("leaves", ["removed", "made a member", "their key is revoked"])
+async def test_a_function_key_is_void_when_whoever_was_shown_it_may_not_see_it_any_more(
+    house: House, leaves: str
+) -> None:
+    ada = await house.sign_up("ada@example.com")
+    organisation = await house.organisation(ada)
+    app = (await house.use("apps_init", ada, name="shop", organization_id=organisation))["app_id"]
+    grace = await house.join(organisation, ada, "grace@example.com", "admin")
+    here = {"organization_id": organisation, "account_id": grace.account_id}
+    key = await house.use("api_keys_create", grace, name="agent", organization_id=organisation)
+    shown = (await house.use("kv_rotate_key", await house.bearer(key["key"]), app_id=app))["function_key"]
+    functions = await house.bearer(shown)
+    await house.use("kv_put", functions, app_id=app, key="a", value=1)
+    for beyond, arguments in (("config_get", {}), ("agents_list", {}), ("kv_rotate_key", {}), ("ai_models", {})):
+        with pytest.raises(Forbidden):
+            await house.use(beyond, functions, app_id=app, **arguments)
+
+    match leaves:
+        case "removed":
+            await house.use("organisations_remove_member", ada, **here)
+        case "made a member":
+            await house.use("organisations_set_role", ada, **here, role="member")
+        case _:
+            await house.use("api_keys_revoke", ada, key_id=key["key_id"])
+    with pytest.raises(InvalidApiKey):
+        await house.bearer(shown)
+
+
+@pytest.mark.parametrize("leaves", ["removed", "made a member"])
+async def test_invitations_of_those_who_may_not_invite_any_more_are_withdrawn(house: House, leaves: str) -> None:
+    ada, eve = await house.sign_up("ada@example.com"), await house.sign_up("eve@example.com")
+    organisation = await house.organisation(ada)
+    grace = await house.join(organisation, ada, "grace@example.com", "admin")
+    invite = {"organization_id": organisation, "email": "eve@example.com", "role": "admin"}
+    token = (await house.use("organisations_invite", grace, **invite))["token"]
+    here = {"organization_id": organisation, "account_id": grace.account_id}
+    if leaves == "removed":
+        await house.use("organisations_remove_member", ada, **here)
+    else:
+        await house.use("organisations_set_role", ada, **here, role="member")
+    with pytest.raises(InvitationNotFound):
+        await house.use("organisations_accept_invitation", eve, token=token)
