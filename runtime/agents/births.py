@@ -7,7 +7,7 @@ from typing import Any
 
 from baobab.storage.transactions import Statements
 
-_CALLER = ("caller_kind", "caller", "subject", "caller_user_id", "caller_ip", "organisation_id", "account_id")
+_CALLER = ("caller_kind", "caller", "subject", "person", "caller_user_id", "caller_ip", "organisation_id", "account_id")
 
 
 def born(agent: Any, run_id: str, given: Mapping[str, Any], now: datetime) -> dict[str, Any]:

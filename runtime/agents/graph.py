@@ -7,7 +7,7 @@ begun anew after a pause or a crash, so nothing in it takes effect before what i
 
 import json
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Annotated, Any, TypedDict
@@ -22,7 +22,7 @@ from baobab.runtime.agents.bounds import unfit
 from baobab.runtime.agents.conditions import Condition, ConditionError, Sight
 from baobab.runtime.agents.failures import Delegated, Denied, Limited, RunFailed, ToolFailed, Waiting
 from baobab.runtime.agents.offers import function_name
-from baobab.runtime.agents.session import Answer, Message, Outcome, Session
+from baobab.runtime.agents.session import Answer, Message, Outcome, Recalled, Session
 from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
 from baobab.runtime.agents.templates import Template, TemplateError, rendered, rendered_each
 
@@ -45,7 +45,8 @@ class State(TypedDict, total=False):
     input: dict[str, Any]
     state: Annotated[dict[str, Any], _merged]
     talks: Annotated[dict[str, Any], _talked]
-    said: Annotated[dict[str, Any], _merged]
+    said: Annotated[dict[str, Any], _talked]
+    recalled: Annotated[dict[str, Any], _merged]
     items: Annotated[dict[str, Any], _merged]
     steps: Annotated[int, operator.add]
     calls: Annotated[int, operator.add]
@@ -76,6 +77,7 @@ def begun(given: Mapping[str, Any], *, tainted: bool = False) -> State:
         "state": {},
         "talks": {},
         "said": {},
+        "recalled": {},
         "items": {},
         "steps": 0,
         "calls": 0,
@@ -119,15 +121,19 @@ class _Compiler:
             session, step = runtime.context, self._step(state)
             talk: list[Message] = state["talks"].get(node_id) or []
             opening: list[Message] = []
-            tainted = state["tainted"]
+            tainted, recalled = state["tainted"], Recalled()
             if not talk:
                 session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
-                opening = _opening(node_id, node, state, session)
-                if node.remembers and session.earlier.get(node_id) and session.earlier_tainted:
+                opening = _opening(node_id, node, state)
+            # The talk of a node that was begun by an earlier version holds what that recalled.
+            known = state.get("recalled", {}).get(node_id)
+            if node.remembers and (not talk or known is not None):
+                recalled = await session.memory.recall(node_id, node, known if talk else None)
+                if recalled.tainted:
                     session.journal.taint()
                     tainted = True
             await session.journal.flush()
-            answer = await _asked(session, node, [*opening, *talk], step)
+            answer = await _asked(session, node, _reminded([*opening, *talk], recalled.messages), step)
             message = answer.message
             wanted = message.get("tool_calls") or []
             if not wanted:
@@ -136,7 +142,8 @@ class _Compiler:
                 written = {node.output_key: value}
                 update = {"state": written, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
                 if node.remembers:
-                    update["said"] = {node_id: [*opening, *talk, message]}
+                    # A turn as a whole, without the system prompt: that is sent anew each time.
+                    update["said"] = {node_id: [_turn([*opening, *talk, message])]}
                 return Command(update=update, goto=self._next(node_id, state, written))
             if state["calls"] + len(wanted) > limits.max_tool_calls:
                 raise RunFailed("max_tool_calls", f"The run made its {limits.max_tool_calls} tool calls.")
@@ -149,6 +156,8 @@ class _Compiler:
             ]
             talked = {node_id: [*opening, message]}
             update = {"talks": talked, "steps": 1, "calls": len(wanted), "tainted": tainted}
+            if opening and node.remembers:
+                update["recalled"] = {node_id: recalled.position}
             return Command(update=update, goto=sends)
 
         return think
@@ -403,12 +412,23 @@ def _kept(result: Any) -> dict[str, Any]:
     return {"result": result} if len(text) <= _GREATEST_KEPT else {"result_characters": len(text)}
 
 
-def _opening(node_id: str, node: LlmNode, state: State, session: Session) -> list[Message]:
+def _opening(node_id: str, node: LlmNode, state: State) -> list[Message]:
     system: list[Message] = [{"role": "system", "content": _told(node_id, node.system_prompt, state)}]
     given = json.dumps(state["input"], ensure_ascii=False) if node.input_template is None else None
     user = given if given is not None else _told(node_id, node.input_template or "", state)
-    earlier = session.earlier.get(node_id, []) if node.remembers else []
-    return [*(system if node.system_prompt else []), *earlier, {"role": "user", "content": user}]
+    return [*(system if node.system_prompt else []), {"role": "user", "content": user}]
+
+
+def _reminded(talk: list[Message], earlier: Sequence[Message]) -> list[Message]:
+    """A talk with the earlier messages of its conversation, which follow its system prompt."""
+    prompts = 1 if talk[0]["role"] == "system" else 0
+    return [*talk[:prompts], *earlier, *talk[prompts:]]
+
+
+def _turn(talk: list[Message]) -> list[Message]:
+    """What the user said last and all that followed."""
+    begin = max(index for index, message in enumerate(talk) if message["role"] == "user")
+    return talk[begin:]
 
 
 def _value(node: LlmNode, message: Message) -> Any:

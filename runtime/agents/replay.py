@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from baobab.runtime.agents.failures import Denied, RunFailed, ToolFailed
 from baobab.runtime.agents.graph import begun, compiled
 from baobab.runtime.agents.record import Event, Record, recorded
-from baobab.runtime.agents.session import Answer, Message, Outcome, Session
+from baobab.runtime.agents.session import Answer, Message, Outcome, Recalled, Session
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, ToolRef
 from baobab.storage.database import Database
 
@@ -69,7 +69,7 @@ class _Player:
             saver.put(config, checkpoint, about, checkpoint["channel_versions"])
             given = None
         last: dict[str, Any] = {}
-        session: Any = Session(self, self, {})
+        session: Any = Session(self, self, self)
         try:
             async for state in compiled(graph, saver).astream(given, config, context=session, stream_mode="values"):
                 last = state
@@ -118,6 +118,10 @@ class _Player:
         if step not in self.record.answers:
             raise _RecordEnds
         return Answer(self.record.answers[step])
+
+    async def recall(self, node_id: str, node: LlmNode, until: int | None) -> Recalled:
+        """What models are asked is not compared."""
+        return Recalled()
 
     def _kept(self, name: str, call_id: str) -> Mapping[str, Any]:
         kept = self.record.calls.get(call_id) or self.record.inherited.get(call_id)

@@ -60,12 +60,12 @@ runs = Table(
     Column("input", Json, nullable=False),
     Column("output", Json),
     Column("error", Json),
-    # What nodes that remember have said, for the next run of the thread.
-    Column("said", Json),
     # Who started it, as tools/proposers.py keeps callers; `subject` is the same as one word.
     Column("caller_kind", String(20), nullable=False),
     Column("caller", Json, nullable=False),
     Column("subject", String(80), nullable=False),
+    # Whose conversations it takes part in, whichever credential they come with: see tools/agents/owning.py.
+    Column("person", String(80), nullable=False),
     Column("caller_user_id", String(80)),
     Column("caller_ip", String(60)),
     Column("organisation_id", String(36), nullable=False),
@@ -96,6 +96,14 @@ runs = Table(
     Index("ix_agent_runs_app_id_created_at", "app_id", "created_at"),
     Index("ix_agent_runs_agent_id_status", "agent_id", "status"),
     Index("ix_agent_runs_parent_run_id", "parent_run_id"),
+    Index("ix_agent_runs_app_id_person", "app_id", "person"),
+    Index(
+        "ix_agent_runs_agent_id_idempotency_key",
+        "agent_id",
+        "idempotency_key",
+        sqlite_where=text("idempotency_key IS NOT NULL"),
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
 )
 UNENDED = runs.c.finished_at.is_(None)
 Index("ix_agent_runs_unended", runs.c.created_at, sqlite_where=UNENDED, postgresql_where=UNENDED)
@@ -139,6 +147,41 @@ writes = Table(
     Column("channel", String(100), nullable=False),
     Column("value", Text, nullable=False),
     Column("task_path", String(400), nullable=False),
+)
+
+threads = Table(
+    "agent_threads",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("app_id", String(36), nullable=False),
+    Column("agent_id", String(36), nullable=False),
+    Column("person", String(80), nullable=False),
+    # As runs name it in `thread_id`.
+    Column("name", String(128), nullable=False),
+    # How many messages it has ever had: whoever adds some locks the row by counting them.
+    Column("last_position", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index("uq_agent_threads_agent_id_person_name", "agent_id", "person", "name", unique=True),
+    Index("ix_agent_threads_app_id_person", "app_id", "person"),
+)
+
+messages = Table(
+    "agent_messages",
+    metadata,
+    Column("thread", String(36), ForeignKey("agent_threads.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("node_id", String(64), nullable=False),
+    # The position of the first message of its turn: a turn is kept, read and trimmed as a whole.
+    Column("turn", Integer, nullable=False),
+    Column("run_id", String(36), nullable=False),
+    Column("message", Json, nullable=False),
+    Column("characters", Integer, nullable=False),
+    # Whether the run that added it had read text from outside.
+    Column("tainted", Boolean, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Index("ix_agent_messages_thread_node_id_position", "thread", "node_id", "position"),
+    Index("ix_agent_messages_run_id", "run_id"),
 )
 
 counts = Table(

@@ -19,7 +19,8 @@ from baobab.runtime.agents.library import graphs
 from baobab.runtime.agents.offers import Offers, offered
 from baobab.runtime.agents.rows import ENDED, FROZEN, runs
 from baobab.runtime.agents.session import Session
-from baobab.runtime.agents.spec import GraphSpec, LlmNode
+from baobab.runtime.agents.spec import GraphSpec
+from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.runtime.agents.watch import Watch
 from baobab.storage.transactions import Statements, TransactionsOf
 from baobab.tools import proposers
@@ -44,9 +45,7 @@ _RESTED = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
     " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
 )
-_FINISHED = (
-    "UPDATE agent_runs SET status = ?, output = ?, error = ?, said = ?, finished_at = ? WHERE id = ? AND job_id = ?"
-)
+_FINISHED = "UPDATE agent_runs SET status = ?, output = ?, error = ?, finished_at = ? WHERE id = ? AND job_id = ?"
 
 
 class Segment:
@@ -180,8 +179,7 @@ class Segment:
             "recursion_limit": 100_000,
         }
         given = None if self._begun else made.begun(self._run.input, tainted=self._run.tainted)
-        earlier, earlier_tainted = await self._earlier()
-        session = Session(self._journal, desk, earlier, earlier_tainted)
+        session = Session(self._journal, desk, ThreadMemory(self._job.database, self._run))
         waiting: list[Any] = []
         async for told in graph.astream(given, config, context=session, stream_mode="updates", durability="sync"):
             waiting += [one.value for one in told.get("__interrupt__", ())]
@@ -189,24 +187,6 @@ class Segment:
             return None, waiting, {}
         last = (await graph.aget_state(config)).values
         return last.get("output"), [], last.get("said") or {}
-
-    async def _earlier(self) -> tuple[dict[str, list[dict[str, Any]]], bool]:
-        """What nodes that remember said in the latest run of the thread that ended well; whether that is tainted."""
-        run = self._run
-        if run.thread_id is None or not any(
-            isinstance(node, LlmNode) and node.remembers for node in self._spec.nodes.values()
-        ):
-            return {}, False
-        latest = select(runs.c.said, runs.c.tainted).where(
-            runs.c.agent_id == run.agent_id,
-            runs.c.subject == run.subject,
-            runs.c.thread_id == run.thread_id,
-            runs.c.status == "completed",
-            runs.c.id != run.id,
-        )
-        async with self._job.database.reading() as connection:
-            found = (await connection.execute(latest.order_by(runs.c.finished_at.desc()).limit(1))).first()
-        return (dict(found.said or {}), found.tainted) if found is not None else ({}, False)
 
     async def _pause(self, waiting: list[dict[str, Any]]) -> None:
         """Nothing of the run stays here: for a person it is paused; after a run below it, and when a limit lets it, it
@@ -259,7 +239,7 @@ class Segment:
             failed = RunFailed("output_too_large", f"The output has more than {_LARGEST_OUTPUT} bytes.")
             return await self._end("failed", "run_failed", failed)
         self._journal.tell("run_end", {"output": output}, "run_end")
-        return await self._finish("completed", output=output, said=dict(said) or None)
+        return await self._finish("completed", output=output, said=said)
 
     async def _end(self, status: str, event: str, failed: RunFailed) -> None:
         await self._services.approvals.abandon(self._run_id)
@@ -274,12 +254,16 @@ class Segment:
         self._journal.tell("run_cancelled", {}, "run_end")
         await self._finish("cancelled")
 
-    async def _finish(self, status: str, *, output: Any = None, error: Any = None, said: Any = None) -> None:
-        kept = [None if value is None else json.dumps(value) for value in (output, error, said)]
+    async def _finish(
+        self, status: str, *, output: Any = None, error: Any = None, said: Mapping[str, Any] | None = None
+    ) -> None:
+        kept = [None if value is None else json.dumps(value) for value in (output, error)]
         now, url = self._services.clock.now(), self._run.webhook_url
 
         def finish(statements: Statements) -> None:
             statements.rows(_FINISHED, status, *kept, now, self._run_id, self._job.id)
+            if said:
+                add_turns(statements, self._run, said, self._services.ids.uuid(), now)
             close(statements, self._services.jobs, self._run_id, self._run.graph_spec)
             if url is not None:
                 told = {"run_id": self._run_id}

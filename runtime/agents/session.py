@@ -59,10 +59,28 @@ class Toolbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Recalled:
+    """Earlier messages of a node's conversation, oldest first.
+
+    position: how far the conversation had come when they were read; tainted: whether a run that added one of them had
+    read text from outside.
+    """
+
+    messages: Sequence[Message] = ()
+    position: int = 0
+    tainted: bool = False
+
+
+class Memory(Protocol):
+    """The conversation that a run belongs to."""
+
+    async def recall(self, node_id: str, node: LlmNode, until: int | None) -> Recalled:
+        """Read what the node is to be reminded of. until: the position up to which; None reads all there is by now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     journal: Teller
     toolbox: Toolbox
-    earlier: Mapping[str, list[Message]]
-    """What nodes that remember have said in earlier runs of the same thread, by node."""
-    earlier_tainted: bool = False
-    """Whether those had read text from outside."""
+    memory: Memory

@@ -62,6 +62,8 @@ class LlmNode(_Part):
     output_schema: dict[str, JsonValue] | None = None
     on_denied: OnDenied = "fail"
     remembers: bool = False
+    remembers_messages: Annotated[int, Field(ge=1, le=1000)] = 100
+    remembers_characters: Annotated[int, Field(ge=1000, le=1_000_000)] = 100_000
 
 
 class ToolNode(_Part):

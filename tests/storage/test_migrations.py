@@ -1,6 +1,7 @@
 """Migrations: what an earlier version had begun goes on in this one."""
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
+from baobab.runtime.agents.rows import messages, threads
 from baobab.storage import migrate as migrating
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
@@ -61,3 +63,49 @@ async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: s
     approved = made["approvals_execute"]
     assert (approved.id, approved.attempts, approved.due_at) == ("approval:appr_1", 2, AT)
     assert approved.arguments == {"approval_id": "appr_1"}
+
+
+async def test_what_completed_runs_remember_is_carried_over_without_system_prompts(url: str) -> None:
+    database = database_at(url)
+    await database.open()
+    await at_revision(database, "0012")
+    say = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one"}]
+    say += [{"role": "assistant", "content": "first"}]
+    later = [*say[:1], *say, {"role": "user", "content": "two"}, {"role": "assistant", "content": "second"}]
+    nodes = {name: {"type": "llm", "remembers": True} for name in ("chat", "other")}
+    kept = {
+        "run_1": ("function", "key:old", {"chat": say}),
+        "run_2": ("function", "key:old", {"chat": later}),
+        "run_3": ("dashboard", "key:new", {"other": say}),
+        "run_4": ("anonymous", "ip:192.0.2.1", {"chat": say}),
+    }
+    columns = (
+        "id, app_id, agent_id, agent, graph_spec, taint_checks, status, input, said, caller_kind, caller, subject,"
+        " organisation_id, account_id, last_seq, active_seconds, cost, prompt_tokens, completion_tokens, tainted,"
+        " payload_hash, thread_id, depth, created_at, finished_at"
+    )
+    inserted = (
+        f"INSERT INTO agent_runs ({columns}) VALUES (:id, 'app', 'agent', 'a', :graph, true, 'completed', '{{}}',"  # noqa: S608
+        " :said, :kind, '{}', :subject, 'o', 'ada', 0, 0, 0, 0, 0, :tainted, '', 't', 0, :at, :at)"
+    )
+    async with database.writing() as connection:
+        for number, (run_id, (kind, subject, said)) in enumerate(kept.items()):
+            at = AT + timedelta(minutes=number)
+            given = {"id": run_id, "graph": json.dumps({"nodes": nodes}), "said": json.dumps(said), "kind": kind}
+            given |= {"subject": subject, "tainted": run_id == "run_3"}
+            given["at"] = at if url.startswith("postgresql") else at.replace(tzinfo=None).isoformat(" ") + ".000000"
+            await connection.execute(text(inserted), given)
+    await migrating.migrate(database)
+    async with database.reading() as connection:
+        (thread,) = (await connection.execute(threads.select())).all()
+        found = (await connection.execute(messages.select().order_by(messages.c.position))).all()
+    await database.close()
+    assert (thread.person, thread.name, thread.last_position) == ("account:ada", "t", 6)
+    assert [(row.node_id, row.turn, row.message["content"], row.tainted) for row in found] == [
+        ("other", 1, "one", True),
+        ("other", 1, "first", True),
+        ("chat", 3, "one", False),
+        ("chat", 3, "first", False),
+        ("chat", 5, "two", False),
+        ("chat", 5, "second", False),
+    ]

@@ -5,7 +5,18 @@ from typing import Any
 from sqlalchemy import Table, delete, insert, select, update
 
 from baobab.runtime.agents.remote.rows import tool_servers
-from baobab.runtime.agents.rows import FROZEN, UNENDED, agents, checkpoints, counts, events, runs, writes
+from baobab.runtime.agents.rows import (
+    FROZEN,
+    UNENDED,
+    agents,
+    checkpoints,
+    counts,
+    events,
+    messages,
+    runs,
+    threads,
+    writes,
+)
 from baobab.storage.database import Execute
 from baobab.tools.app_freezes import Freezes
 from baobab.tools.services import Stores
@@ -67,6 +78,8 @@ def _of(app_id: str) -> list[tuple[Table, Any]]:
         (agents, agents.c.app_id == app_id),
         (counts, counts.c.agent_id.in_(named)),
         (runs, runs.c.app_id == app_id),
+        (threads, threads.c.app_id == app_id),
+        (messages, messages.c.thread.in_(select(threads.c.id).where(threads.c.app_id == app_id))),
         (events, events.c.run_id.in_(theirs)),
         (checkpoints, checkpoints.c.thread_id.in_(theirs)),
         (writes, writes.c.thread_id.in_(theirs)),

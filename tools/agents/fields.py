@@ -28,6 +28,14 @@ ThreadId = Annotated[
     Text(128, min_length=1),
     Field(description="the conversation that the run belongs to, for nodes that remember."),
 ]
+VisitorId = Annotated[
+    str,
+    StringConstraints(pattern=r"^vis_[A-Za-z0-9]{40}$", max_length=44),
+    Field(
+        description="From the answer to the visitor's first start; a secret, for whoever holds it is that visitor.",
+        examples=["vis_0123456789abcdef0123456789abcdef01234567"],
+    ),
+]
 WebhookUrl = Annotated[
     str,
     Text(2000),

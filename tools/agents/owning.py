@@ -1,10 +1,13 @@
 """Whose a run is. One user never sees another's."""
 
+import hmac
+from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import select
 
 from baobab.runtime.agents.rows import agents, runs
+from baobab.storage.secrets import Vault, digest
 from baobab.tools import proposers
 from baobab.tools.agents.errors import NotYourRun, RunNotFound
 from baobab.tools.call import Call
@@ -12,12 +15,37 @@ from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.errors import Forbidden
 from baobab.tools.limits import network
 
+_ID_LENGTH = 40
+
 
 def subject(caller: Caller, ip: str) -> str:
     """Who it is, as one word: runs of one subject are told apart from all others'."""
     if isinstance(caller, EndUser):
         return f"user:{caller.user_id}"[:80]
     return f"ip:{network(ip)}"[:80] if isinstance(caller, Anonymous) else proposers.name(caller)[:80]
+
+
+def person(caller: Caller) -> str:
+    """Whose conversations they are, whichever credential they come with; a visitor's are by the id that it holds."""
+    match caller:
+        case EndUser():
+            return f"user:{caller.user_id}"[:80]
+        case Account() | AppKey(account_id=str()):
+            return f"account:{caller.account_id}"
+        case AppKey():
+            return f"app:{caller.app_id}"
+    raise TypeError("visitors are known by their id")
+
+
+def visitor(visitor_id: str) -> str:
+    """The person that a visitor is. The id itself is its credential, and so is kept nowhere."""
+    return f"visitor:{digest(visitor_id)}"[:80]
+
+
+def visitor_id(vault: Vault, run_id: str) -> str:
+    """The id of a visitor who came without one: it is reckoned from the first run."""
+    mac = hmac.new(vault.derive("visitor"), run_id.encode(), sha256)
+    return "vis_" + mac.hexdigest()[:_ID_LENGTH]
 
 
 async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:

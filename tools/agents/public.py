@@ -1,13 +1,16 @@
 """Runs of public agents, for whoever has the app's anon key, and for its users."""
 
 from datetime import datetime, timedelta
+from typing import Annotated, NotRequired
 
+from pydantic import Field
 from sqlalchemy import delete, insert
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import stream_tokens
 from baobab.storage.secrets import digest
 from baobab.tools.access import EVERYBODY
+from baobab.tools.agents import owning
 from baobab.tools.agents.access import PUBLIC
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.deciding import cancelled, resumed
@@ -23,6 +26,7 @@ from baobab.tools.agents.fields import (
     Seq,
     StreamToken,
     ThreadId,
+    VisitorId,
 )
 from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.reading import followed, listed, streamed
@@ -48,6 +52,9 @@ class Opened(TypedDict):
 class StartedPublicly(Opened):
     run_id: str
     status: RunStatus
+    visitor_id: NotRequired[
+        Annotated[str, Field(description="Of a visitor: send it with the next start to go on with its threads.")]
+    ]
 
 
 @agents.tool(
@@ -67,16 +74,28 @@ async def agents_public_run(
     input: Input,  # noqa: A002 - the name on the wire
     idempotency_key: IdempotencyKey | None = None,
     thread_id: ThreadId | None = None,
+    visitor_id: VisitorId | None = None,
 ) -> StartedPublicly:
-    """Start a run of a public agent, with a token for one stream of its events."""
+    """Start a run of a public agent, with a token for one stream of its events.
+
+    Without an `idempotency_key`, each start of a visitor is a run of its own.
+    """
     agent = await found_agent(call, app_id, name)
     if agent.visibility == "private" and isinstance(call.caller, Anonymous):
         # A stranger is not told which names there are.
         raise NotYourRun
-    row, new = await started(call, agent, Wish(input, idempotency_key, thread_id))
+    row, new = await started(call, agent, Wish(input, idempotency_key, thread_id, visitor_id=visitor_id))
     call.audit.nothing_done = not new
-    token = await _token(call, row.id)
-    return {"run_id": row.id, "status": row.status, **token}
+    opened = await _token(call, row.id)
+    told: StartedPublicly = {
+        "run_id": row.id,
+        "status": row.status,
+        "stream_token": opened["stream_token"],
+        "expires_at": opened["expires_at"],
+    }
+    if isinstance(call.caller, Anonymous):
+        told["visitor_id"] = visitor_id or owning.visitor_id(call.services.vault, row.id)
+    return told
 
 
 @agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)

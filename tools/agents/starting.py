@@ -17,10 +17,13 @@ from baobab.storage.database import Unit
 from baobab.tools import proposers
 from baobab.tools.agents.admission import count, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
-from baobab.tools.agents.owning import admits, subject
+from baobab.tools.agents.owning import admits, person, subject, visitor, visitor_id
 from baobab.tools.agents.region import writing
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
+
+_MOST_NAMESAKES = 100
+"""Runs of one address and idempotency key that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Wish:
     webhook_url: str | None = None
     as_user: str | None = None
     origin: "Origin | None" = None
+    visitor_id: str | None = None
 
     @property
     def digest(self) -> str:
@@ -83,6 +87,7 @@ async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, 
         "caller_kind": proposers.kind_of(caller),
         "caller": proposers.kept(caller, _voucher(call, caller)),
         "subject": who,
+        "person": _person(call, wish, caller, run_id),
         "caller_user_id": caller.user_id if isinstance(caller, EndUser) else None,
         "caller_ip": call.door.ip[:60],
         "organisation_id": app.organisation_id,
@@ -106,17 +111,28 @@ async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, 
 
 async def _earlier(execute: Any, call: Call, agent: Any, who: str, wish: Wish) -> Any:
     """The run that this start is a repetition of."""
-    theirs = select(runs).where(runs.c.agent_id == agent.id, runs.c.subject == who).order_by(runs.c.created_at.desc())
+    stranger = isinstance(call.caller, Anonymous)
+    theirs = select(runs).where(runs.c.agent_id == agent.id).order_by(runs.c.created_at.desc())
+    if stranger and wish.visitor_id is not None:
+        theirs = theirs.where(runs.c.person == visitor(wish.visitor_id))
+    else:
+        theirs = theirs.where(runs.c.subject == who)
     if wish.idempotency_key is not None:
         query = theirs.where(runs.c.idempotency_key == wish.idempotency_key)
-    elif agent.dedupe_window and wish.origin is None:
+    elif agent.dedupe_window and wish.origin is None and not stranger:
+        # Visitors share addresses: what one of them sends says nothing about another's run.
         since = call.now - timedelta(seconds=agent.dedupe_window)
         # Neither a fork nor a step of another run was started with a body.
         own = (runs.c.forked_from.is_(None), runs.c.parent_run_id.is_(None))
         query = theirs.where(runs.c.idempotency_key.is_(None), runs.c.created_at > since, *own)
     else:
         return None
-    row = (await execute(query.limit(1))).first()
+    found = (await execute(query.limit(_MOST_NAMESAKES if stranger else 1))).all()
+    if stranger and wish.visitor_id is None:
+        # One that came with an id of its own is known by that, and not by an address.
+        vault = call.services.vault
+        found = [row for row in found if row.person == visitor(visitor_id(vault, row.id))]
+    row = found[0] if found else None
     if row is None or row.payload_hash == wish.digest:
         return row
     refused = RunConflict if wish.idempotency_key is None else KeyReused
@@ -144,6 +160,15 @@ def _voucher(call: Call, caller: Caller) -> tuple[str, str] | None:
     if not isinstance(caller, EndUser) or not isinstance(call.caller, Account):
         return None
     return call.caller.account_id, call.require_app().organisation_id
+
+
+def _person(call: Call, wish: Wish, caller: Caller, run_id: str) -> str:
+    if not isinstance(caller, Anonymous):
+        return person(caller)
+    if wish.origin is not None:
+        kept: str = wish.origin.run.person
+        return kept
+    return visitor(wish.visitor_id or visitor_id(call.services.vault, run_id))
 
 
 def _account(caller: Caller) -> str | None:

@@ -387,14 +387,31 @@ async def test_an_address_is_a_network_where_one_customer_holds_it_whole(agency:
 
 async def test_a_refused_start_does_not_tell_a_stranger_of_another_strangers_run(agency: Agency) -> None:
     await agency.agent("say", SAY, visibility="public", safety_acknowledged=True, dedupe_window_seconds=60)
+    given: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1", "idempotency_key": "k"}
+    anybody = Anonymous(agency.app_id)
+    await agency.house.use("agents_public_run", anybody, input={"n": 3}, **given)
+    refused = await agency.refused("agents_public_run", anybody, input={"n": 2}, **given)
+    assert (refused.status, refused.details) == (409, {})
+    await settled(agency.house)
+
+
+async def test_strangers_behind_one_address_never_share_a_run(agency: Agency) -> None:
+    await agency.agent("say", SAY, visibility="public", safety_acknowledged=True, dedupe_window_seconds=60)
     given: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "ip": "192.0.2.1"}
     anybody = Anonymous(agency.app_id)
-    await agency.house.use("agents_public_run", anybody, input={"n": 1}, **given)
-    for more in ({}, {"idempotency_key": "k"}):
-        if more:
-            await agency.house.use("agents_public_run", anybody, input={"n": 3}, **given, **more)
-        refused = await agency.refused("agents_public_run", anybody, input={"n": 2}, **given, **more)
-        assert (refused.status, refused.details) == (409, {})
+
+    async def start(n: int, **more: str) -> dict[str, Any]:
+        started: dict[str, Any] = await agency.house.use("agents_public_run", anybody, input={"n": n}, **given, **more)
+        return started
+
+    runs = [await start(n) for n in (1, 1, 2)]
+    assert len({run["run_id"] for run in runs}) == 3
+    one, other = (run["visitor_id"] for run in runs[:2])
+    named = [await start(1, idempotency_key="k", **who) for who in ({"visitor_id": one}, {"visitor_id": other}, {})]
+    assert len({run["run_id"] for run in named}) == 3
+    again = [await start(1, idempotency_key="k", **who) for who in ({"visitor_id": one}, {"visitor_id": other}, {})]
+    who = [[(run["run_id"], run["visitor_id"]) for run in runs] for runs in (named, again)]
+    assert who[0] == who[1]
     await settled(agency.house)
 
 

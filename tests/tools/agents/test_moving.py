@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from baobab.runtime.agents.rows import agents, checkpoints, counts, events, runs, stream_tokens, writes
+from baobab.runtime.agents.rows import (
+    agents,
+    checkpoints,
+    counts,
+    events,
+    messages,
+    runs,
+    stream_tokens,
+    threads,
+    writes,
+)
 from baobab.storage.database import Database
 from baobab.storage.kv import Quota
 from baobab.tools.access import EVERYBODY
@@ -27,7 +37,7 @@ from tests.installation import installation
 from tests.tools.agents.conftest import graph
 
 EU = "eu-west-1"
-ROWS = [agents, runs, events, checkpoints, writes, counts, stream_tokens, app_freezes]
+ROWS = [agents, runs, events, checkpoints, writes, counts, stream_tokens, threads, messages, app_freezes]
 
 
 @dataclass

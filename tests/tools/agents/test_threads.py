@@ -1,0 +1,218 @@
+"""Remembered conversations: whose they are, what a model is told of them, and in which order they stand."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from baobab import composition
+from baobab.runtime.agents.rows import checkpoints, messages, threads
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.providers import own_server
+from baobab.settings import load
+from baobab.tools.callers import Account, Anonymous, AppKey
+from tests.clock import FixedClock
+from tests.columns import begin, end
+from tests.jobs import settled
+from tests.runtime.gateway.upstream import Said, Upstream, upstream
+from tests.tools.agents.conftest import Agency, graph
+from tests.tools.agents.test_waiting import model
+from tests.tools.conftest import House
+
+DONE = {"type": "end", "output_template": "ok"}
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    clock = FixedClock()
+    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.house(settings, clock=clock) as opened:
+        yield House(opened.services, opened.registry, clock, tmp_path)
+    end(tmp_path)
+
+
+@pytest.fixture
+async def provider(agency: Agency) -> AsyncIterator[Upstream]:
+    """Where `lab/m` asks: what was sent there stands in `requests`."""
+    async with upstream() as fake:
+        behave(agency, fake, "ok")
+        yield fake
+
+
+def behave(agency: Agency, fake: Upstream, name: str) -> None:
+    agency.house.services.part(Gateway).add(own_server("lab", f"{fake.url}/v1", "key"), [model(name)])
+
+
+def chatting(**node: Any) -> dict[str, Any]:
+    chat = {"type": "llm", "input_template": "{{ input.say }}", "output_key": "answer", "remembers": True, **node}
+    return graph({"chat": chat, "done": DONE}, ("chat", "done"))
+
+
+async def say(agency: Agency, text: str, by: Any = None, thread: str = "t", **more: Any) -> dict[str, Any]:
+    run = await agency.run("chat", by, input={"say": text, **more}, thread_id=thread)
+    assert run["status"] == "completed", run
+    return run
+
+
+def told(fake: Upstream) -> list[tuple[str, str]]:
+    """What the model was told last."""
+    return [(message["role"], message.get("content") or "") for message in fake.requests[-1].json["messages"]]
+
+
+def users(fake: Upstream) -> list[str]:
+    return [text for role, text in told(fake) if role == "user"]
+
+
+async def stored(agency: Agency) -> list[Any]:
+    async with agency.house.services.database.reading() as connection:
+        return list((await connection.execute(select(messages).order_by(messages.c.position))).all())
+
+
+async def test_the_system_prompt_is_sent_once_and_is_the_present_one(agency: Agency, provider: Upstream) -> None:
+    await agency.agent("chat", chatting(system_prompt="Be brief."), default_model="lab/m")
+    for number in range(3):
+        await say(agency, f"turn {number}")
+    changed = chatting(system_prompt="Be long.")
+    await agency.house.use("agents_update", agency.owner, app_id=agency.app_id, name="chat", graph_spec=changed)
+    await say(agency, "turn 3")
+    assert [text for role, text in told(provider) if role == "system"] == ["Be long."]
+    assert users(provider) == [f"turn {number}" for number in range(4)]
+    assert [message.message["role"] for message in await stored(agency)] == ["user", "assistant"] * 4
+
+
+async def test_a_turn_that_takes_another_branch_loses_nothing(agency: Agency, provider: Upstream) -> None:
+    spec = chatting()
+    spec["nodes"]["other"] = {**spec["nodes"]["chat"], "input_template": "Other: {{ input.say }}"}
+    spec["nodes"]["choose"] = {"type": "llm", "input_template": "Choose.", "output_key": "chosen"}
+    spec["entry"] = "choose"
+    other = {"from": "choose", "to": "other", "when": {"==": [{"var": "input.other"}, True]}}
+    spec["edges"] = [other, {"from": "choose", "to": "chat"}, *spec["edges"], {"from": "other", "to": "done"}]
+    await agency.agent("chat", spec, default_model="lab/m")
+    await say(agency, "one", other=False)
+    await say(agency, "two", other=True)
+    await say(agency, "three", other=False)
+    assert users(provider) == ["one", "three"]
+    await say(agency, "four", other=True)
+    assert users(provider) == ["Other: two", "Other: four"]
+
+
+async def test_a_turn_that_waits_keeps_its_own_messages_together_and_loses_no_other(
+    agency: Agency, provider: Upstream
+) -> None:
+    tools = [{"source": "builtin", "name": "interrupt"}]
+    spec = chatting(tools=tools, on_denied="tell") | {"tools": {"builtin": ["interrupt"]}}
+    await agency.agent("chat", spec, default_model="lab/m")
+    provider.said["ask"] = asks("interrupt", '{"reason": "Go on?"}')
+    behave(agency, provider, "said:ask")
+    waiting = await agency.run("chat", input={"say": "first"}, thread_id="t")
+    assert waiting["status"] == "paused", waiting
+    behave(agency, provider, "ok")
+    await say(agency, "second")
+    done = await agency.decide("chat", waiting["id"])
+    assert done["status"] == "completed", done
+    # A turn goes on with what it was told when it began.
+    assert users(provider) == ["first"]
+    await say(agency, "third")
+    assert users(provider) == ["second", "first", "third"]
+    roles = [role for role, _ in told(provider)]
+    assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant", "user"]
+
+
+async def test_a_conversation_belongs_to_the_person_whatever_key_they_come_with(
+    agency: Agency, provider: Upstream
+) -> None:
+    await agency.agent("chat", chatting(), default_model="lab/m", visibility="authenticated")
+    owner = agency.owner
+    keys = []
+    for name in ("old", "new"):
+        made = await agency.house.use("api_keys_create", owner, name=name)
+        keys.append(await agency.house.bearer(made["key"]))
+    old, new = keys
+    assert isinstance(old, Account)
+    await say(agency, "by the old key", old)
+    await say(agency, "by the new key", new)
+    assert users(provider) == ["by the old key", "by the new key"]
+    await say(agency, "by a user", agency.user("ada"))
+    assert users(provider) == ["by a user"]
+    await say(agency, "by another app key", AppKey(agency.app_id, str(getattr(new, "key_id", "")), owner.account_id))
+    assert users(provider) == ["by the old key", "by the new key", "by another app key"]
+
+
+async def test_a_visitor_is_known_by_its_id_and_not_by_its_address(agency: Agency, provider: Upstream) -> None:
+    await agency.agent(
+        "chat",
+        chatting(),
+        default_model="lab/m",
+        visibility="public",
+        safety_acknowledged=True,
+        dedupe_window_seconds=60,
+    )
+
+    async def visit(text: str, ip: str, **more: Any) -> dict[str, Any]:
+        given = {"app_id": agency.app_id, "name": "chat", "input": {"say": text}, "thread_id": "t", "ip": ip, **more}
+        started: dict[str, Any] = await agency.house.use("agents_public_run", Anonymous(agency.app_id), **given)
+        await settled(agency.house)
+        return started
+
+    first = await visit("one", "192.0.2.1")
+    stranger = await visit("who else", "192.0.2.1")
+    assert users(provider) == ["who else"]
+    assert first["visitor_id"] != stranger["visitor_id"]
+    again = await visit("two", "198.51.100.7", visitor_id=first["visitor_id"])
+    assert users(provider) == ["one", "two"]
+    assert again["visitor_id"] == first["visitor_id"]
+
+
+async def test_what_a_model_is_told_is_bounded_by_whole_turns(agency: Agency, provider: Upstream) -> None:
+    tools = [{"source": "builtin", "name": "kv_scan"}]
+    spec = chatting(tools=tools, remembers_messages=5) | {"tools": {"builtin": ["kv_scan"]}}
+    await agency.agent("chat", spec, default_model="lab/m", taint_checks=False)
+    await say(agency, "one")
+    await say(agency, "two")
+    behave(agency, provider, "tools:1")
+    await say(agency, "three")
+    behave(agency, provider, "ok")
+    await say(agency, "four")
+    # Of six messages in two turns five would fit: a call never stands without its result.
+    roles = [role for role, _ in told(provider)]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"], told(provider)
+    assert users(provider) == ["three", "four"]
+
+
+async def test_a_turn_that_is_too_large_is_remembered_without_its_calls(agency: Agency, provider: Upstream) -> None:
+    tools = [{"source": "builtin", "name": "kv_scan"}]
+    spec = chatting(tools=tools, remembers_messages=3) | {"tools": {"builtin": ["kv_scan"]}}
+    await agency.agent("chat", spec, default_model="lab/m", taint_checks=False)
+    behave(agency, provider, "tools:1")
+    await say(agency, "one")
+    behave(agency, provider, "ok")
+    await say(agency, "two")
+    assert [role for role, _ in told(provider)] == ["user", "assistant", "user"]
+
+
+async def test_a_long_thread_costs_a_turn_no_more_than_a_short_one(agency: Agency, provider: Upstream) -> None:
+    await agency.agent("chat", chatting(remembers_messages=4), default_model="lab/m")
+    grown = []
+    for number in range(30):
+        run = await say(agency, f"turn {number:02}")
+        async with agency.house.services.database.reading() as connection:
+            kept = select(func.sum(func.length(checkpoints.c.checkpoint))).where(checkpoints.c.thread_id == run["id"])
+            grown.append((await connection.execute(kept)).scalar_one())
+    assert users(provider) == ["turn 27", "turn 28", "turn 29"]
+    assert grown[-1] == grown[5]
+    assert len(await stored(agency)) == 60
+    async with agency.house.services.database.reading() as connection:
+        assert (await connection.execute(select(threads.c.last_position))).scalars().all() == [60]
+
+
+def asks(tool: str, arguments: str) -> Said:
+    """An answer that calls a tool."""
+    call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": arguments}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    answer = {"id": "a", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+    answer["usage"] = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return Said(json.dumps(answer).encode())
