@@ -71,7 +71,7 @@ class Calls:
         found: dict[str, Any] = {"tools": [describe(tool, fixed=who.app_id is not None, text=True) for tool in best]}
         if not best:
             found |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}
-        return results.found(found, protocol_version)
+        return results.found(found, who, protocol_version)
 
     async def _resumed(self, who: Visitor, approval_id: str, responses: Any) -> None:
         """Wait a while for the decision on a call that is made again after its person was shown where to decide.

@@ -59,7 +59,7 @@ class Offer:
         """The tools of the list, described, in the order of their names."""
         shown = [tool for tool in self.tools.values() if tool.start or not self.searches]
         described = meta_tools.DESCRIBED if self.searches else []
-        described = described + [describe(tool, fixed=self._fixed, text=self._view.text) for tool in shown]
+        described = described + [describe(tool, fixed=self._fixed, text=self._view.results == "text") for tool in shown]
         described += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(described, key=lambda tool: str(tool["name"]))
 
@@ -122,12 +122,12 @@ def is_object(tool: Tool) -> bool:
 
 def _annotations(tool: Tool) -> dict[str, bool]:
     if tool.effect == "read":
-        return {"readOnlyHint": True, "openWorldHint": False}
+        return {"readOnlyHint": True, "openWorldHint": tool.taints}
     return {
         "readOnlyHint": False,
         "destructiveHint": tool.effect == "destructive",
         "idempotentHint": tool.rest is not None and tool.rest.method in ("PUT", "DELETE"),
-        "openWorldHint": tool.effect == "external",
+        "openWorldHint": tool.effect == "external" or tool.taints,
     }
 
 

@@ -30,13 +30,10 @@ from baobab.tools.registry import Registry
 _MODERN = "2026-07-28"
 # Those before know no structured results, and their lists are sieved by the SDK.
 _VERSIONS = {version.encode(): version for version in ("2025-06-18", "2025-11-25", _MODERN)}
-_STRUCTURED = (
-    b',"result":{"content":' + to_json([{"type": "text", "text": results.STRUCTURED}]) + b',"structuredContent":'
-)
 
 
 Said = tuple[bytes, ...]
-"""The parts of an answer between its id and its end."""
+"""The parts of an answer between its id and the members of its `_meta`, which come last."""
 
 
 class Lane:
@@ -53,8 +50,8 @@ class Lane:
         self._catalogue = catalogue
         self._calls = calls
         self._foreign = foreign | {meta_tools.SEARCH}
-        modern = b',"resultType":"complete","_meta":' + to_json({SERVER_INFO_META_KEY: server_info}) + b"}}"
-        self._ends = {version: modern if version == _MODERN else b"}}" for version in _VERSIONS.values()}
+        # Every answer of the 2026 protocol says which server gave it.
+        self._server_info = to_json({SERVER_INFO_META_KEY: server_info})[1:-1]
 
     async def answer(self, message: Any, headers: Headers, who: Visitor) -> bytes | None:
         """The answer to a message; None where it is not for the lane."""
@@ -73,11 +70,17 @@ class Lane:
             said = self._listed(params, offer, version)
         else:
             said = await self._called(params, offer, who, version)
-        return (
-            None
-            if said is None
-            else b"".join((b'{"jsonrpc":"2.0","id":', to_json(request_id), *said, self._ends[version]))
-        )
+        if said is None:
+            return None
+        *parts, meta = said
+        return b"".join((b'{"jsonrpc":"2.0","id":', to_json(request_id), *parts, *self._end(meta, version)))
+
+    def _end(self, meta: bytes, version: str) -> Said:
+        """The end of an answer. meta: members of its `_meta`, without braces."""
+        if version == _MODERN:
+            comma = b"," if meta else b""
+            return b',"resultType":"complete","_meta":{', meta, comma, self._server_info, b"}}}"
+        return (b',"_meta":{', meta, b"}}}") if meta else (b"}}",)
 
     def _listed(self, params: dict[str, Any], offer: Offer, version: str) -> Said | None:
         cursor = params.get("cursor")
@@ -89,7 +92,7 @@ class Lane:
             return None
         more = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)
         fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS if version == _MODERN else b""
-        return b',"result":{"tools":', page.tools, more, fresh
+        return b',"result":{"tools":', page.tools, more, fresh, b""
 
     async def _called(self, params: dict[str, Any], offer: Offer, who: Visitor, version: str) -> Said | None:
         name: Any = params.get("name")
@@ -109,21 +112,21 @@ class Lane:
             return _refused(results.failed(error))
         except Exception:  # noqa: BLE001 - as in calls.py
             return _refused(unexpected(who, name))
-        text = results.as_text(tool, result, who, version)
-        return _structured(tool.encode(result)) if text is None else _in_words(text)
+        return _succeeded(results.render(tool, result, who, version))
 
 
-def _structured(encoded: bytes) -> Said:
-    return _STRUCTURED, encoded, b',"isError":false'
-
-
-def _in_words(text: str) -> Said:
-    return b',"result":{"content":', to_json([{"type": "text", "text": text}]), b',"isError":false'
+def _succeeded(rendered: results.Rendered) -> Said:
+    text = to_json(rendered.text)
+    meta = to_json(rendered.meta)[1:-1] if rendered.meta else b""
+    if rendered.structured is None:
+        return b',"result":{"content":[{"type":"text","text":', text, b'}],"isError":false', meta
+    structured = (b'}],"structuredContent":', rendered.structured)
+    return b',"result":{"content":[{"type":"text","text":', text, *structured, b',"isError":false', meta
 
 
 def _refused(refusal: types.CallToolResult) -> Said:
-    said = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type"})
-    return b',"result":', said.encode()[:-1]
+    said = refusal.model_dump_json(by_alias=True, exclude_none=True, exclude={"result_type", "meta"})
+    return b',"result":', said.encode()[:-1], to_json(refusal.meta)[1:-1]
 
 
 def _spoken(method: str, params: dict[str, Any], pairs: Headers) -> str | None:

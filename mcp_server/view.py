@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl
 
 from baobab.mcp_server.errors import ViewInvalid
 from baobab.tools.directory import APP_ID_PATTERN
+
+Results = Literal["both", "structured", "text"]
 
 _KNOWN = ("toolsets", "app_id", "read_only", "results")
 
@@ -17,14 +19,14 @@ class View:
     """`/mcp` is the start set with a search; `?toolsets=kv,apps` or `all` chooses; the others narrow.
 
     app_id: every call is made in this app, and no tool has the argument any more.
-    text: results as JSON text, for clients that show models nothing of structured results.
+    results: `both` sends JSON text and structured content, `text` and `structured` one of them.
     """
 
     toolsets: frozenset[str] | None = None
     every: bool = False
     app_id: str | None = None
     read_only: bool = False
-    text: bool = False
+    results: Results = "both"
 
     @property
     def starts(self) -> bool:
@@ -58,7 +60,7 @@ class Views:
             every,
             app_id,
             read_only=self._one_of(chosen, "read_only", ("true", "false")) == "true",
-            text=self._one_of(chosen, "results", ("structured", "text")) == "text",
+            results=self._one_of(chosen, "results", get_args(Results)) or "both",
         )
 
     def _chosen(self, text: str | None) -> tuple[frozenset[str] | None, bool]:
@@ -72,8 +74,8 @@ class Views:
             raise self._invalid(f"No family of tools is called `{(unknown or [''])[0][:60]}`.")
         return names, False
 
-    def _one_of(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> str | None:
-        value: str | None = chosen.get(name)
+    def _one_of(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:
+        value = chosen.get(name)
         if value is not None and value not in values:
             raise self._invalid(f"`{name}` is {' or '.join(values)}.")
         return value

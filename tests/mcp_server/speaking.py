@@ -12,6 +12,7 @@ import httpx
 from mcp.shared.inbound import NAME_BEARING_METHODS, encode_header_value
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 
+from baobab.mcp_server.results import ERROR
 from tests.conftest import Baobab
 
 EARLIER = "2025-06-18"
@@ -103,6 +104,16 @@ async def use(
 ) -> dict[str, Any]:
     """The result of a tool. `how`: as `say` takes it."""
     return (await say(baobab, "tools/call", {"name": tool, "arguments": dict(arguments or {})}, **how)).result
+
+
+def refusal(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The error that a result says: as data, and in words that a model sees."""
+    told: dict[str, Any] = result["_meta"][ERROR]
+    said = result["content"][0]["text"]
+    assert result["isError"] is True
+    assert "structuredContent" not in result
+    assert all(told[part] in said for part in ("code", "message", "remediation"))
+    return told
 
 
 def messages(answer: httpx.Response) -> Iterator[dict[str, Any]]:

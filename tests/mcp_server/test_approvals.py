@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Baobab
-from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, Answer, say, use
+from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, Answer, refusal, say, use
 
 each_era = pytest.mark.parametrize("era", ERAS)
 
@@ -53,7 +53,7 @@ async def test_a_call_that_needs_a_person_waits_and_is_answered_once_approved(ba
     call = {"app_id": app_id, "key": "visits"}
     refused = await use(baobab, "kv_incr", call, by=agent, era=era)
     assert refused["isError"] is True
-    told = refused["structuredContent"]["error"]
+    told = refusal(refused)
     assert told["code"] == "APPROVAL_REQUIRED"
     assert "visits" in told["details"]["summary"]
     assert told["details"]["decide_at"] in refused["content"][0]["text"]
@@ -79,7 +79,7 @@ async def test_reads_of_such_a_key_do_not_wait(baobab: Baobab, era: str) -> None
 async def test_call_tool_is_no_way_around(baobab: Baobab, era: str) -> None:
     app_id, agent = await baobab.app(), await held(baobab)
     refused = await use(baobab, "call_tool", raising(app_id), by=agent, era=era)
-    assert refused["structuredContent"]["error"]["code"] == "APPROVAL_REQUIRED"
+    assert refusal(refused)["code"] == "APPROVAL_REQUIRED"
     assert await value(baobab, app_id, "visits") is None
 
 
@@ -87,9 +87,9 @@ async def test_call_tool_is_no_way_around(baobab: Baobab, era: str) -> None:
 async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> None:
     app_id, agent = await baobab.app(), await held(baobab)
     call = {"app_id": app_id, "key": "visits"}
-    told = (await use(baobab, "kv_incr", call, by=agent, era=era))["structuredContent"]["error"]
+    told = refusal(await use(baobab, "kv_incr", call, by=agent, era=era))
     await decide(baobab, told["details"]["approval_id"], "reject", reason="not on a Saturday")
-    refused = (await use(baobab, "kv_incr", call, by=agent, era=era))["structuredContent"]["error"]
+    refused = refusal(await use(baobab, "kv_incr", call, by=agent, era=era))
     assert refused["code"] == "APPROVAL_REJECTED"
     assert "not on a Saturday" in refused["message"]
 
@@ -97,7 +97,7 @@ async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> 
 async def test_the_credential_that_proposed_cannot_decide_over_mcp_either(baobab: Baobab) -> None:
     app_id, agent = await baobab.app(), await held(baobab, "destructive")
     call = {"app_id": app_id, "key": "a"}
-    told = (await use(baobab, "kv_delete", call, by=agent))["structuredContent"]["error"]
+    told = refusal(await use(baobab, "kv_delete", call, by=agent))
     decision = {"approval_id": told["details"]["approval_id"]}
     for tool, word in (("approvals_approve", "approve"), ("approvals_reject", "reject")):
         assert (await say(baobab, "tools/call", {"name": tool, "arguments": decision}, by=agent)).error[
@@ -162,7 +162,7 @@ async def test_the_word_of_the_client_decides_nothing(baobab: Baobab, monkeypatc
     for responses in (OPENED, {"approval": {"action": "accept", "content": {"approved": True}}}, {}):
         still = await resume(baobab, agent, app_id, answer, responses)
         assert still.result["isError"] is True
-        assert still.result["structuredContent"]["error"]["code"] == "APPROVAL_REQUIRED"
+        assert refusal(still.result)["code"] == "APPROVAL_REQUIRED"
     assert await value(baobab, app_id, "visits") is None
 
 
@@ -170,7 +170,7 @@ async def test_a_person_who_does_not_look_leaves_the_call_waiting(baobab: Baobab
     app_id, agent = await baobab.app(), await held(baobab)
     answer = await asked(baobab, agent, app_id)
     declined = await resume(baobab, agent, app_id, answer, {"approval": {"action": "decline"}})
-    assert declined.result["structuredContent"]["error"]["details"]["approval_id"] == approval_id(answer)
+    assert refusal(declined.result)["details"]["approval_id"] == approval_id(answer)
     assert await value(baobab, app_id, "visits") is None
 
 
@@ -223,7 +223,7 @@ async def test_a_client_that_shows_no_addresses_is_told_in_words(
 
 async def test_one_approval_serves_the_same_call_through_every_door(baobab: Baobab) -> None:
     app_id, agent = await baobab.app(), await held(baobab)
-    over_mcp = (await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": 1}, by=agent))["structuredContent"]
+    over_mcp = refusal(await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": 1}, by=agent))
     over_rest = await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=agent)
     assert over_rest.status_code == 428
-    assert over_rest.json()["approval_id"] == over_mcp["error"]["details"]["approval_id"]
+    assert over_rest.json()["approval_id"] == over_mcp["details"]["approval_id"]

@@ -125,7 +125,7 @@ async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProce
     async with user(pair.address, era) as agent:
         refused = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
         assert refused.is_error
-        told = refused.structured_content["error"]
+        told = refused.meta["baobab/error"]
         assert told["code"] == "APP_NOT_FOUND"
         assert told["remediation"] in refused.content[0].text
         with pytest.raises(MCPError) as unknown:
@@ -182,7 +182,7 @@ async def test_an_earlier_client_is_told_in_words_and_calls_again(pair: ServerPr
     async with user(pair.address, "legacy", key=await held(pair), keep_alive=False) as agent:
         refused = await agent.client.call_tool("apps_init", {"name": "approved-by-hand"})
         assert refused.is_error
-        approval_id = refused.structured_content["error"]["details"]["approval_id"]
+        approval_id = refused.meta["baobab/error"]["details"]["approval_id"]
         await approve(pair, approval_id)
         async with asyncio.timeout(PATIENCE):
             while (await agent.use("approvals_get", approval_id=approval_id))["approval"]["status"] == "approved":

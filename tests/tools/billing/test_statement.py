@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from baobab.tools.credit_usage import Usage
-from tests.mcp_server.speaking import use
+from tests.mcp_server.speaking import refusal, use
 from tests.people import first_organisation, key, person
 from tests.tools.ai.conftest import MINI, Installation
 
@@ -128,7 +128,7 @@ async def test_strangers_see_nothing_and_are_not_told_who_exists(baobab: Install
         answers = [await baobab.client.get(path, params={"org_id": org}, headers=by) for org in (ours, nobody)]
         assert [answer.status_code for answer in answers] == [403, 403]
         assert answers[0].json() == answers[1].json()
-        refused = (await use(baobab, tool, {"org_id": ours}, by=by))["structuredContent"]["error"]
+        refused = refusal(await use(baobab, tool, {"org_id": ours}, by=by))
         assert refused["code"] == "AUTH_INSUFFICIENT_PERMISSIONS"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp_server.speaking import ERAS, use
+from tests.mcp_server.speaking import ERAS, refusal, use
 from tests.people import key, person
 from tests.tools.ai.media.conftest import BUILT_IN, TERMINAL, House, Kind
 
@@ -83,7 +83,7 @@ async def test_the_same_goes_over_mcp_where_the_file_is_told_by_its_address(
     assert job["content_urls"][0] in told
     assert MAGIC[kind][1] in told
     refused = await use(baobab, f"{plural(kind)}_content", {**named, "index": 1}, era=era)
-    assert refused["structuredContent"]["error"]["code"] == "INDEX_OUT_OF_RANGE"
+    assert refusal(refused)["code"] == "INDEX_OUT_OF_RANGE"
 
 
 @pytest.mark.parametrize("kind", KINDS)
