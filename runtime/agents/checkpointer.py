@@ -1,6 +1,6 @@
 """LangGraph's checkpoints in the rows, written through a fence: a worker that was overtaken writes nothing."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -20,8 +20,9 @@ from sqlalchemy import Select, select, tuple_
 
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.journal import Journal
+from baobab.runtime.agents.pieces import Packer, add_pieces, read_pieces
 from baobab.runtime.agents.plain import dumps, dumps_json, loads
-from baobab.runtime.agents.rows import Write, checkpoints, writes
+from baobab.runtime.agents.rows import Write, checkpoints, pieces, writes
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, Transactions
 
@@ -48,6 +49,8 @@ class Checkpointer(BaseCheckpointSaver[int]):
         self._journal = journal
         # What a run's graph holds came from JSON.
         self._dumps = dumps if journal is None else dumps_json
+        # What was stored is known to whoever is the only one to write.
+        self._packer = None if journal is None else Packer(self._dumps)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         wanted = config["configurable"]
@@ -95,15 +98,21 @@ class Checkpointer(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         thread_id, namespace = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_ns", "")
         parent_id, about = config["configurable"].get("checkpoint_id"), get_checkpoint_metadata(config, metadata)
-        text = self._dumps(checkpoint)
-        row = (thread_id, namespace, checkpoint["id"], parent_id, text, to_json(about).decode())
+        packer = self._packer or Packer(self._dumps)
+        package = packer.pack(checkpoint)
+        row = (thread_id, namespace, checkpoint["id"], parent_id, package.text, to_json(about).decode())
         if self._journal is not None:
             # The results of the tasks that led here are in the checkpoint now.
             self._journal.supersede()
-            if len(text) > _LARGEST:
-                # Each step keeps all of it anew: some hundred large ones would fill a disk.
+            if package.size > _LARGEST:
                 raise RunFailed("state_too_large", f"What the run holds has more than {_LARGEST} characters.")
-        await self._write(lambda statements: _run(statements, _KEPT, row))
+
+        def write(statements: Statements) -> None:
+            add_pieces(statements, thread_id, package.fresh)
+            statements.rows(_KEPT, *row)
+
+        await self._write(write)
+        packer.keep(package)
         return _config(thread_id, namespace, checkpoint["id"])
 
     async def aput_writes(
@@ -131,12 +140,13 @@ class Checkpointer(BaseCheckpointSaver[int]):
         def write(statements: Statements) -> None:
             statements.rows("DELETE FROM agent_writes WHERE thread_id = ?", thread_id)
             statements.rows("DELETE FROM agent_checkpoints WHERE thread_id = ?", thread_id)
+            statements.rows("DELETE FROM agent_pieces WHERE thread_id = ?", thread_id)
 
         await self._write(write)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         def write(statements: Statements) -> None:
-            for table in (checkpoints, writes):
+            for table in (checkpoints, pieces, writes):
                 others = ", ".join(column.name for column in table.c if column.name != "thread_id")
                 copied = f"INSERT INTO {table.name} (thread_id, {others}) SELECT ?, {others} FROM {table.name}"  # noqa: S608 - our names
                 statements.rows(f"{copied} WHERE thread_id = ?", target_thread_id, source_thread_id)
@@ -159,18 +169,18 @@ class Checkpointer(BaseCheckpointSaver[int]):
                 theirs = select(writes).where(tuple_(*columns).in_(names[few : few + 200]))
                 for write in (await connection.execute(theirs)).all():
                     pending.setdefault((write.thread_id, write.namespace, write.checkpoint_id), []).append(write)
-        return [_tuple(row, pending.get(name, [])) for row, name in zip(rows, names, strict=True)]
+            texts, threads = [row.checkpoint for row in rows], {row.thread_id for row in rows}
+            read = await read_pieces(connection.execute, threads, texts)
+        if self._packer is not None:
+            self._packer.know(read)
+        return [_tuple(row, pending.get(name, []), read) for row, name in zip(rows, names, strict=True)]
 
 
-def _run(statements: Statements, text: str, row: tuple[Any, ...]) -> None:
-    statements.rows(text, *row)
-
-
-def _tuple(row: Any, pending: list[Any]) -> CheckpointTuple:
+def _tuple(row: Any, pending: list[Any], read: Mapping[str, str]) -> CheckpointTuple:
     pending.sort(key=lambda write: writes_sort_key(write.task_path, write.task_id, write.position))
     return CheckpointTuple(
         config=_config(row.thread_id, row.namespace, row.id),
-        checkpoint=loads(row.checkpoint),
+        checkpoint=loads(row.checkpoint, read),
         metadata=row.about,
         parent_config=_config(row.thread_id, row.namespace, row.parent_id) if row.parent_id else None,
         pending_writes=[(write.task_id, write.channel, loads(write.value)) for write in pending],

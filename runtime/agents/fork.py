@@ -6,9 +6,11 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
+from baobab.runtime.agents.pieces import Packer, add_pieces, read_pieces
 from baobab.runtime.agents.plain import dumps, loads
 from baobab.runtime.agents.rows import checkpoints, writes
 from baobab.storage.database import Database, Unit
+from baobab.storage.transactions import within
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,11 @@ class Point:
 
     async def keep(self, unit: Unit, run_id: str) -> None:
         """Make it the beginning of a run."""
+        package = Packer(dumps).pack(self.checkpoint)
         row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
-        row |= {"parent_id": None, "checkpoint": dumps(self.checkpoint), "about": dict(self.about)}
+        row |= {"parent_id": None, "checkpoint": package.text, "about": dict(self.about)}
         await unit.execute(insert(checkpoints), row)
+        await within(unit, lambda statements: add_pieces(statements, run_id, package.fresh))
         if self.results:
             await unit.execute(insert(writes), [{**result, "thread_id": run_id} for result in self.results])
 
@@ -56,7 +60,7 @@ async def point(database: Database, run: Any, step: int | None) -> Point | None:
 
         async def at(index: int) -> tuple[int, dict[str, Any], Any]:
             row = (await connection.execute(select(checkpoints).where(*mine, checkpoints.c.id == ids[index]))).one()
-            found = loads(row.checkpoint)
+            found = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
             return found["channel_values"].get("steps", 0), found, row.about
 
         if not ids:

@@ -1,12 +1,14 @@
 """Checkpoints as plain JSON: what is read back can hold data only, never code (docs/security.md)."""
 
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from typing import Any
 
 from langgraph.types import Interrupt, Send
 from pydantic_core import from_json, to_json
 
-_MARK = "$"
+MARK = "$"
+"""What stands in place of a value that is not JSON has this key."""
 _BARE = frozenset({type(None), bool, int, float, str})
 
 
@@ -19,11 +21,12 @@ def dumps_json(value: Any) -> str:
     """The same of what came from JSON, and so has neither tuples nor bytes: several times cheaper."""
     text = to_json(value, fallback=_plain).decode()
     # Somebody's own mark must not be read as ours.
-    return text if f'"{_MARK}"' not in text else dumps(value)
+    return text if f'"{MARK}"' not in text else dumps(value)
 
 
-def loads(text: str) -> Any:
-    return _made(from_json(text))
+def loads(text: str, pieces: Mapping[str, str] | None = None) -> Any:
+    """What was kept. pieces: the texts of what it names (pieces.py), by digest."""
+    return _made(from_json(text), pieces or {})
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
@@ -33,17 +36,17 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
         case dict():
             # Most of a checkpoint are numbers of versions: no call for each.
             plain = {_key(name): item if type(item) in _BARE else _plain(item) for name, item in value.items()}
-            return {_MARK: "dict", "of": plain} if _MARK in plain else plain
+            return {MARK: "dict", "of": plain} if MARK in plain else plain
         case list():
             return [_plain(item) for item in value]
         case tuple():
-            return {_MARK: "tuple", "of": [_plain(item) for item in value]}
+            return {MARK: "tuple", "of": [_plain(item) for item in value]}
         case bytes():
-            return {_MARK: "bytes", "of": b64encode(value).decode()}
+            return {MARK: "bytes", "of": b64encode(value).decode()}
         case Send():
-            return {_MARK: "send", "to": value.node, "of": _plain(value.arg)}
+            return {MARK: "send", "to": value.node, "of": _plain(value.arg)}
         case Interrupt():
-            return {_MARK: "interrupt", "id": value.id, "of": _plain(value.value)}
+            return {MARK: "interrupt", "id": value.id, "of": _plain(value.value)}
         case BaseException():
             return f"{type(value).__name__}: {value}"
     raise TypeError(f"a checkpoint holds data, not {type(value).__name__}")
@@ -55,20 +58,22 @@ def _key(name: Any) -> str:
     return name
 
 
-def _made(value: Any) -> Any:  # noqa: PLR0911
+def _made(value: Any, pieces: Mapping[str, str]) -> Any:  # noqa: PLR0911
     match value:
         case list():
-            return [_made(item) for item in value]
+            return [_made(item, pieces) for item in value]
         case {"$": "dict", "of": dict(of)}:
-            return {name: _made(item) for name, item in of.items()}
+            return {name: _made(item, pieces) for name, item in of.items()}
         case {"$": "tuple", "of": list(of)}:
-            return tuple(_made(item) for item in of)
+            return tuple(_made(item, pieces) for item in of)
         case {"$": "bytes", "of": str(of)}:
             return b64decode(of)
         case {"$": "send", "to": str(to), "of": of}:
-            return Send(to, _made(of))
+            return Send(to, _made(of, pieces))
         case {"$": "interrupt", "id": str(id_), "of": of}:
-            return Interrupt(value=_made(of), id=id_)
+            return Interrupt(value=_made(of, pieces), id=id_)
+        case {"$": "piece", "of": str(digest)}:
+            return _made(from_json(pieces[digest]), pieces)
         case dict():
-            return {name: _made(item) for name, item in value.items()}
+            return {name: _made(item, pieces) for name, item in value.items()}
     return value

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from baobab.runtime.agents.pieces import read_pieces
 from baobab.runtime.agents.plain import loads
 from baobab.runtime.agents.rows import checkpoints, events
 from baobab.runtime.agents.session import Message
@@ -33,7 +34,7 @@ class Record:
 
 
 async def recorded(database: Database, run: Any, spec: GraphSpec) -> Record:
-    """Read one checkpoint after another: each holds the whole state."""
+    """Read one checkpoint after another: each stands for the whole state."""
     record, models = Record(), {key: node for key, node in spec.nodes.items() if isinstance(node, LlmNode)}
     async with database.reading() as connection:
         query = select(events).where(events.c.run_id == run.id).order_by(events.c.seq)
@@ -59,7 +60,7 @@ async def recorded(database: Database, run: Any, spec: GraphSpec) -> Record:
         for checkpoint_id in ids.all():
             kept = select(checkpoints).where(*mine, checkpoints.c.id == checkpoint_id)
             row = (await connection.execute(kept)).one()
-            checkpoint = loads(row.checkpoint)
+            checkpoint = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
             state = checkpoint["channel_values"]
             if "steps" not in state:
                 continue

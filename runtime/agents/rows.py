@@ -136,6 +136,15 @@ checkpoints = Table(
     Column("about", Json, nullable=False),
 )
 
+# Large values of a run's checkpoints, by the digest of their text: see pieces.py.
+pieces = Table(
+    "agent_pieces",
+    metadata,
+    Column("thread_id", String(80), primary_key=True),
+    Column("digest", String(40), primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
 writes = Table(
     "agent_writes",
     metadata,

@@ -46,6 +46,10 @@ _RESTED = (
     " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
 )
 _FINISHED = "UPDATE agent_runs SET status = ?, output = ?, error = ?, finished_at = ? WHERE id = ? AND job_id = ?"
+_SUPERSEDED = (
+    "DELETE FROM agent_writes WHERE thread_id = ?"
+    " AND checkpoint_id <> (SELECT MAX(id) FROM agent_checkpoints WHERE thread_id = ? AND namespace = '')"
+)
 
 
 class Segment:
@@ -262,6 +266,8 @@ class Segment:
 
         def finish(statements: Statements) -> None:
             statements.rows(_FINISHED, status, *kept, now, self._run_id, self._job.id)
+            # A fork goes on from the last step with what its calls returned; nothing goes on from the others so.
+            statements.rows(_SUPERSEDED, self._run_id, self._run_id)
             if said:
                 add_turns(statements, self._run, said, self._services.ids.uuid(), now)
             close(statements, self._services.jobs, self._run_id, self._run.graph_spec)

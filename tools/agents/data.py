@@ -13,6 +13,7 @@ from baobab.runtime.agents.rows import (
     counts,
     events,
     messages,
+    pieces,
     runs,
     threads,
     writes,
@@ -82,5 +83,6 @@ def _of(app_id: str) -> list[tuple[Table, Any]]:
         (messages, messages.c.thread.in_(select(threads.c.id).where(threads.c.app_id == app_id))),
         (events, events.c.run_id.in_(theirs)),
         (checkpoints, checkpoints.c.thread_id.in_(theirs)),
+        (pieces, pieces.c.thread_id.in_(theirs)),
         (writes, writes.c.thread_id.in_(theirs)),
     ]

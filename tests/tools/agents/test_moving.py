@@ -16,6 +16,7 @@ from baobab.runtime.agents.rows import (
     counts,
     events,
     messages,
+    pieces,
     runs,
     stream_tokens,
     threads,
@@ -37,7 +38,7 @@ from tests.installation import installation
 from tests.tools.agents.conftest import graph
 
 EU = "eu-west-1"
-ROWS = [agents, runs, events, checkpoints, writes, counts, stream_tokens, threads, messages, app_freezes]
+ROWS = [agents, runs, events, checkpoints, writes, counts, stream_tokens, threads, messages, pieces, app_freezes]
 
 
 @dataclass
