@@ -56,8 +56,11 @@ class PostgresDatabase(Database):
     _writing: ClassVar = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
     _always_in_turn = False
 
-    def __init__(self, url: str) -> None:
-        """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it."""
+    def __init__(self, url: str, name: str = "baobab") -> None:
+        """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it.
+
+        name: what Postgres calls our connections when it lists them.
+        """
         self._url = url
         self._me = uuid.uuid4().hex
         self._listener: psycopg.AsyncConnection[Any] | None = None
@@ -71,7 +74,7 @@ class PostgresDatabase(Database):
                 connect_args={
                     "connect_timeout": _CONNECT_SECONDS,
                     "options": session,
-                    "application_name": "baobab",
+                    "application_name": name,
                     "async_creator_fn": _Line.connect,
                 },
             )

@@ -97,22 +97,30 @@ def migrate(data: Path | None) -> None:
 
 
 @main.command()
-@click.option("--to", required=True, help="Empty database that will have the rows: postgresql://...")
+@click.option("--to", required=True, help="Empty database, postgresql://..., or new folder that will have the rows.")
 @click.option("--valkey", help="Empty Valkey or Redis that will have the key-value store: redis://...")
 @click.option("--objects", help="Empty place that will have the files: s3://BUCKET/PREFIX.")
 @click.option("--data", type=Path, help="Folder of the installation [BAOBAB_DATA, data].")
 @click.option("--dry-run", is_flag=True, help="Look at both sides and change nothing.")
 def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None, *, dry_run: bool) -> None:
-    """Carry an installation on files over to Postgres, and its key-value store and files to servers.
+    """Carry an installation on files over to Postgres, or one on Postgres to files.
 
-    Stop its servers and workers first; none can start while this runs. What is in the folder is read and not changed.
-    The target must be empty, and serves nobody until everything has arrived and is found to be the same. Killed in
-    the middle, run the same command again: it goes on. A password may be left to PGPASSWORD or ~/.pgpass.
+    The installation is the one that the settings name. --to postgresql://... carries its rows, its keys and, with
+    --objects, its files to servers; --to FOLDER carries all of it into a new folder.
+
+    Stop its servers and workers first; none can start while this runs. The source is read and not changed. The target
+    must be empty, and serves nobody until everything has arrived and is found to be the same. Killed in the middle,
+    run the same command again: it goes on. A password may be left to PGPASSWORD or ~/.pgpass.
     """
+    from baobab.transferring import target_settings
     from baobab.transferring import transfer as carry
 
-    here, there = _settings(data=data), _settings(data=data, database_url=to, valkey_url=valkey, objects_url=objects)
-    _run(carry(here, there, dry_run=dry_run, tell=click.echo))
+    async def work() -> None:
+        here = _settings(data=data)
+        there = target_settings(here, to, valkey_url=valkey, objects_url=objects)
+        await carry(here, there, dry_run=dry_run, tell=click.echo)
+
+    _run(work())
 
 
 @main.command()
@@ -411,7 +419,7 @@ def _told(work: Callable[[], T]) -> T:
         return work()
     except BaobabError as exc:
         raise Failure(f"{exc.message} {exc.remedy}") from exc
-    except (BackupError, RegionUnavailable, SchemaTooNew, SecretUnreadable, TransferRefused) as exc:
+    except (BackupError, RegionUnavailable, SchemaTooNew, SecretUnreadable, SettingsError, TransferRefused) as exc:
         raise Failure(str(exc)) from exc
     except DatabaseUnavailable as exc:
         raise Failure(f"the database does not open: {exc.reason}") from exc

@@ -1,4 +1,4 @@
-"""`baobab transfer`: an installation on files becomes one on servers."""
+"""`baobab transfer`: an installation on files becomes one on servers, or the other way round."""
 
 import contextlib
 import re
@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 import baobab.composition  # noqa: F401 - brings the tables of the runtime; those of the domains come with toolsets()
 from baobab import tools
-from baobab.settings import Settings
+from baobab.settings import Settings, load
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import POSTGRES, SQLITE, database_at
 from baobab.storage.kv.engine import Engine
@@ -22,9 +22,10 @@ from baobab.storage.kv.errors import KvError
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.objects.stores import store_at
+from baobab.storage.secrets import write_private
 from baobab.storage.transfer import entries, mark, objects, rows
 from baobab.storage.transfer.errors import TransferRefused
-from baobab.storage.transfer.source import SourceRows
+from baobab.storage.transfer.source import source_rows
 from baobab.storage.transfer.survey import Survey
 from baobab.tools.approval_rows import approvals
 
@@ -44,6 +45,21 @@ class _Side:
         )
 
 
+def target_settings(here: Settings, to: str, *, valkey_url: str | None, objects_url: str | None) -> Settings:
+    """The settings of an installation after it has been carried over. to: `postgresql://...`, or a folder.
+
+    TransferRefused where it is neither, SettingsError where an address is wrong.
+    """
+    if to.startswith(POSTGRES):
+        return load(data=here.data, database_url=to, valkey_url=valkey_url, objects_url=objects_url)
+    if "://" in to:
+        raise TransferRefused("--to must be postgresql://USER:PASSWORD@HOST:PORT/NAME, or a folder")
+    if valkey_url:
+        raise TransferRefused("an installation on files keeps its keys there; leave --valkey out")
+    objects = here.objects_url if objects_url is None else objects_url
+    return load(data=Path(to), database_url="", valkey_url="", objects_url=objects)
+
+
 async def transfer(here: Settings, there: Settings, *, dry_run: bool, tell: Callable[[str], None]) -> None:
     """Carry everything over, look whether all of it arrived, and only then make the target usable.
 
@@ -52,12 +68,10 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, tell: Call
     """
     # A table is known when the domain that owns it is loaded.
     tuple(tools.toolsets())
-    _require_files(here)
-    if not there.rows_url.startswith(POSTGRES):
-        raise TransferRefused("--to must be postgresql://USER:PASSWORD@HOST:PORT/NAME")
+    _require_source(here, there)
     instant = time.time()
     # Where all entries are in Valkey it has its own way of keeping them.
-    tokens = not (there.valkey_url and there.kv_durable == "valkey")
+    tokens = not any(side.valkey_url and side.kv_durable == "valkey" for side in (here, there))
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_refusing("it was interrupted, and goes on when the same command is run again"))
         old, new = stack.enter_context(_objects(here, there))
@@ -87,20 +101,30 @@ async def transfer(here: Settings, there: Settings, *, dry_run: bool, tell: Call
         if differences:
             named = ", ".join(differences)
             raise TransferRefused(f"not the same on both sides: {named}; empty the target and begin again")
+        _keep_secret(here, there)
         await mark.finish(target)
     tell("Verified.")
     for line in _from_now_on(here, there):
         tell(line)
 
 
-def _require_files(here: Settings) -> None:
-    if not here.rows_url.startswith(SQLITE) or here.valkey_url:
-        raise TransferRefused(
-            "only an installation on files can be carried over, and the settings name a server; "
-            "unset BAOBAB_DATABASE_URL and BAOBAB_VALKEY_URL"
-        )
+def _require_source(here: Settings, there: Settings) -> None:
     if not here.secret_key and not here.secret_file.is_file():
         raise TransferRefused(f"there is no installation in {here.data}: {here.secret_file.name} is missing")
+    if here.rows_url.startswith(SQLITE) == there.rows_url.startswith(SQLITE):
+        raise TransferRefused(
+            "both sides are on files: copy the folder with `baobab backup` and `baobab restore`"
+            if there.rows_url.startswith(SQLITE)
+            else "only an installation on files can be carried to Postgres, and BAOBAB_DATABASE_URL names a server; "
+            "unset BAOBAB_DATABASE_URL, or copy a Postgres database with pg_dump"
+        )
+    if not here.rows_url.startswith(SQLITE):
+        return
+    if here.valkey_url:
+        raise TransferRefused(
+            "an installation whose rows are on files and whose keys are in Valkey cannot be carried over; "
+            "unset BAOBAB_VALKEY_URL if that is not so"
+        )
     if not _folder(here).is_dir():
         raise TransferRefused(f"{_folder(here)} is missing; is BAOBAB_REGION right?")
 
@@ -116,10 +140,11 @@ async def _require_no_strangers(target: _Side, ours: Survey) -> None:
 
 @contextlib.asynccontextmanager
 async def _source(here: Settings, clock: Callable[[], float], kept: ObjectStore | None) -> AsyncIterator[_Side]:
-    held = SourceRows(Path(here.rows_url.removeprefix(SQLITE)))
+    held = source_rows(here.rows_url)
     try:
         # Before the entries are opened: it is what keeps servers out of both.
-        await held.open()
+        with _refusing("the source"):
+            await held.open()
         async with _entries("the source's", _engine(here, clock)) as engine:
             yield _Side(held, engine, kept)
     finally:
@@ -128,6 +153,8 @@ async def _source(here: Settings, clock: Callable[[], float], kept: ObjectStore 
 
 @contextlib.asynccontextmanager
 async def _target_rows(there: Settings) -> AsyncIterator[Database]:
+    if there.rows_url.startswith(SQLITE):
+        there.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     database = database_at(there.rows_url)
     try:
         with _refusing("the target"):
@@ -150,16 +177,22 @@ async def _entries(whose: str, engine: Engine) -> AsyncIterator[Engine]:
 @contextlib.contextmanager
 def _objects(here: Settings, there: Settings) -> Iterator[tuple[ObjectStore | None, ObjectStore | None]]:
     """Both stores where they are two, and nothing to do where they are one."""
-    if here.objects_url == there.objects_url:
+    if here.objects_url == there.objects_url and (here.objects_url or here.data == there.data):
         yield None, None
         return
     # What is on its way must not lie in the source.
     with tempfile.TemporaryDirectory(prefix="baobab-transfer-") as drafts:
         try:
-            stores = store_at(here.objects_url, here.data / "objects"), store_at(there.objects_url, Path(drafts))
+            stores = _store(here, Path(drafts)), _store(there, Path(drafts))
         except ValueError as exc:
             raise TransferRefused(str(exc)) from exc
         yield stores
+
+
+def _store(settings: Settings, drafts: Path) -> ObjectStore:
+    return store_at(
+        settings.objects_url, drafts if settings.objects_url else settings.data / "objects" / settings.region
+    )
 
 
 @contextlib.contextmanager
@@ -191,8 +224,9 @@ async def _require_finished(source: Database) -> None:
 
 async def _left_behind(here: Settings, source: _Side) -> list[str]:
     """What is in the folder and not carried over, so that nobody believes it was."""
-    regions = sorted(folder.name for folder in _folder(here).parent.iterdir() if folder != _folder(here))
-    unmoved = source.objects is None and not here.objects_url and (here.data / "objects").is_dir()
+    kept = _folder(here).parent
+    regions = sorted(folder.name for folder in kept.iterdir() if folder != _folder(here)) if kept.is_dir() else []
+    unmoved = source.objects is None and not here.objects_url and (here.data / "objects" / here.region).is_dir()
     return [
         *(["Left behind: the objects stay where they are; give --objects to carry them over"] if unmoved else []),
         *(f"Left behind: table {name}, which this version does not know" for name in await rows.unknown(source.rows)),
@@ -201,6 +235,13 @@ async def _left_behind(here: Settings, source: _Side) -> list[str]:
 
 
 def _from_now_on(here: Settings, there: Settings) -> list[str]:
+    if there.rows_url.startswith(SQLITE):
+        return [
+            f"Start it without BAOBAB_DATABASE_URL, with BAOBAB_DATA={there.data} and BAOBAB_REGION={there.region}.",
+            f"Secrets are sealed as they were; the keys are in {there.secret_file}.",
+            *([f"Files stay where they are: BAOBAB_OBJECTS_URL={there.objects_url}"] if there.objects_url else []),
+            "What is on the servers is as it was. Start nothing on it any more.",
+        ]
     keys = "as it is now" if here.secret_key else f"the keys in {here.secret_file}, newest first, commas in between"
     named = {"DATABASE_URL": there.rows_url, "VALKEY_URL": there.valkey_url, "OBJECTS_URL": there.objects_url}
     return [
@@ -211,6 +252,13 @@ def _from_now_on(here: Settings, there: Settings) -> list[str]:
         f"  BAOBAB_SECRET_KEY   {keys}",
         f"What is in {here.data} is as it was. Start nothing on it any more.",
     ]
+
+
+def _keep_secret(here: Settings, there: Settings) -> None:
+    """Give an installation on files the keys that its secrets are sealed with."""
+    if there.rows_url.startswith(SQLITE) and not there.secret_file.exists():
+        keys = here.secret_key.split(",") if here.secret_key else here.secret_file.read_text().split()
+        write_private(there.secret_file, "\n".join(key.strip() for key in keys) + "\n")
 
 
 def _without_password(url: str) -> str:

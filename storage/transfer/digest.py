@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 _MODULUS = 1 << 256
 
@@ -23,7 +23,7 @@ class Digest:
     total: int = 0
 
     def add(self, thing: list[object], size: int = 0) -> None:
-        """thing: what JSON can hold, instants and bytes."""
+        """thing: what JSON can hold, instants, dates and bytes."""
         text = json.dumps(thing, default=_plain, sort_keys=True, separators=(",", ":"))
         self.count += 1
         self.bytes += size
@@ -34,6 +34,8 @@ def _plain(value: object) -> object:
     match value:
         case datetime():
             return {"instant": value.astimezone(UTC).isoformat()}
+        case date():
+            return {"date": value.isoformat()}
         case bytes():
             return {"bytes": base64.b64encode(value).decode()}
     raise TypeError(f"{type(value).__name__} has no canonical form yet")

@@ -49,7 +49,9 @@ async def copy(source: Database, target: Database) -> None:
 
 
 async def set_sequences(connection: AsyncConnection) -> None:
-    """Behind the largest number that was given, so that the next one is new."""
+    """Behind the largest number that was given, so that the next one is new. SQLite does so by itself."""
+    if connection.dialect.name != "postgresql":
+        return
     for table in metadata.sorted_tables:
         column = table.autoincrement_column
         if column is None:

@@ -99,7 +99,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Source:
             filling = _fill(client)
         server.kill()
     _multiply_suggestions(data / "baobab.db")
-    asyncio.run(_put_files(store_at("", data / "objects")))
+    asyncio.run(_put_files(store_at("", data / "objects" / "local")))
     assert asyncio.run(_raise_once(SqliteEngine(data / "kv/local"), filling["app_id"])) == 1
     copy = shutil.copytree(data, data.with_name("copy"))
     return Source(data, **filling, answers=asyncio.run(_answers_on_files(copy, filling["app_id"])))
@@ -462,7 +462,7 @@ def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
 
 def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:
     assert "s3://BUCKET/PREFIX" in refused(source, target, "--objects", "ftp://files")
-    taken = shutil.copytree(source.data / "objects", tmp_path / "taken")
+    taken = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
     assert "holds some already" in refused(source, target, "--objects", f"file://{taken}")
     assert verified(transfer(source, target, "--objects", f"file://{tmp_path / 'empty'}"))
     assert asyncio.run(files(store_at("", tmp_path / "empty"))) == FILES

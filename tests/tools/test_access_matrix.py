@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -590,6 +591,13 @@ def settings(settings: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 async def world(baobab: Baobab) -> AsyncIterator[World]:
+    async with world_of(baobab) as made:
+        yield made
+
+
+@asynccontextmanager
+async def world_of(baobab: Baobab) -> AsyncIterator[World]:
+    """An organisation with an app, people and credentials of every kind, and strangers to them."""
     client = baobab.client
 
     async def organisation(of: Person, name: str) -> str:

@@ -1,0 +1,131 @@
+"""`baobab transfer` there and back, of an installation in which every tool of the registry has been used."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import insert, select
+
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.databases import database_at
+from baobab.storage.objects import store_at
+from baobab.storage.tables import metadata
+from baobab.tools.call import Door
+from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.oauth.access import DOOR
+from tests.cli.test_transfer import command, files, verified
+from tests.conftest import ADDRESS, KEY, Baobab
+from tests.jobs import settled
+from tests.servers import postgres
+from tests.tools.test_access_matrix import ASKING, POLICY, World, world_of
+
+SETTINGS = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise", "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+CALLERS = ("app key", "owner", "owner's key")
+"""Who may use every tool that anybody may."""
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of an installation in which every tool has been used, and which nobody runs."""
+    data = tmp_path_factory.mktemp("used") / "data"
+    asyncio.run(_use_every_tool(data))
+    return data
+
+
+async def _use_every_tool(data: Path) -> None:
+    async with _opened(data) as baobab, world_of(baobab) as world:
+        # What destroys something comes first, so that what the others make stays.
+        for tool in sorted(POLICY, key=lambda name: baobab.house.registry.find(name).effect != "destructive"):
+            baobab.house.services.limits._windows.clear()
+            for caller in CALLERS:
+                await world.outcome(tool, world.callers[caller])
+        await _store_files(world)
+        await _fill_what_operators_and_refusals_fill(world)
+        await settled(baobab.house)
+
+
+async def _store_files(world: World) -> None:
+    """A picture whose job has been polled to its end, so that its bytes are kept."""
+    owner = world.callers["owner"]
+    job = await world.generation("images", "baobab/picture", owner)
+    async with asyncio.timeout(60):
+        path = f"/v1/{world.app}/images/completions/{job['job_id']}"
+        while (await world.use("GET", path, owner.headers))["status"] not in ("completed", "failed"):
+            await asyncio.sleep(0.05)
+
+
+async def _fill_what_operators_and_refusals_fill(world: World) -> None:
+    """The rows that no call of a person's makes: of an operator, of OAuth's endpoints, of limits, of moves."""
+    house, owner = world.baobab.house, world.callers["owner"].headers
+    await house.services.credits.top_up(world.org, 10**9, "invoice 1")
+    await house.registry.call(
+        "oauth_register", {"redirect_uris": ["http://localhost/back"]}, ANONYMOUS, Door(DOOR, "used")
+    )
+    limits = {"visibility": "authenticated", "max_runs_per_app_per_hour": 5}
+    await world.use("POST", f"/v1/{world.app}/agents", owner, name="limited", graph_spec=ASKING, **limits)
+    await world.use("POST", f"/v1/{world.app}/agents/limited/runs", world.callers["user"].headers, input={})
+    refused = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
+    assert refused.status_code == 401
+    async with house.services.database.writing() as connection:
+        frozen = {"family": "agents", "app_id": "app_moving000000"}
+        await connection.execute(insert(metadata.tables["app_freezes"]), frozen)
+
+
+@contextlib.asynccontextmanager
+async def _opened(data: Path, **settings: str) -> AsyncIterator[Baobab]:
+    server = Server(load({**SETTINGS, **settings}, data=data))
+    async with server.open() as house:
+        transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
+            yield Baobab(house, client)
+
+
+async def _empty_tables(url: str) -> set[str]:
+    database = database_at(url)
+    async with database.reading() as connection:
+        empty = {
+            table.name
+            for table in metadata.sorted_tables
+            if not await connection.scalar(select(select(table).exists()))
+        }
+    await database.close()
+    return empty
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    with postgres() as server:
+        yield server.database("everything")
+
+
+async def test_every_table_holds_rows_once_every_tool_has_been_used(used: Path) -> None:
+    assert await _empty_tables(f"sqlite:///{used / 'baobab.db'}") == set()
+
+
+async def test_what_every_tool_has_left_goes_to_postgres_and_back(used: Path, target: str, tmp_path: Path) -> None:
+    grown = tmp_path / "grown"
+    there = command("transfer", "--data", used, "--to", target, "--objects", f"file://{tmp_path / 'files'}")
+    assert verified(there), there.output
+    assert await files(store_at("", used / "objects" / "local")) == await files(store_at("", tmp_path / "files"))
+    secret = ",".join((used / "secret.key").read_text().split())
+    servers = {"database_url": target, "objects_url": f"file://{tmp_path / 'files'}", "secret_key": secret}
+    environment = {f"BAOBAB_{name.upper()}": value for name, value in servers.items()}
+    async with _opened(grown, **environment) as baobab:
+        apps = (await baobab.client.get("/apps", headers=baobab.owner)).json()
+        in_use = await asyncio.to_thread(command, "transfer", "--to", tmp_path / "early", **servers)
+        assert (in_use.exit_code, "is in use" in in_use.stderr) == (1, True), in_use.output
+    back = command("transfer", "--to", tmp_path / "back", "--objects", "", **servers)
+    assert verified(back), back.output
+    assert await files(store_at("", used / "objects" / "local")) == await files(
+        store_at("", tmp_path / "back" / "objects" / "local")
+    )
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "back", tmp_path / "back" / "secret.key")}
+    assert modes == {"back": 0o700, "secret.key": 0o600}
+    async with _opened(tmp_path / "back") as baobab:
+        assert (await baobab.client.get("/apps", headers=baobab.owner)).json() == apps
+        again = await baobab.client.post("/init", json={"name": "another"}, headers=baobab.owner)
+        assert again.status_code == 201
