@@ -40,7 +40,8 @@ class Trie:
         self._root = _Node()
         for tool in tools:
             if tool.rest is not None:
-                self._add(tool, tool.rest.method, tool.rest.path)
+                for path in (tool.rest.path, *tool.rest.also):
+                    self._add(tool, tool.rest.method, path)
 
     def find(self, path: str) -> tuple[Methods, Captured] | None:
         """The tools of a path by method, and what its parameters captured; None when nothing is there."""

@@ -10,7 +10,7 @@ def toolsets() -> Iterator[Toolset]:
     from baobab.tools.accounts.tools import accounts
     from baobab.tools.agents.tools import agents
     from baobab.tools.ai.media.tools import media
-    from baobab.tools.ai.tools import ai, gateway, messages, model_servers
+    from baobab.tools.ai.tools import ai, app_messages, gateway, messages, model_servers
     from baobab.tools.api_keys.tools import api_keys
     from baobab.tools.approvals.tools import approvals
     from baobab.tools.apps.config import config
@@ -25,4 +25,5 @@ def toolsets() -> Iterator[Toolset]:
     from baobab.tools.system.tools import system
 
     yield from (system, accounts, organisations, api_keys, oauth, approvals, billing)
-    yield from (apps, moves, config, kv, gateway, messages, ai, media, model_servers, agents, audit_logs, suggestions)
+    yield from (apps, moves, config, kv, gateway, messages, ai, app_messages, media, model_servers, agents)
+    yield from (audit_logs, suggestions)

@@ -82,6 +82,8 @@ class AppKey(Caller):
     key_id: str
     account_id: str | None = None
     limits: Limits | None = None
+    gateway: bool = False
+    """Whether it has the scope `ai:gateway`: it then calls models at `/v1` as it does in its app."""
 
     @property
     def actor(self) -> str:

@@ -120,7 +120,7 @@ class Credentials:
             return key
         self._used[key.id] = self._time()
         if key.app_id is not None:
-            return AppKey(key.app_id, key.id, key.account_id, key.limits)
+            return AppKey(key.app_id, key.id, key.account_id, key.limits, gateway="ai:gateway" in key.scopes)
         if "*" in key.scopes:
             return Account(key.account_id, key.organisation_id, key.id, key.limits)
         return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits)

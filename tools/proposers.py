@@ -47,6 +47,8 @@ def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, An
     """
     names = ("app_id", "account_id", "organisation_id", "user_id", "role", "key_id")
     held = {name: getattr(caller, name, None) for name in names} | {"kind": kind_of(caller)}
+    if isinstance(caller, AppKey):
+        held["gateway"] = caller.gateway
     if isinstance(caller, ScopedKey):
         held["scopes"] = sorted(caller.scopes)
     if voucher is not None:
@@ -82,7 +84,8 @@ def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
         case "dashboard":
             return Account(held["account_id"], held["organisation_id"], key_id, limits)
         case "function":
-            return AppKey(held["app_id"], key_id, held["account_id"], limits)
+            gateway = held.get("gateway", False)
+            return AppKey(held["app_id"], key_id, held["account_id"], limits, gateway)
         case "end_user":
             return EndUser(held["app_id"], held["user_id"], held["role"], key_id, limits)
         case "scoped_key":

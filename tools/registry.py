@@ -50,10 +50,11 @@ class Registry:
                 self.tools[tool.name] = tool
                 if tool.rest is None:
                     continue
-                route = (tool.rest.method, _shape(tool.rest.path))
-                if route in routes:
-                    raise RegistrationError(f"{tool.name}: {routes[route]} has the route {' '.join(route)} already")
-                routes[route] = tool.name
+                for path in (tool.rest.path, *tool.rest.also):
+                    route = (tool.rest.method, _shape(path))
+                    if route in routes:
+                        raise RegistrationError(f"{tool.name}: {routes[route]} has the route {' '.join(route)} already")
+                    routes[route] = tool.name
         self.observers: list[Observer] = []
         self._services: Services | None = None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database
@@ -52,6 +52,8 @@ class Options:
     default_region: str
     signup_open: bool
     ai_markup: int = 0
+    ai_drop_params: bool = False
+    ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
     """Percent added to what providers charge."""
 
 

@@ -60,6 +60,8 @@ class Rest:
     """Parameters that a header of the request gives where the query does not, with its name in lower case."""
     socket: bool = False
     """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
+    also: tuple[str, ...] = ()
+    """Further paths of the same parameters, which no document names: some clients write a part of a path themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ class Toolset:
         max_body: int = 2**20,
         headers: Mapping[str, str] | None = None,
         from_headers: Mapping[str, str] | None = None,
+        also: Sequence[str] = (),
         socket: bool = False,
         examples: Mapping[str, Any] | None = None,
         start: bool = False,
@@ -237,6 +240,7 @@ class Toolset:
         limit: `default` is the bucket of the app, or of the caller where no app is named; None is no limit.
         max_body: bytes; what is larger is refused before it is read.
         headers: of every answer. from_headers: by parameter, the header of a request that may give it instead.
+        also: further paths below the family's base, for clients that write a part of the path themselves.
         socket: its result is a Stream, whose pieces are the frames of a WebSocket.
         start: among the few tools that a model is shown first; the others it finds by search.
         grants: hands out a credential or a right, so that keys with limits of their own may not call it.
@@ -268,7 +272,8 @@ class Toolset:
                 name, self.base, route, arguments, query, status, statuses, media_type, max_body, headers or {}
             )
             if rest:
-                rest = replace(rest, from_headers=from_headers or {}, socket=socket)
+                others = tuple(self.base + path for path in also)
+                rest = replace(rest, from_headers=from_headers or {}, socket=socket, also=others)
             if rest and socket:
                 rest = replace(rest, status=_SWITCHED, statuses=(_SWITCHED,))
             self.tools[name] = Tool(

@@ -9,6 +9,12 @@ class ModelNotFound(NotFound):
     remediation = "GET /v1/models lists the models that can be called."
 
 
+class ProviderLacksModel(ModelNotFound):
+    """It is in the catalogue, and its provider does not know it."""
+
+    summary = "The model's provider does not have it."
+
+
 class NoModel(BadRequest):
     code = "NO_MODEL"
     summary = "The request names no model, and there is no default."
@@ -34,6 +40,28 @@ class RequestRefused(BadRequest):
     remediation = "Check the fields that this model takes."
 
 
+class ParameterRefused(RequestRefused):
+    """The model does not take a parameter of the request. parameter: its name, a field of the request."""
+
+    summary = "The model does not take a parameter of the request."
+    remediation = "Leave it out, or send `drop_params: true` to have such parameters left out."
+
+    def __init__(self, parameter: str, message: str | None = None) -> None:
+        super().__init__(message or f"The model does not take `{parameter}`.", details={"param": parameter})
+        self.parameter = parameter
+
+
+class ContentRefused(RequestRefused):
+    code = "content_policy_violation"
+    summary = "The model's provider refused the request by its content policy."
+    remediation = "Change what is asked, or use another model."
+
+
+class ContentFiltered(ContentRefused):
+    code = "content_filter"
+    summary = "The provider's content filter stopped the request."
+
+
 class ThreadUnsupported(RequestRefused):
     """The wording that Anthropic's clients go on from, without a thread: they look for it in `error.details`."""
 
@@ -47,7 +75,8 @@ class ThreadUnsupported(RequestRefused):
 
 class ContextTooLong(BadRequest):
     code = "context_length_exceeded"
-    summary = "The request is longer than the model's context window."
+    # In the vendors' words: clients look for them, to go on with a model that has a longer window.
+    summary = "This model's maximum context length is less than the request has."
     remediation = "Send fewer or shorter messages, or use a model with a longer window."
 
 
@@ -69,6 +98,12 @@ class UpstreamDenied(UpstreamFailed):
     code = "upstream_denied"
     summary = "The model's provider does not accept this server's key."
     remediation = "The operator must set a valid key for the provider."
+
+
+class UpstreamUnpaid(UpstreamDenied):
+    code = "upstream_unpaid"
+    summary = "The model's provider wants to be paid by this server's operator first."
+    remediation = "Use another model; the operator must see to the account at the provider."
 
 
 class UpstreamTimeout(UpstreamFailed):

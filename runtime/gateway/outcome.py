@@ -1,7 +1,7 @@
 """What came of a call to a model: what it used, as far as that is known when it ends."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from baobab.runtime.gateway.model import Model
@@ -43,6 +43,10 @@ class Outcome:
     """The model as whoever answered sells it: others may sell it at another price."""
     address: str = ""
     """Where it was asked; empty where LiteLLM knows it alone."""
+    drops: bool = False
+    """Whether optional parameters that the model does not take may be left out of the request."""
+    dropped: list[str] = field(default_factory=list)
+    """Those that were, without such as make no difference."""
     begun: bool = False
     """Whether the provider has begun to answer: only then there is something to pay."""
     events: int = 0

@@ -16,22 +16,17 @@ from baobab.runtime.egress import USER_AGENT, Egress, EgressError
 from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer
 from baobab.runtime.gateway.connections import Connections, dial
 from baobab.runtime.gateway.errors import (
-    ContextTooLong,
-    ModelNotFound,
-    RequestRefused,
-    UpstreamBusy,
-    UpstreamDenied,
     UpstreamFailed,
     UpstreamMalformed,
     UpstreamTimeout,
 )
 from baobab.runtime.gateway.events import DONE, KEPT_ALIVE, LARGEST, data, events
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.parameters import dropping
+from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.weight import is_heavy
-from baobab.runtime.gateway.wires.fields import known
 from baobab.runtime.gateway.wires.wire import Wire
-from baobab.tools.errors import BaobabError
 
 _HEADERS = {
     "user-agent": USER_AGENT,
@@ -49,7 +44,6 @@ _USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
 _CHOICE_ENDS = re.compile(rb'"finish_reason"\s*+:\s*+"')
 _END = b"[DONE]"
 _FAILS = (b"event: error", b"event:error")
-_SECONDS = re.compile("[0-9]{1,5}")
 
 
 class Relay:
@@ -97,7 +91,7 @@ class Relay:
         wire: which other one is spoken; without it an answer has choices or vectors.
         """
         with _Translated():
-            response = await self._sent(upstream, path, body, wire)
+            response = await self._sent(upstream, path, body, outcome, wire)
             try:
                 raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
             finally:
@@ -123,7 +117,7 @@ class Relay:
         wanted = isinstance(asked, dict) and asked.get("include_usage") is True
         options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
         with _Translated():
-            response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options})
+            response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options}, outcome)
         pieces = events(_bounded(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.guarded else LARGEST)
         return _passed_on(response, pieces, outcome, wanted=wanted, choices=_choices(body))
 
@@ -132,11 +126,16 @@ class Relay:
     ) -> AsyncGenerator[bytes, None]:
         """The same of another wire, whose events have names. It has begun with its first event."""
         with _Translated():
-            response = await self._sent(upstream, wire.path, {**body, "stream": True}, wire)
+            response = await self._sent(upstream, wire.path, {**body, "stream": True}, outcome, wire)
         return _overheard(response, wire, outcome, self._longest)
 
-    async def _sent(self, upstream: Upstream, path: str, body: Mapping[str, Any], wire: Wire | None = None) -> Answer:
-        """The answer's head; what the provider refuses, in our words."""
+    async def _sent(
+        self, upstream: Upstream, path: str, body: Mapping[str, Any], outcome: Outcome, wire: Wire | None = None
+    ) -> Answer:
+        """The answer's head; what the provider refuses, in our words. Parameters that may be left out are."""
+        return await dropping(body, outcome, partial(self._post, upstream, path, wire))
+
+    async def _post(self, upstream: Upstream, path: str, wire: Wire | None, body: Mapping[str, Any]) -> Answer:
         headers = {**_HEADERS, **upstream.headers}
         if wire is not None:
             headers |= wire.headers
@@ -154,7 +153,7 @@ class Relay:
             raw = b""
         finally:
             response.close()
-        raise refusal(response.status, raw, response.headers.get("retry-after"), asked)
+        raise refusal(response.status, raw, response.headers, asked, upstream)
 
     def _way(self, upstream: Upstream, url: str) -> tuple[Connections, Target]:
         if not upstream.guarded:
@@ -339,34 +338,6 @@ async def _read(response: Answer, limit: int) -> bytes:
         if size > limit:
             raise UpstreamMalformed
     return b"".join(parts)
-
-
-def refusal(status: int, raw: bytes, retry_after: str | None, asked: Mapping[str, Any] | None = None) -> BaobabError:
-    """A provider's refusal in our words. Its own are looked at for what is at fault, and not passed on.
-
-    asked: the request, in which the parameter at fault is to be found: what is not in it is not told.
-    """
-    try:
-        told = from_json(raw)
-    except ValueError:
-        told = None
-    error = told.get("error") if isinstance(told, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    words = error.get("message") if isinstance(error, dict) else None
-    parameter = error.get("param") if isinstance(error, dict) else None
-    if status in (400, 413, 422):
-        # Anthropic has words for it and no code.
-        if code == "context_length_exceeded" or (isinstance(words, str) and words.startswith("prompt is too long")):
-            return ContextTooLong()
-        named = known(parameter, asked) if isinstance(parameter, str) and asked is not None else ""
-        return RequestRefused(details={"param": named} if named else None)
-    if status == 404:
-        return ModelNotFound("The model's provider does not have it.")
-    if status == 429:
-        wait = retry_after if retry_after and _SECONDS.fullmatch(retry_after) else "1"
-        return UpstreamBusy(headers={"retry-after": wait})
-    kinds = {401: UpstreamDenied, 403: UpstreamDenied, 408: UpstreamTimeout, 504: UpstreamTimeout}
-    return kinds.get(status, UpstreamFailed)()
 
 
 class _Translated:

@@ -1,9 +1,11 @@
 """Translation: LiteLLM calls a provider whose wire is its own, and answers in OpenAI's."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.additions import adding
 from baobab.runtime.gateway.ends import Ends
@@ -11,7 +13,8 @@ from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
 from baobab.runtime.gateway.events import DONE, framed
 from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.relay import refusal
+from baobab.runtime.gateway.parameters import DROP, dropping, is_default, is_parameter
+from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.tools.errors import BaobabError
 
@@ -45,7 +48,8 @@ _KNOWN = frozenset(
         "encoding_format",
     )
 )
-_OURS = frozenset(("model", "stream", "stream_options"))
+_WORD = re.compile(r"[a-z_]+")
+_OURS = frozenset(("model", "stream", "stream_options", DROP))
 # What a provider is not told. Of OpenAI's own words Anthropic knows none, and refuses what it does not know.
 _WITHHELD: Mapping[str, frozenset[str]] = {
     "anthropic": frozenset(
@@ -96,7 +100,7 @@ _WITHHELD: Mapping[str, frozenset[str]] = {
 async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     """A chat completion in one piece."""
     library = await litellm()
-    answer = await _asked(library, library.acompletion, upstream, body)
+    answer = await _asked(library, library.acompletion, upstream, body, outcome)
     outcome.begun = True
     found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     outcome.count(found.get("usage"))
@@ -107,7 +111,7 @@ async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -
 
 async def embedding(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     library = await litellm()
-    answer = await _asked(library, library.aembedding, upstream, body)
+    answer = await _asked(library, library.aembedding, upstream, body, outcome)
     outcome.begun = True
     found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     outcome.count(found.get("usage"))
@@ -120,7 +124,7 @@ async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) 
     asked = body.get("stream_options")
     wanted = isinstance(asked, dict) and asked.get("include_usage") is True
     options = {"stream": True, "stream_options": {"include_usage": True}}
-    chunks = await _asked(library, library.acompletion, upstream, body, **options)
+    chunks = await _asked(library, library.acompletion, upstream, body, outcome, **options)
     return _passed_on(library, chunks, Ends(chunks, upstream.provider), outcome, wanted=wanted)
 
 
@@ -151,14 +155,25 @@ async def _passed_on(
         yield DONE
     except UpstreamMalformed:
         raise
-    except Exception as exc:  # as below: of many kinds
-        raise worded(library, exc) from exc
+    except Exception as exc:  # noqa: BLE001 - as below: of many kinds
+        failure = worded(library, exc)
+        raise failure from failure.__cause__ or exc
     finally:
         await chunks.aclose()
 
 
-async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], **options: Any) -> Any:
-    """What the library makes of a request; its errors in our words, and never in its own."""
+async def _asked(
+    library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome, **options: Any
+) -> Any:
+    """What the library makes of a request; its errors in our words. Parameters that may be left out are."""
+    # The library refuses by itself what it knows a provider not to take, be it said or left unsaid.
+    plain = {name: value for name, value in body.items() if not (is_parameter(name) and is_default(name, value))}
+    return await dropping(plain, outcome, partial(_posted, library, call, upstream, options))
+
+
+async def _posted(
+    library: Any, call: Any, upstream: Upstream, options: Mapping[str, Any], body: Mapping[str, Any]
+) -> Any:
     given = {name: value for name, value in body.items() if name in _KNOWN}
     kept = _KNOWN | _OURS | _WITHHELD.get(upstream.provider, frozenset())
     further = {name: value for name, value in body.items() if name not in kept}
@@ -178,17 +193,52 @@ async def _asked(library: Any, call: Any, upstream: Upstream, body: Mapping[str,
             **given,
             **options,
         )
-    except Exception as exc:  # the library raises what its providers do, of many kinds
-        raise worded(library, exc) from exc
+    except Exception as exc:  # noqa: BLE001 - the library raises what its providers do, of many kinds
+        failure = worded(library, exc, body, upstream)
+        raise failure from failure.__cause__ or exc
 
 
-def worded(library: Any, exc: Exception) -> BaobabError:
+def worded(
+    library: Any, exc: Exception, body: Mapping[str, Any] | None = None, upstream: Upstream | None = None
+) -> BaobabError:
     """What the library raises, in our words."""
-    if isinstance(exc, library.exceptions.ContextWindowExceededError):
-        return refusal(400, b'{"error": {"code": "context_length_exceeded"}}', None)
+    kinds = library.exceptions
+    if isinstance(exc, kinds.UnsupportedParamsError):
+        return _unsupported(str(exc), body or {}, upstream)
     status = getattr(exc, "status_code", None)
     if isinstance(status, int):
         headers = getattr(exc, "litellm_response_headers", None) or {}
-        return refusal(status, b"", headers.get("retry-after"))
+        told = _provider_words(str(exc))
+        if isinstance(exc, kinds.ContextWindowExceededError):
+            told["code"] = "context_length_exceeded"
+        elif isinstance(exc, kinds.ContentPolicyViolationError):
+            told.setdefault("code", "content_policy_violation")
+        return refusal(status, to_json({"error": told}), headers, body, upstream)
     malformed = isinstance(exc, (TypeError, LookupError, ValueError, AttributeError))
     return UpstreamMalformed() if malformed else UpstreamFailed()
+
+
+def _unsupported(words: str, body: Mapping[str, Any], upstream: Upstream | None) -> BaobabError:
+    """What the library has refused by itself, without the provider: by the first parameter that it names."""
+    named = [name for name in _WORD.findall(words) if is_parameter(name) and name in body]
+    error = {
+        "message": words.partition("litellm.UnsupportedParamsError: ")[2] or words,
+        "type": "unsupported_parameter",
+    }
+    if named:
+        error["param"] = named[0]
+    return refusal(400, to_json({"error": error}), None, body, upstream)
+
+
+def _provider_words(words: str) -> dict[str, Any]:
+    """What the provider has said, out of what the library makes of it: a text with JSON at its end."""
+    begins = words.find("{")
+    if begins >= 0:
+        try:
+            told = from_json(words[begins:], allow_partial=True)
+        except ValueError:
+            told = None
+        error = told.get("error") if isinstance(told, dict) else None
+        if isinstance(error, dict):
+            return dict(error)
+    return {"message": words.rpartition("Exception - ")[2]}

@@ -204,6 +204,8 @@ def options(settings: Settings) -> Options:
         default_region=settings.region,
         signup_open=settings.signup == "open",
         ai_markup=settings.ai_markup,
+        ai_drop_params=settings.ai_drop_params,
+        ai_web_search=settings.ai_web_search,
     )
 
 

@@ -77,6 +77,16 @@ class Settings(BaseSettings):
         "", description="Model servers of your own that speak the OpenAI wire: `name=https://HOST/v1`, comma separated."
     )
     ai_markup: int = Field(0, ge=0, le=200, description="Percent added to what providers charge for models.")
+    ai_drop_params: bool = Field(
+        default=False,
+        description="Leave out optional parameters, such as `seed`, that a model does not take, in place of refusing"
+        " the request. A request's own `drop_params` wins.",
+    )
+    ai_web_search: Literal["drop", "refuse", "allow"] = Field(
+        "drop",
+        description="What becomes of a tool `web_search` of a request to a model, which costs more than its tokens:"
+        " it is left out, refused, or passed on at the operator's expense.",
+    )
     ai_probe: bool = Field(
         default=True, description="Whether model servers on this machine (Ollama and others) are looked for."
     )

@@ -61,7 +61,8 @@ KV_ADMINS = "403 403 403 403 401 ok  403 ok  403 ok  ok  ok  403 403"
 KV_ROTATERS = "403 403 403 403 401 ok  403 403 403 ok  ok  ok  403 403"
 INTERNAL = "403 403 403 403 403 403 403 403 403 403 403 403 403 403"
 KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  ok  403 403"
-GATEWAY = "401 ok  403 403 403 403 403 403 ok  ok  ok  ok  ok  ok"
+# Keys of an app have the scope for it.
+GATEWAY = "401 ok  403 403 403 ok  ok  403 ok  ok  ok  ok  ok  ok"
 # An app's models are for its users, too, at the expense of its organisation.
 AI = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
 OWN_AND_ADMINS = "401 403 403 403 403 403 403 403 404 ok  ok  ok  404 404"
@@ -174,6 +175,7 @@ POLICY = {
     "gateway_embeddings": GATEWAY,
     "gateway_messages": GATEWAY,
     "gateway_messages_count": GATEWAY,
+    "gateway_model": GATEWAY,
     "gateway_models": GATEWAY,
     # Everybody here is the owner of an organisation of their own, where the credential leads.
     "model_servers_list": ACCOUNTS,
@@ -191,7 +193,14 @@ POLICY = {
     "gateway_responses": GATEWAY,
     "ai_chat": AI,
     "ai_embeddings": AI,
+    "ai_messages": AI,
+    "ai_messages_count": AI,
+    "ai_model": AI,
+    "ai_model_list": AI,
     "ai_models": AI,
+    "ai_response": AI,
+    "ai_response_delete": AI,
+    "ai_responses": AI,
     "ai_config": RUNNERS,
     "ai_config_update": ADMINS,
     "ai_usage": RUNNERS,
@@ -340,6 +349,14 @@ class World:
 
     async def for_gateway_response_delete(self, caller: Caller) -> dict[str, Any]:
         return await self.for_gateway_response(caller)
+
+    async def for_ai_response(self, caller: Caller) -> dict[str, Any]:
+        asked = {"model": "baobab/echo", "input": "Hello!"}
+        answer = await caller.client.post(f"/v1/{self.app}/responses", json=asked, headers=caller.headers)
+        return {"app_id": self.app, "response_id": answer.json().get("id", "resp_0")}
+
+    async def for_ai_response_delete(self, caller: Caller) -> dict[str, Any]:
+        return await self.for_ai_response(caller)
 
     async def for_model_servers_create(self, caller: Caller) -> dict[str, Any]:
         # Where nobody listens: that is told at once.

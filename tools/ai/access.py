@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.access import require_role
+from baobab.tools.access import owner_role, require_role
 from baobab.tools.call import Call
-from baobab.tools.callers import Account, Anonymous, Caller, ScopedKey
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, ScopedKey
 from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated
 
 SCOPE = "ai:gateway"
@@ -14,20 +14,31 @@ SCOPE = "ai:gateway"
 
 @dataclass(frozen=True, slots=True)
 class GatewayCallers:
-    """Accounts, and keys with the scope `ai:gateway`."""
+    """Accounts, and keys with the scope `ai:gateway`; those of an app call models as they do in their app."""
 
     anonymous: bool = False
     credential: bool = True
-    description: str = "A platform account: its token, a key with the scope `*`, or one with `ai:gateway`."
+    description: str = (
+        "A platform account: its token, a key with the scope `*`, or one with `ai:gateway`; a key of an app."
+    )
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:
-        return isinstance(caller, Account) or (isinstance(caller, ScopedKey) and SCOPE in caller.scopes)
+        return (
+            isinstance(caller, Account)
+            or (isinstance(caller, ScopedKey) and SCOPE in caller.scopes)
+            or (isinstance(caller, AppKey) and caller.gateway)
+        )
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if isinstance(call.caller, Anonymous):
             raise Unauthenticated
         caller = call.caller
+        if isinstance(caller, AppKey) and caller.gateway:
+            # Under the app's settings, whichever of its bases the key is used at.
+            call.app = await call.services.directory.app(caller.app_id)
+            call.role = await owner_role(call)
+            return
         if not isinstance(caller, (Account, ScopedKey)) or not self.admits(caller):
             raise Forbidden(f"This operation needs an account, or a key with the scope `{SCOPE}`.")
         # Whoever has left the organisation spends nothing of it any more.

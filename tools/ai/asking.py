@@ -11,10 +11,15 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from baobab.runtime.gateway.errors import (
+    ContentRefused,
+    ContextTooLong,
     ModelNotFound,
     NoModel,
+    ProviderLacksModel,
+    RequestRefused,
     UpstreamDenied,
     UpstreamFailed,
+    UpstreamUnpaid,
     UseVideoEndpoint,
     WrongEndpoint,
 )
@@ -22,13 +27,16 @@ from baobab.runtime.gateway.events import framed
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.parameters import DROP
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.reach import UNLISTED
+from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.ai.ahead import Ahead
 from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed, conceal
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.spans import ModelSpan, started
+from baobab.tools.ai.telling import log_refusal, tell_dropped
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, AppKey, EndUser, ScopedKey
 from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
@@ -48,6 +56,8 @@ _RENEWED = 0.5
 _LONGEST_SECONDS = 2400.0
 """Longer than all tries of a call may take together; then nobody speaks for it any more."""
 _LATE_TRIES = 5
+_PASSED_ON = (UpstreamFailed, ContextTooLong, ContentRefused, ProviderLacksModel)
+"""What another model may do better: then the next one is asked."""
 _AHEAD, _AHEAD_BYTES = 64, 256 * 1024
 """Events of a stream that are read before somebody wants them, and what they have together."""
 _PATIENCE_SECONDS = 5.0
@@ -231,10 +241,16 @@ def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) ->
 
 def allows(gateway: Gateway, own: AiSettings, model: Model) -> bool:
     """Whether the app's settings allow the model, by whichever of its names they call it."""
+    allowed = allowed_models(gateway, own)
+    return allowed is None or model.id in allowed
+
+
+def allowed_models(gateway: Gateway, own: AiSettings) -> frozenset[str] | None:
+    """The ids of the only models that the app's settings allow; None where they allow all."""
     if not own.allowed_models:
-        return True
+        return None
     found = (gateway.look(name, own.reach) for name in own.allowed_models)
-    return model.id in {other.id for other in found if other is not None}
+    return frozenset(model.id for model in found if model is not None)
 
 
 def _usual(gateway: Gateway, own: AiSettings, modality: Modality) -> str | None:
@@ -263,10 +279,12 @@ async def answered(
     limit, answers: as in Asked.begin. cache: what the trace says of kept answers.
     """
     gateway, sent = call.services.part(Gateway), len(to_json(body))
-    last: UpstreamFailed | None = None
+    drops = _drops(call, body)
+    last: BaobabError | None = None
     for model in models:
         way = gateway.own(model, own.reach)
         asked = Asked(call, model, payer(call), way is not None, sent)
+        asked.outcome.drops = drops
         try:
             await asked.begin(limit, answers)
         except (CreditsExhausted, BudgetExhausted) as exc:
@@ -276,26 +294,47 @@ async def answered(
         asked.span = started(call, model, body, limit, cache=cache)
         try:
             answer = await ask(model, asked.outcome, way)
-        except UpstreamFailed as exc:
+        except _PASSED_ON as exc:
             if asked.span is not None:
                 asked.span.failed(exc)
+            log_refusal(call, model, exc)
             await asked.end()
-            last = _yours() if way is not None and isinstance(exc, UpstreamDenied) else exc
+            if way is not None and isinstance(exc, UpstreamDenied):
+                # Not hidden by a model that stands in: nobody would ever mend the key.
+                raise _yours(exc) from exc
+            # The fault of the model that was meant is of more use than that of one that stands in.
+            last = last or exc
         except BaseException as exc:
             if asked.span is not None:
                 asked.span.failed(exc)
+            log_refusal(call, model, exc)
             await settled(asked)
             raise
         else:
             if asked.span is not None:
                 asked.span.answered(answer)
+            if asked.outcome.dropped:
+                tell_dropped(call, *asked.outcome.dropped)
             return answer, asked
     raise last or Unavailable
 
 
-def _yours() -> UpstreamDenied:
-    return UpstreamDenied(
-        "Your own key is not accepted by the model's provider.",
+def _drops(call: Call, body: Mapping[str, Any]) -> bool:
+    """Whether optional parameters that a model does not take are left out: the request says so, or the operator."""
+    asked = body.get(DROP)
+    if asked is None:
+        asked = call.services.options.ai_drop_params
+    if not isinstance(asked, bool):
+        raise RequestRefused(f"`{DROP}` is true or false.", details={"param": DROP})
+    return asked
+
+
+def _yours(refused: UpstreamDenied) -> UpstreamDenied:
+    said = refused.__cause__.told.rstrip(".: ") if isinstance(refused.__cause__, ProviderRefusal) else ""
+    happened = "is not paid for at" if isinstance(refused, UpstreamUnpaid) else "is not accepted by"
+    return type(refused)(
+        f"Your own key {happened} the model's provider{': ' if said else ''}{said}.",
+        headers=refused.headers,
         remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
         " or this server (/v1/ai/provider-keys, /v1/ai/servers).",
     )
@@ -371,6 +410,7 @@ async def _read(
     except BaobabError as error:
         if asked.span is not None:
             asked.span.failed(error)
+        log_refusal(asked.call, asked.model, error)
         # The status has been sent: all that can be said is a last event.
         there.put(told(error, seen))
     finally:

@@ -39,12 +39,25 @@ async def find(database: Database, digest: str, now: datetime) -> str | None:
         return (await connection.execute(query)).scalar()
 
 
-async def keep(database: Database, row: dict[str, Any]) -> None:
-    """Keep an answer, in place of an earlier one to the same request; the organisation's oldest make room."""
-    written = inserting(database.dialect, response_cache).values(row)
+async def find_several(database: Database, digests: list[str], now: datetime) -> dict[str, str]:
+    """The sealed answers by their digests, of those whose time is not over."""
+    found: dict[str, str] = {}
+    async with database.reading() as connection:
+        for start in range(0, len(digests), _AT_ONCE):
+            some = _rows.digest.in_(digests[start : start + _AT_ONCE])
+            query = select(_rows.digest, _rows.answer).where(some, _rows.expires_at > now)
+            found |= {row.digest: row.answer for row in (await connection.execute(query)).all()}
+    return found
+
+
+async def keep(database: Database, *rows: dict[str, Any]) -> None:
+    """Keep answers, in place of earlier ones to the same requests; the organisation's oldest make room."""
     async with database.writing() as connection:
-        await connection.execute(written.on_conflict_do_update(index_elements=["digest"], set_=row))
-        await _trim(connection, row["organisation_id"])
+        for start in range(0, len(rows), _AT_ONCE):
+            written = inserting(database.dialect, response_cache).values(list(rows[start : start + _AT_ONCE]))
+            changed = {column.name: written.excluded[column.name] for column in _rows if column.name != "digest"}
+            await connection.execute(written.on_conflict_do_update(index_elements=["digest"], set_=changed))
+        await _trim(connection, rows[0]["organisation_id"])
 
 
 async def _trim(connection: AsyncConnection, organisation_id: str) -> None:

@@ -19,7 +19,7 @@ from baobab.tools.ai.pieces import in_events
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.telling import tell
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
-from baobab.tools.ai.unpriced import refuse_what_has_no_price
+from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.stream import Stream
 from baobab.tools.types import AppId, JsonObject, Text
@@ -74,7 +74,7 @@ async def gateway_chat(
     """
     answer: dict[str, Any] = await _chat(
         call,
-        await settings.of_organisation(call),
+        await settings.of_call(call),
         messages,
         model,
         max_tokens,
@@ -148,7 +148,7 @@ async def gateway_embeddings(
     model: left out, the built-in embeddings.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
     """
-    return await _embed(call, await settings.of_organisation(call), input, model, further, cache)
+    return await _embed(call, await settings.of_call(call), input, model, further, cache)
 
 
 @ai.tool(
@@ -195,7 +195,7 @@ async def _chat(
         await call.unit.commit()
     rooms = call.services.part(Gateway)
     models = chosen(call, name, own, "chat")
-    refuse_what_has_no_price(further)
+    further = without_unpriced(call, further)
     body = {"messages": messages, **further}
     limit, bounded = _bounded(body, max_tokens, own.max_tokens)
     answers = _whole(body, "n", _MOST_CHOICES) or 1

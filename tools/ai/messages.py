@@ -13,13 +13,13 @@ from baobab.runtime.gateway.wires.chunks import event
 from baobab.runtime.gateway.wires.messages import Counts
 from baobab.runtime.gateway.wires.messages import Messages as MessagesWire
 from baobab.runtime.gateway.wires.messages_count import estimated
-from baobab.tools.ai.access import GATEWAY_CALLERS
+from baobab.tools.ai.bases import ANTHROPIC
 from baobab.tools.ai.chat import MaxTokens, Messages, ModelName
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
 from baobab.tools.ai.speaking import asking, spoken
 from baobab.tools.ai.telling import tell
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, messages
-from baobab.tools.ai.unpriced import refuse_what_has_no_price
+from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
 from baobab.tools.tool import Audit
@@ -70,9 +70,10 @@ class Counted(TypedDict):
     input_tokens: int
 
 
-@messages.tool(
+@ANTHROPIC.tool(
     "POST /messages",
-    access=GATEWAY_CALLERS,
+    in_app="ai_messages",
+    also="/v1/messages",
     effect="external",
     raises=CALLING,
     audit=CALLED,
@@ -99,23 +100,24 @@ async def gateway_messages(
     Any model can be asked; fields that are not listed here are passed on. The key may come in `x-api-key`.
 
     messages: the conversation, each `{role, content}`.
-    max_tokens: the most that the answer may have.
-    model: left out, the platform's default.
+    max_tokens: the most that the answer may have; an app's maxTokensPerRequest where that is less.
+    model: left out, the app's default model, or the platform's.
     system: what the model is told before the conversation.
     stream: answer in server-sent events, where the door can.
     beta: as Anthropic's clients say it; it makes no difference.
     anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
     anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
     """
-    body = {**_body(messages, system, further), "max_tokens": max_tokens}
+    body = {**_body(call, messages, system, further), "max_tokens": max_tokens}
     wire = MessagesWire(_passed_on(anthropic_beta, anthropic_version))
     answer: dict[str, Any] = await spoken(call, wire, body, model, max_tokens, _told, stream=stream)
     return answer
 
 
-@messages.tool(
+@ANTHROPIC.tool(
     "POST /messages/count_tokens",
-    access=GATEWAY_CALLERS,
+    in_app="ai_messages_count",
+    also="/v1/messages/count_tokens",
     effect="external",
     raises=CALLING,
     audit=Audit("ai.count", category="ai", action="read", resource="model", tallied=True),
@@ -142,13 +144,13 @@ async def gateway_messages_count(
     Of Anthropic's own models they are as Anthropic counts them, of all others an estimate: a token for four bytes.
 
     messages: the conversation, each `{role, content}`.
-    model: left out, the platform's default.
+    model: left out, the app's default model, or the platform's.
     system: what the model is told before the conversation.
     beta: as Anthropic's clients say it; it makes no difference.
     anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
     anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
     """
-    body = _body(messages, system, further)
+    body = _body(call, messages, system, further)
     wire = Counts(_passed_on(anthropic_beta, anthropic_version))
     own, (first, *_) = await asking(call, model)
     tell(call, first, cost=0)
@@ -159,10 +161,11 @@ async def gateway_messages_count(
     return {"input_tokens": counted["input_tokens"]}
 
 
-def _body(messages: list[dict[str, Any]], system: Any, further: Mapping[str, Any]) -> dict[str, Any]:
+def _body(call: Call, messages: list[dict[str, Any]], system: Any, further: Mapping[str, Any]) -> dict[str, Any]:
     if further.get("thread") is not None:
         raise ThreadUnsupported
-    refuse_what_has_no_price(
+    further = without_unpriced(
+        call,
         further,
         elsewhere=_ELSEWHERE | _MORE,
         theirs=_runs_itself,

@@ -4,11 +4,15 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from baobab.runtime.gateway.errors import ModelNotFound
 from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model
 from baobab.tools.access import EVERYBODY, OF_APP
 from baobab.tools.ai import settings
-from baobab.tools.ai.access import GATEWAY_CALLERS
-from baobab.tools.ai.asking import allows
+from baobab.tools.ai.asking import allowed_models, allows
+from baobab.tools.ai.bases import OPENAI
+from baobab.tools.ai.chat import ModelName
+from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, gateway
 from baobab.tools.call import Call
 from baobab.tools.types import AppId
@@ -17,14 +21,28 @@ _USD_MILLION = 10**9
 
 
 class Listed(TypedDict):
+    """A model as the clients of both wires read it.
+
+    created, created_at: the beginning of 1970, for no list says when a model was made. owned_by: its vendor.
+    """
+
     id: str
     object: Literal["model"]
+    created: int
+    owned_by: str
     display_name: str
+    type: Literal["model"]
+    created_at: str
 
 
 class ModelList(TypedDict):
+    """All of them, in one piece."""
+
     object: Literal["list"]
     data: list[Listed]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
 
 
 class PublicModel(TypedDict):
@@ -53,22 +71,45 @@ class AppModels(TypedDict):
     models: list[AppModel]
 
 
-@gateway.tool(
+@OPENAI.tool(
     "GET /models",
-    access=GATEWAY_CALLERS,
+    in_app="ai_model_list",
+    also="/v1/models",
     effect="read",
     keywords="which LLMs can I use, available models, providers; "
     "verfügbare Modelle, Sprachmodelle; "
     "modelos disponibles",
 )
 async def gateway_models(call: Call) -> ModelList:
-    """List the models that can be called: by everybody, and by your organisation's own keys and servers."""
-    own = await settings.of_organisation(call)
-    models = call.services.part(Gateway).models(own.reach)
-    return {
-        "object": "list",
-        "data": [{"id": m.id, "object": "model", "display_name": m.name} for m in models],
-    }
+    """List the models that can be called: by everybody, and by your organisation's own keys and servers.
+
+    In an app: those of them that it allows.
+    """
+    own, rooms = await settings.of_call(call), call.services.part(Gateway)
+    allowed = allowed_models(rooms, own)
+    models = [_listed(model) for model in rooms.models(own.reach) if allowed is None or model.id in allowed]
+    ends = (models[0]["id"], models[-1]["id"]) if models else (None, None)
+    return {"object": "list", "data": models, "has_more": False, "first_id": ends[0], "last_id": ends[1]}
+
+
+@OPENAI.tool(
+    "GET /models/{model_id:path}",
+    in_app="ai_model",
+    also="/v1/models/{model_id:path}",
+    effect="read",
+    raises=(ModelNotFound,),
+    examples={"model_id": "baobab/echo"},
+)
+async def gateway_model(call: Call, model_id: ModelName) -> Listed:
+    """Read one of the models that can be called.
+
+    model_id: its id, or another of its names.
+    """
+    own, rooms = await settings.of_call(call), call.services.part(Gateway)
+    model = rooms.find(model_id, own.reach)
+    if not allows(rooms, own, model):
+        raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
+    return _listed(model)
 
 
 @gateway.tool(
@@ -109,6 +150,7 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""
     markup, own = call.services.options.ai_markup, await settings.of_app(call, app_id)
     gateway = call.services.part(Gateway)
+    allowed = allowed_models(gateway, own)
     return {
         "models": [
             {
@@ -121,9 +163,21 @@ async def ai_models(call: Call, app_id: AppId) -> AppModels:
                 "raw_pricing": _told(price),
             }
             for model in gateway.models(own.reach)
-            if allows(gateway, own, model)
+            if allowed is None or model.id in allowed
             for price in (model.price.marked_up(markup),)
         ]
+    }
+
+
+def _listed(model: Model) -> Listed:
+    return {
+        "id": model.id,
+        "object": "model",
+        "created": 0,
+        "owned_by": model.id.partition("/")[0],
+        "display_name": model.name,
+        "type": "model",
+        "created_at": "1970-01-01T00:00:00Z",
     }
 
 

@@ -9,13 +9,13 @@ from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.wires.chunks import event
 from baobab.runtime.gateway.wires.responses import RESPONSES
 from baobab.tools.ai import stored
-from baobab.tools.ai.access import GATEWAY_CALLERS
+from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.chat import MaxTokens, ModelName
 from baobab.tools.ai.errors import AI_ENVELOPE
 from baobab.tools.ai.speaking import spoken
-from baobab.tools.ai.stored import ResponseNotFound, conversation
-from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, gateway
-from baobab.tools.ai.unpriced import refuse_what_has_no_price
+from baobab.tools.ai.stored import ItemNotFound, ResponseNotFound, conversation
+from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
+from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
 from baobab.tools.tool import Audit
@@ -43,11 +43,11 @@ class Deleted(TypedDict):
     deleted: bool
 
 
-@gateway.tool(
+@OPENAI.tool(
     "POST /responses",
-    access=GATEWAY_CALLERS,
+    in_app="ai_responses",
     effect="external",
-    raises=(*CALLING, ResponseNotFound),
+    raises=(*CALLING, ResponseNotFound, ItemNotFound),
     audit=CALLED,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
@@ -70,10 +70,10 @@ async def gateway_responses(
     Any model can be asked; fields that are not listed here are passed on.
 
     input: a text, or the items of a conversation.
-    model: left out, the platform's default.
+    model: left out, the app's default model, or the platform's.
     stream: answer in server-sent events, where the door can.
-    max_output_tokens: the most that the answer may have.
-    previous_response_id: go on with that stored response, which this organisation was answered.
+    max_output_tokens: the most that the answer may have; an app's maxTokensPerRequest where that is less.
+    previous_response_id: go on with that stored response, which the same organisation or app was answered.
     store: keep the answer and what it answers for 30 days; false keeps nothing.
     """
     for field, remediation in _ELSEWHERE.items():
@@ -83,14 +83,15 @@ async def gateway_responses(
                 remediation=remediation,
                 details={"param": field},
             )
-    refuse_what_has_no_price(
+    further = without_unpriced(
+        call,
         further,
         elsewhere=_MORE,
         theirs=_runs_itself,
-        known="`function`, `custom` and those of OpenAI's that the caller runs",
+        known="`function`, `custom`, `namespace` and those of OpenAI's that the caller runs",
     )
     kept = await conversation(call, input, previous_response_id, store=store is not False)
-    body = {**further, "input": input if previous_response_id is None else kept.items}
+    body = {**further, "input": input if isinstance(input, str) and previous_response_id is None else kept.items}
     if max_output_tokens is not None:
         body["max_output_tokens"] = max_output_tokens
     answer: dict[str, Any] = await spoken(
@@ -99,22 +100,22 @@ async def gateway_responses(
     return answer
 
 
-@gateway.tool(
+@OPENAI.tool(
     "GET /responses/{response_id}",
-    access=GATEWAY_CALLERS,
+    in_app="ai_response",
     effect="read",
     raises=(ResponseNotFound,),
     examples={"response_id": "resp_0123456789abcdef01234567"},
     keywords="fetch a stored answer of OpenAI Responses by id; gespeicherte Antwort lesen; leer respuesta guardada",
 )
 async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
-    """Read a stored response of the caller's organisation."""
+    """Read a stored response of the caller's organisation, or of the app."""
     return await stored.response(call, response_id)
 
 
-@gateway.tool(
+@OPENAI.tool(
     "DELETE /responses/{response_id}",
-    access=GATEWAY_CALLERS,
+    in_app="ai_response_delete",
     effect="destructive",
     raises=(ResponseNotFound,),
     audit=Audit("ai.response.delete", action="delete", resource="response"),

@@ -92,6 +92,11 @@ async def of_app(call: Call, app_id: str) -> AiSettings:
     return replace(own, reach=own.reach.before(theirs)) if theirs else own
 
 
+async def of_call(call: Call) -> AiSettings:
+    """What a call goes by: its app's settings, or its organisation's."""
+    return await (of_organisation(call) if call.app is None else of_app(call, call.app.id))
+
+
 async def of_organisation(call: Call) -> AiSettings:
     """What calls outside of an app go by: the caller's organisation has keys and servers, and no settings."""
     caller = call.caller

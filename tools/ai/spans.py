@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from baobab.runtime.gateway.events import data
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.runtime.tracing import Tracing
 from baobab.tools.ai.pieces import Joined
 from baobab.tools.ai.span_content import LARGEST, asked_in, said_in
@@ -84,7 +85,12 @@ class ModelSpan:
 
         kind = error.code if isinstance(error, BaobabError) else type(error).__name__
         self._span.set_attribute("error.type", kind)
-        self._span.set_status(Status(StatusCode.ERROR))
+        refused = error.__cause__
+        if isinstance(refused, ProviderRefusal):
+            self._span.set_attribute("http.response.status_code", refused.status)
+            self._span.set_status(Status(StatusCode.ERROR, refused.words))
+        else:
+            self._span.set_status(Status(StatusCode.ERROR))
 
     def left(self) -> None:
         """Whoever asked has not waited for the end."""

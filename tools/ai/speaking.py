@@ -35,6 +35,9 @@ async def spoken(
     kept: what becomes of the answer.
     """
     own, models = await asking(call, name)
+    if own.max_tokens is not None:
+        limit = min(limit or own.max_tokens, own.max_tokens)
+        body = {**body, wire.limit: limit}
     rooms = call.services.part(Gateway)
     if models[0].provider != wire.provider:
         # What cannot be translated is refused before anything is set aside for it.
@@ -59,8 +62,8 @@ async def spoken(
 
 
 async def asking(call: Call, name: str | None) -> tuple[AiSettings, list[Model]]:
-    """The organisation's settings; and the model that is meant, with those to fall back on."""
-    own = await settings.of_organisation(call)
+    """The app's or the organisation's settings; and the model that is meant, with those to fall back on."""
+    own = await settings.of_call(call)
     # What was read is done with: no transaction stays open while a model thinks.
     if not call.nested:
         await call.unit.commit()

@@ -17,11 +17,13 @@ from sqlalchemy import delete
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.events import data
 from baobab.runtime.gateway.wires.chunks import event
-from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.asking import payer
+from baobab.tools.ai.stored_items import find_items, item_digests, item_rows
 from baobab.tools.call import Call
+from baobab.tools.callers import EndUser
 from baobab.tools.errors import NotFound
 
 DAYS = 30
@@ -33,6 +35,14 @@ _WITH_RESPONSE = tuple(
 _ENDED = _WITH_RESPONSE[2:]
 
 _log = logging.getLogger(__name__)
+
+
+class ItemNotFound(NotFound):
+    code = "item_not_found"
+    summary = "There is no such item here."
+    remediation = (
+        "Send the item itself in `input`: those of stored responses are kept for 30 days, unless too many come."
+    )
 
 
 class ResponseNotFound(NotFound):
@@ -79,18 +89,23 @@ class Conversation:
         plain = to_json({"items": self.items, "response": response})
         if len(plain) > LARGEST:
             return False
-        digest = _digest(call, str(response.get("id")))
+        database, digest = _database(call), _digest(call, str(response.get("id")))
         row = {
             "digest": digest,
             "organisation_id": payer(call).organisation_id,
-            "app_id": None,
+            "app_id": None if call.app is None else call.app.id,
             "kept_at": now,
             "expires_at": now + timedelta(days=DAYS),
             "size": len(plain),
             "answer": call.services.vault.seal(plain, _context(digest)),
         }
         try:
-            await cache_rows.keep(call.services.database, row)
+            # A long stream may outlive its app: then nobody would remove what it leaves.
+            if call.app is not None and await call.services.directory.is_gone(call.app.id):
+                return False
+            await cache_rows.keep(
+                database, row, *item_rows(call.services.vault, _scope(call), response.get("output"), row)
+            )
         except DatabaseUnavailable as exc:
             # The answer is there all the same.
             _log.warning("a response could not be stored (%s)", type(exc).__name__)
@@ -99,12 +114,39 @@ class Conversation:
 
 
 async def conversation(call: Call, given: Any, previous: str | None, *, store: bool) -> Conversation:
-    """The items of a request that goes on with a stored response; ResponseNotFound where that is not there."""
+    """The items of a request, with those of stored responses that it refers to or goes on with.
+
+    ResponseNotFound, ItemNotFound.
+    """
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
+    items = await _resolved(call, items)
     if previous is not None:
         found = await _found(call, previous)
         items = [*found["items"], *filter(_goes_on, found["response"].get("output") or ()), *items]
     return Conversation(call, items, previous, store)
+
+
+async def _resolved(call: Call, items: list[Any]) -> list[Any]:
+    """The items, with what is referred to in the place of references, but for thoughts that cannot be sent again."""
+    named = {at: item.get("id") for at, item in enumerate(items) if _is_reference(item)}
+    if not named:
+        return items
+    ids = list(dict.fromkeys(id_ for id_ in named.values() if isinstance(id_, str)))
+    found = await find_items(_database(call), call.services.vault, _scope(call), ids, call.now)
+    for at, id_ in named.items():
+        if id_ not in found:
+            raise ItemNotFound(
+                f"`input[{at}]` refers to an item that is not stored here.", details={"param": f"input[{at}]"}
+            )
+    resolved = [found[named[at]] if at in named else item for at, item in enumerate(items)]
+    return [item for at, item in enumerate(resolved) if at not in named or _goes_on(item)]
+
+
+def _is_reference(item: Any) -> bool:
+    """Whether it stands for an item; the type may be left out where there is nothing but an id."""
+    return isinstance(item, dict) and (
+        item.get("type") == "item_reference" or (item.get("type") is None and item.keys() <= {"id", "type"})
+    )
 
 
 async def response(call: Call, response_id: str) -> dict[str, Any]:
@@ -114,16 +156,20 @@ async def response(call: Call, response_id: str) -> dict[str, Any]:
 
 
 async def remove(call: Call, response_id: str) -> None:
-    """Forget a stored response; ResponseNotFound. Those that went on with it hold what was said before them."""
-    table = cache_rows.response_cache
-    gone = await call.execute(delete(table).where(table.c.digest == _digest(call, response_id)))
-    if gone.rowcount == 0:
-        raise ResponseNotFound
+    """Forget a stored response and its items; ResponseNotFound. Those that went on with it hold what went before."""
+    found = (await _found(call, response_id))["response"]
+    digests = [_digest(call, response_id), *item_digests(_scope(call), found.get("output"))]
+    gone = delete(cache_rows.response_cache).where(cache_rows.response_cache.c.digest.in_(digests))
+    if (database := _database(call)) is call.unit.database:
+        await call.execute(gone)
+    else:
+        async with database.writing() as connection:
+            await connection.execute(gone)
 
 
 async def _found(call: Call, response_id: str) -> dict[str, Any]:
     digest = _digest(call, response_id)
-    sealed = await cache_rows.find(call.services.database, digest, call.now)
+    sealed = await cache_rows.find(_database(call), digest, call.now)
     if sealed is None:
         raise ResponseNotFound
     try:
@@ -151,9 +197,20 @@ def _goes_on(item: Any) -> bool:
 
 
 def _digest(call: Call, response_id: str) -> str:
-    """Where a response stands: another organisation does not find it by its id."""
-    told = to_json(("response", payer(call).organisation_id, response_id))
-    return hashlib.sha256(told).hexdigest()
+    """Where a response stands: nobody else finds it by its id."""
+    return hashlib.sha256(to_json(("response", *_scope(call), response_id))).hexdigest()
+
+
+def _scope(call: Call) -> tuple[str, ...]:
+    """Whose responses they are: an organisation's, an app's, or those of one of the app's users."""
+    if call.app is None:
+        return (payer(call).organisation_id,)
+    user = (call.caller.user_id,) if isinstance(call.caller, EndUser) else ()
+    return (call.app.organisation_id, call.app.id, *user)
+
+
+def _database(call: Call) -> Database:
+    return call.services.database if call.app is None else call.stores.database
 
 
 def _context(digest: str) -> str:

@@ -2,11 +2,12 @@
 
 from baobab.tools.ai import administration, chat, models, provider_keys, responses, servers, sweeping
 from baobab.tools.ai.messages import messages
-from baobab.tools.ai.toolset import ai, gateway, model_servers
+from baobab.tools.ai.toolset import ai, app_messages, gateway, model_servers
 
 __all__ = [
     "administration",
     "ai",
+    "app_messages",
     "chat",
     "gateway",
     "messages",

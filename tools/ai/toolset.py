@@ -1,6 +1,8 @@
 """The two families of model tools: the gateway's, and an app's."""
 
 from baobab.runtime.gateway.errors import (
+    ContentFiltered,
+    ContentRefused,
     ContextTooLong,
     ModelNotFound,
     NoModel,
@@ -10,6 +12,7 @@ from baobab.runtime.gateway.errors import (
     UpstreamFailed,
     UpstreamMalformed,
     UpstreamTimeout,
+    UpstreamUnpaid,
     UseVideoEndpoint,
     WrongEndpoint,
 )
@@ -26,8 +29,11 @@ CALLING = (
     UseVideoEndpoint,
     RequestRefused,
     ContextTooLong,
+    ContentRefused,
+    ContentFiltered,
     UpstreamFailed,
     UpstreamDenied,
+    UpstreamUnpaid,
     UpstreamMalformed,
     UpstreamTimeout,
     UpstreamBusy,
@@ -44,11 +50,20 @@ gateway = Toolset(
     base="/v1",
     envelope=AI_ENVELOPE,
     raises=(RateLimited, Unavailable),
+    key_header="x-api-key",
 )
 messages = Toolset(
     "messages",
     "Models by the Anthropic wire, at the expense of the caller's organisation.",
     base="/v1",
+    envelope=MESSAGES_ENVELOPE,
+    raises=(RateLimited, Unavailable),
+    key_header="x-api-key",
+)
+app_messages = Toolset(
+    "app_messages",
+    "An app's models by the Anthropic wire, under its settings.",
+    base="/v1/{app_id}",
     envelope=MESSAGES_ENVELOPE,
     raises=(RateLimited, Unavailable),
     key_header="x-api-key",
@@ -64,5 +79,6 @@ ai = Toolset(
     base="/v1/{app_id}",
     envelope=APP_AI_ENVELOPE,
     raises=(RateLimited, Unavailable),
+    key_header="x-api-key",
     data=KeptAnswers(),
 )

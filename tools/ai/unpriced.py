@@ -1,9 +1,12 @@
 """What no price here covers: it is refused instead of being passed on unpaid."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused
+from baobab.tools.ai.telling import tell_dropped
+from baobab.tools.call import Call
 
 # Surcharges that the catalogue's prices do not hold: service of another speed or place, searches that the provider
 # makes, machines that it keeps.
@@ -41,6 +44,9 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "enable_search": (False,),
     "n": (1,),
 }
+_SEARCH = re.compile(r"web_search(?:_preview)?(?:_\d{4}_?\d\d_?\d\d)?")
+_WITH_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
+"""What is refused where there are no tools."""
 # All others are run by the provider, and charged by rules of their own.
 _OWN_TOOLS = ("function", "custom")
 
@@ -50,14 +56,15 @@ def runs_itself(kind: Any) -> bool:
     return kind in _OWN_TOOLS
 
 
-def refuse_what_has_no_price(
+def without_unpriced(
+    call: Call,
     further: Mapping[str, Any],
     *,
     elsewhere: frozenset[str] = frozenset(),
     theirs: Callable[[Any], bool] = runs_itself,
     known: str = "`function` and `custom`",
-) -> None:
-    """RequestRefused.
+) -> dict[str, Any]:
+    """The fields, without the searches that the installation's setting drops; RequestRefused for all else unpriced.
 
     elsewhere: fields of the wire's own that change who is charged, or for what. theirs: whether a tool of a type is run
     by whoever asked; known: those types, in words.
@@ -69,10 +76,46 @@ def refuse_what_has_no_price(
         said = "costs extra by rules that no price here says" if field in _UNPRICED else "changes what is charged for"
         raise RequestRefused(f"`{field}` {said}.", remediation="Leave it out.", details={"param": field})
     tools = further.get("tools")
-    for tool in tools if isinstance(tools, list) else () if tools is None else (tools,):
-        if not isinstance(tool, dict) or not theirs(tool.get("type")):
-            raise RequestRefused(
-                f"Only tools of the types {known} are passed on: what others cost, no price here says.",
-                remediation="Leave the others out of `tools`.",
-                details={"param": "tools"},
-            )
+    if tools is None:
+        return dict(further)
+    setting = call.services.options.ai_web_search
+    kept, dropped = [], []
+    for at, tool in enumerate(tools if isinstance(tools, list) else [tools]):
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        searches = isinstance(kind, str) and _SEARCH.fullmatch(kind) is not None
+        if isinstance(tool, dict) and (_is_run_by_the_caller(tool, theirs) or (searches and setting == "allow")):
+            kept.append(tool)
+        elif isinstance(tool, dict) and searches and setting == "drop" and not _is_chosen(tool, further):
+            dropped.append(tool)
+        else:
+            raise _refused(at, kind, known)
+    if not dropped:
+        return dict(further)
+    tell_dropped(call, *(f"tools.{tool['type']}" for tool in dropped))
+    rest = {name: value for name, value in further.items() if name != "tools"}
+    return {**rest, "tools": kept} if kept else {name: rest[name] for name in rest if name not in _WITH_TOOLS}
+
+
+def _is_run_by_the_caller(tool: Mapping[str, Any], theirs: Callable[[Any], bool]) -> bool:
+    kind, inner = tool.get("type"), tool.get("tools")
+    if kind != "namespace":
+        return theirs(kind)
+    # A group of tools, under one name.
+    return isinstance(inner, list) and all(isinstance(one, dict) and runs_itself(one.get("type")) for one in inner)
+
+
+def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
+    """Whether the model must use it: without it, it could not answer as it was asked to."""
+    choice = further.get("tool_choice")
+    if not isinstance(choice, dict):
+        return False
+    return choice.get("type") == tool["type"] or (tool.get("name") is not None and choice.get("name") == tool["name"])
+
+
+def _refused(at: int, kind: Any, known: str) -> RequestRefused:
+    named = f"is of the type `{kind[:60]}`" if isinstance(kind, str) else "has no type"
+    return RequestRefused(
+        f"`tools[{at}]` {named}, and only the types {known} are passed on: others have no price here.",
+        remediation="Leave it out of `tools`.",
+        details={"param": f"tools[{at}]"},
+    )

@@ -119,8 +119,8 @@ async def api_keys_create(
       app, and takes an admin or owner of the app's organisation to make.
     target_app_id: the app of an `app` key.
     additional_scopes: `ai:gateway` adds nothing: an `account` key opens the gateway (`/v1/chat/completions`) anyway,
-      an `app` key only the models of its app (`/v1/{app_id}/chat/completions`) with it or without. For the substrate
-      make a key of its own.
+      and an `app` key has it: it calls models there as in its app, under the app's settings. For the substrate make a
+      key of its own.
     scope: `substrate` makes a substrate key (`bb_sub_`), which opens nothing else; `app` is any other key.
     organization_id: the organisation the key is pinned to; for an app key it is the app's.
     scopes: the older form, instead of all but the name: `*` for an account key, `ai:gateway` for a key that opens the

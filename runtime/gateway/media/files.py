@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from baobab.runtime.egress import Egress, EgressError, EgressStream, EgressTimeout, EgressTooLarge
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
-from baobab.runtime.gateway.relay import refusal
+from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 
 LARGEST_INPUT = 20 * 2**20
@@ -81,7 +81,7 @@ class Files:
                 https_only=not own,
             ) as answer:
                 if answer.status != 200:
-                    raise refusal(answer.status, b"", answer.headers.get("Retry-After"))
+                    raise refusal(answer.status, b"", {"retry-after": answer.headers.get("Retry-After") or ""})
                 yield answer
         except EgressTooLarge as exc:
             raise UpstreamMalformed(f"The file has more than {max_bytes} bytes.") from exc

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.relay import refusal
+from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.wires import messages_answer, messages_request
 
 _STATUSES = {
@@ -26,6 +26,7 @@ class Messages:
     """headers: what the caller says to the vendor beside the request."""
 
     path = "/messages"
+    limit = "max_tokens"
     provider = "anthropic"
     notable = re.compile(rb'"type"\s*:\s*"(?:message_start|message_delta|message_stop|error)"|"error"\s*+:(?!\s*+null)')
     asked = staticmethod(messages_request.asked)

@@ -10,13 +10,16 @@ from pydantic_core import to_json
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.relay import refusal
+from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.wires import responses_answer, responses_request
 
 _STATUSES = {
     "rate_limit_exceeded": 429,
     "context_length_exceeded": 400,
     "invalid_prompt": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+    "insufficient_quota": 429,
     "invalid_request_error": 400,
 }
 _THOUGHTS = "reasoning.encrypted_content"
@@ -24,6 +27,7 @@ _THOUGHTS = "reasoning.encrypted_content"
 
 class Responses:
     path = "/responses"
+    limit = "max_output_tokens"
     provider = "openai"
     headers: Mapping[str, str] = MappingProxyType({})
     notable = re.compile(

@@ -7,6 +7,7 @@ from typing import Any
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.wires import chunks
+from baobab.runtime.gateway.wires.namespaces import grouped_names
 from baobab.runtime.gateway.wires.responses_items import Items
 from baobab.runtime.gateway.wires.wire import Made
 
@@ -32,7 +33,7 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 
 def answered(completion: Mapping[str, Any], body: Mapping[str, Any], made: Made) -> dict[str, Any]:
     said, reason = chunks.first_message(completion)
-    items = Items(made)
+    items = Items(made, grouped_names(body))
     items.told(said)
     items.closed()
     used = chunks.usage_of(dict(completion))
@@ -43,7 +44,7 @@ async def telling(
     pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], made: Made
 ) -> AsyncGenerator[bytes, None]:
     """The events of a response; UpstreamMalformed where the chunks end before the answer does."""
-    items, used, number = Items(made), Outcome(), 0
+    items, used, number = Items(made, grouped_names(body)), Outcome(), 0
     reason: str | None = None
     last: Mapping[str, Any] = {}
     async with contextlib.aclosing(pieces):

@@ -1,5 +1,7 @@
 """The items of a response while it is told: a message, what was thought before it, calls of tools."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from baobab.runtime.gateway.wires import chunks
@@ -18,12 +20,14 @@ _EMPTY: dict[str, dict[str, Any]] = {
 class Items:
     """One item is open at a time; the next one closes it. Of what a message or a delta says come events, in order.
 
-    whole: the items, as far as they are told.
+    whole: the items, as far as they are told. grouped: group and name of those tools that are in a group, by the name
+    that the model knows them by.
     """
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: Made, grouped: Mapping[str, tuple[str, str]] = MappingProxyType({})) -> None:
         self.whole: list[dict[str, Any]] = []
         self._made = made
+        self._grouped = grouped
         self._open: object = None
         self._calls: dict[object, int] = {}
 
@@ -84,9 +88,11 @@ class Items:
             events = self.closed()
             told = {"call_id": str(call.get("id"))}
             if isinstance(custom, dict):
-                item = self._new("ctc", type="custom_tool_call", **told, name=str(custom.get("name")), input="")
+                named = self._named(str(custom.get("name")))
+                item = self._new("ctc", type="custom_tool_call", **told, **named, input="")
             else:
-                item = self._new("fc", type="function_call", **told, name=chunks.function_of(call)[0], arguments="")
+                named = self._named(chunks.function_of(call)[0])
+                item = self._new("fc", type="function_call", **told, **named, arguments="")
             events.append(self._begun(("call", number), item))
             self._calls[number] = len(self.whole) - 1
         index = self._calls[number]
@@ -100,6 +106,10 @@ class Items:
             at = {"output_index": index, "item_id": item["id"]}
             events.append({"type": f"response.{kind}.delta", **at, "delta": text})
         return events
+
+    def _named(self, name: str) -> dict[str, str]:
+        group, own = self._grouped.get(name, ("", name))
+        return {"name": own, "namespace": group} if group else {"name": name}
 
     def _new(self, prefix: str, **told: Any) -> dict[str, Any]:
         return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **told}

@@ -1,10 +1,11 @@
 """A request for a response, as one for a chat completion."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.wires.fields import object_in, objects_in, refused, text
+from baobab.runtime.gateway.wires.namespaces import flat_name
 
 # What is said otherwise there, and what only the vendor of this wire can do.
 _TOLD = frozenset(
@@ -23,6 +24,7 @@ _TOLD = frozenset(
         "include",
         "truncation",
         "metadata",
+        "client_metadata",
         "max_tool_calls",
         "context_management",
         "prompt_cache_key",
@@ -75,8 +77,6 @@ def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
             case "reasoning":
                 # Of use to the model that thought so, and to its vendor only.
                 continue
-            case "item_reference":
-                raise refused(at, "refers to an item, and none are stored here: send the item itself")
             case _:
                 raise refused(f"{at}.type", "is `message`, `function_call` or `function_call_output` for this model")
     return _results_behind_calls(messages)
@@ -123,9 +123,12 @@ def _part(part: Mapping[str, Any], at: str) -> dict[str, Any]:
 def _call(item: Mapping[str, Any], kind: str, at: str) -> dict[str, Any]:
     told = {"id": text(item, "call_id", at)}
     if kind == "custom_tool_call":
-        custom = {"name": text(item, "name", at), "input": text(item, "input", at)}
+        custom = {"name": flat_name(item.get("namespace"), text(item, "name", at)), "input": text(item, "input", at)}
         return {**told, "type": "custom", "custom": custom}
-    function = {"name": text(item, "name", at), "arguments": text(item, "arguments", at)}
+    function = {
+        "name": flat_name(item.get("namespace"), text(item, "name", at)),
+        "arguments": text(item, "arguments", at),
+    }
     return {**told, "type": "function", "function": function}
 
 
@@ -165,8 +168,9 @@ def _results_behind_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]
 
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     tools = []
-    for at, tool in objects_in(body, "tools"):
+    for at, tool, namespace in _each_tool(body):
         told = {name: tool[name] for name in ("name", "description", "strict") if tool.get(name) is not None}
+        told |= {"name": flat_name(namespace, text(tool, "name", at))} if namespace else {}
         if tool.get("type") == "custom":
             tools.append({"type": "custom", "custom": {**told, **_grammar(tool, at)}})
         elif tool.get("type") != "function":
@@ -176,6 +180,16 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     choice = body.get("tool_choice")
     request = {"tools": tools} if tools else {}
     return request if choice is None else {**request, "tool_choice": _choice(choice)}
+
+
+def _each_tool(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Where each tool stands, and the name of the group that it is in."""
+    for at, tool in objects_in(body, "tools"):
+        if tool.get("type") == "namespace":
+            group = text(tool, "name", at)
+            yield from ((where, one, group) for where, one in objects_in(tool, "tools", at))
+        else:
+            yield at, tool, ""
 
 
 def _grammar(tool: Mapping[str, Any], at: str) -> dict[str, Any]:
@@ -190,7 +204,8 @@ def _choice(choice: Any) -> Any:
         return choice
     match choice.get("type"):
         case "function" | "custom" as kind:
-            return {"type": kind, kind: {"name": text(choice, "name", "tool_choice")}}
+            name = flat_name(choice.get("namespace"), text(choice, "name", "tool_choice"))
+            return {"type": kind, kind: {"name": name}}
         case "allowed_tools":
             allowed = [_choice(tool) for _, tool in objects_in(choice, "tools", "tool_choice")]
             return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}

@@ -24,11 +24,13 @@ class Made:
 class Wire(Protocol):
     """Who speaks it is relayed what was asked; all others are asked for a chat completion, which is told in its words.
 
-    path: below the provider's address. provider: who speaks it. notable: what is found in events of note.
+    path: below the provider's address. limit: the field that bounds an answer's tokens. provider: who speaks it.
+    notable: what is found in events of note.
     headers: what the caller says to the provider beside the request.
     """
 
     path: str
+    limit: str
     provider: str
     notable: "re.Pattern[bytes]"
 

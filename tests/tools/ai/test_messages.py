@@ -349,8 +349,8 @@ async def test_counting_is_for_those_who_may_ask_and_of_what_can_be_asked(world:
     answer = await post_count(asked, {"x-api-key": world.key})
     assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, ECHO)
     assert (await post_count({**asked, "model": "nobody/knows"}, world.owner)).status_code == 404
-    refused = await post_count({**asked, "tools": [{"type": "web_search_20250305", "name": "s"}]}, world.owner)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
+    refused = await post_count({**asked, "tools": [{"type": "web_fetch_20250910", "name": "s"}]}, world.owner)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0]")
 
 
 async def test_whoever_may_not_ask_and_what_is_not_there_are_errors_of_the_client(

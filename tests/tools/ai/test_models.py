@@ -1,5 +1,7 @@
 """The lists of models: for callers, for everybody, for an app."""
 
+import anthropic
+import openai
 import pytest
 
 from tests.tools.ai.conftest import MINI, Installation
@@ -11,9 +13,45 @@ async def test_callers_see_what_they_can_call(world: Installation) -> None:
     listed = (await world.client.get("/v1/models", headers=world.owner)).json()
     assert listed["object"] == "list"
     (mini,) = [model for model in listed["data"] if model["id"] == MINI]
-    assert mini == {"id": MINI, "object": "model", "display_name": "OpenAI: gpt-4o-mini"}
+    assert mini == {
+        "id": MINI,
+        "object": "model",
+        "created": 0,
+        "owned_by": "openai",
+        "display_name": "OpenAI: gpt-4o-mini",
+        "type": "model",
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+    assert (listed["first_id"], listed["has_more"]) == (listed["data"][0]["id"], False)
     # Of those that nobody here has a key for, none is listed.
     assert {model["id"].partition("/")[0] for model in listed["data"]} <= {"openai", "anthropic", "baobab", "lab"}
+
+
+@pytest.mark.parametrize("in_app", [False, True])
+async def test_official_clients_list_and_read_models(world: Installation, in_app: bool) -> None:
+    base = f"{world.address}/v1/{await world.app()}" if in_app else f"{world.address}/v1"
+    async with world.official(base_url=base) as client:
+        assert MINI in [model.id async for model in client.models.list()]
+        for name in (MINI, "gpt-4o-mini"):
+            model = await client.models.retrieve(name)
+            assert (model.id, model.owned_by, model.created) == (MINI, "openai", 0)
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("nobody/nothing")
+    theirs = base.removesuffix("/v1")
+    async with anthropic.AsyncAnthropic(base_url=theirs, api_key=world.key) as other:
+        assert MINI in [model.id async for model in other.models.list()]
+        assert (await other.models.retrieve(MINI)).display_name == "OpenAI: gpt-4o-mini"
+
+
+async def test_an_app_lists_what_it_allows(world: Installation) -> None:
+    app_id = await world.app()
+    allowed = {"allowedModels": [MINI, "baobab/echo"]}
+    assert (await world.client.put(f"/v1/{app_id}/ai/config", json=allowed, headers=world.owner)).status_code == 200
+    user = await world.user(app_id, "somebody")
+    listed = (await world.client.get(f"/v1/{app_id}/models", headers=user)).json()
+    assert [model["id"] for model in listed["data"]] == ["baobab/echo", MINI]
+    refused = await world.client.get(f"/v1/{app_id}/models/claude-haiku-4-5", headers=user)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "MODEL_NOT_ALLOWED")
 
 
 async def test_everybody_sees_the_prices(world: Installation) -> None:

@@ -153,16 +153,16 @@ async def test_each_token_costs_its_price(world: Installation, wire: Spoken) -> 
         ("messages", "container", "container_1"),
         ("messages", "workspace_id", "wrkspc_1"),
         ("messages", "fallbacks", [{"model": "claude-opus-4-8"}]),
-        ("messages", "tools", [{"type": "web_search_20250305", "name": "web_search"}]),
-        ("messages", "tools", [{"type": "code_execution_20250825", "name": "code_execution"}]),
+        ("messages", "tools[0]", [{"type": "web_fetch_20250910", "name": "web_fetch"}]),
+        ("messages", "tools[0]", [{"type": "code_execution_20250825", "name": "code_execution"}]),
         ("responses", "conversation", "conv_1"),
         ("responses", "prompt", {"id": "pmpt_1"}),
         ("responses", "background", True),
         ("responses", "max_tokens", 100_000),
         ("responses", "moderation", {"model": "omni-moderation-latest"}),
-        ("responses", "tools", [{"type": "web_search"}]),
-        ("responses", "tools", [{"type": "code_interpreter", "container": {"type": "auto"}}]),
-        ("responses", "tools", [{"type": "mcp", "server_label": "a", "server_url": "https://example.com"}]),
+        ("responses", "tools[0]", [{"type": "namespace", "name": "a", "tools": [{"type": "web_search"}]}]),
+        ("responses", "tools[0]", [{"type": "code_interpreter", "container": {"type": "auto"}}]),
+        ("responses", "tools[0]", [{"type": "mcp", "server_label": "a", "server_url": "https://example.com"}]),
         *((name, field, value) for name in WIRES for field, value in (("service_tier", "priority"), ("n", 100))),
     ],
 )
@@ -170,7 +170,10 @@ async def test_what_is_not_here_or_has_no_price_is_refused(
     world: Installation, name: str, field: str, value: Any
 ) -> None:
     asked = len(world.fake.requests)
-    refused = await WIRES[name].post(world, model=world.lab("plain", server=WIRES[name].vendor), **{field: value})
+    given = {field.partition("[")[0]: value}
+    refused = await WIRES[name].post(world, model=world.lab("plain", server=WIRES[name].vendor), **given)
+    if field == "tools[0]":
+        assert f"`{value[0]['type']}`" in refused.json()["error"]["message"]
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, field)
     assert len(world.fake.requests) == asked
 
@@ -197,7 +200,6 @@ def _item(**item: Any) -> dict[str, Any]:
         ),
         ("messages", {"tool_choice": {"type": "perhaps"}}, "tool_choice.type"),
         ("messages", {"output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
-        ("responses", _item(type="item_reference", id="msg_1"), "input[0]"),
         ("responses", _item(type="web_search_call"), "input[0].type"),
         ("responses", _item(role="wizard", content="x"), "input[0].role"),
         ("responses", _item(role="user", content=[{"type": "video"}]), "input[0].content[0].type"),

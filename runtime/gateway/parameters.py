@@ -1,0 +1,124 @@
+"""Parameters of requests that a model may not take: which of them may be left out."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from baobab.runtime.gateway.errors import ParameterRefused
+from baobab.runtime.gateway.outcome import Outcome
+
+T = TypeVar("T")
+
+# With what is the same as to say nothing.
+_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
+    "frequency_penalty": (0,),
+    "function_call": ("auto", "none"),
+    "functions": ([],),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "n": (1,),
+    "parallel_tool_calls": (True,),
+    "presence_penalty": (0,),
+    "response_format": ({"type": "text"},),
+    "service_tier": ("auto", "default"),
+    "stop": ([], ""),
+    "store": (False,),
+    "temperature": (1,),
+    "tools": ([],),
+    "top_logprobs": (0,),
+    "top_p": (1,),
+    "user": ("",),
+    "verbosity": ("medium",),
+}
+# Without them an answer is another one of the same kind, so whoever wants that may have them left out.
+_OPTIONAL = frozenset(
+    (
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "metadata",
+        "min_p",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning",
+        "reasoning_effort",
+        "repetition_penalty",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "stop",
+        "stop_sequences",
+        "store",
+        "temperature",
+        "thinking",
+        "top_k",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
+    )
+)
+PARAMETERS = (
+    frozenset(_DEFAULTS)
+    | _OPTIONAL
+    | frozenset(
+        (
+            "input_schema",
+            "json_object",
+            "json_schema",
+            "max_completion_tokens",
+            "max_output_tokens",
+            "max_tokens",
+            "tool_call_id",
+            "tool_calls",
+            "tool_choice",
+            "tool_result",
+            "tool_use",
+            "tool_use_id",
+        )
+    )
+)
+"""Names that are told in a provider's words: they are no secret of anybody."""
+DROP = "drop_params"
+"""The field by which a request says that optional parameters may be left out. No provider is told it."""
+
+
+_MOST_DROPPED = 8
+
+
+def is_parameter(name: str) -> bool:
+    """Whether it may be left out of some request."""
+    return name in _OPTIONAL or name in _DEFAULTS
+
+
+def is_default(name: str, value: Any) -> bool:
+    """Whether it says what is so without it. True is no 1."""
+    return value is None or any(
+        value == default and isinstance(value, bool) is isinstance(default, bool) for default in _DEFAULTS.get(name, ())
+    )
+
+
+def may_drop(name: str, value: Any, *, wanted: bool) -> bool:
+    """Whether a parameter that a model does not take may be left out. wanted: whether optional ones may."""
+    return is_default(name, value) or (wanted and name in _OPTIONAL)
+
+
+async def dropping(body: Mapping[str, Any], outcome: Outcome, ask: Callable[[Mapping[str, Any]], Awaitable[T]]) -> T:
+    """Ask; where a parameter is refused that may be left out, ask again without it. A refusal costs nothing.
+
+    outcome: says whether optional parameters may be left out, and is told which were.
+    """
+    body = {name: value for name, value in body.items() if name != DROP} if DROP in body else body
+    for _ in range(_MOST_DROPPED):
+        try:
+            return await ask(body)
+        except ParameterRefused as exc:
+            name = exc.parameter
+            if name not in body or not may_drop(name, body[name], wanted=outcome.drops):
+                raise
+            if not is_default(name, body[name]):
+                outcome.dropped.append(name)
+            body = {field: value for field, value in body.items() if field != name}
+    return await ask(body)

@@ -1,0 +1,66 @@
+"""The two bases of the wires: `/v1`, at an organisation's expense, and `/v1/{app_id}`, under an app's settings."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.tools.access import OF_APP
+from baobab.tools.ai.access import GATEWAY_CALLERS
+from baobab.tools.ai.errors import ModelNotAllowed
+from baobab.tools.ai.toolset import ai, app_messages, gateway, messages
+from baobab.tools.call import Call
+from baobab.tools.errors import BaobabError
+from baobab.tools.tool import Handler, Toolset
+from baobab.tools.types import AppId
+
+_APP = inspect.Parameter("app_id", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=AppId)
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """One wire: the family of its tools at `/v1`, and of the same tools in an app."""
+
+    gateway: Toolset
+    app: Toolset
+
+    def tool(
+        self, route: str, *, in_app: str, raises: Sequence[type[BaobabError]] = (), also: str = "", **declared: Any
+    ) -> Callable[[Handler], Handler]:
+        """Register the decorated function as a tool of both families.
+
+        It takes no `app_id`: the app, where there is one, is the call's. in_app: the name of the app's tool. also: a
+        second path of it below the app's base, for clients that write a part of the path themselves.
+        """
+
+        def register(handler: Handler) -> Handler:
+            self.gateway.tool(route, access=GATEWAY_CALLERS, raises=(*raises, ModelNotAllowed), **declared)(handler)
+            self.app.tool(
+                route,
+                access=OF_APP,
+                raises=(*raises, ModelNotAllowed),
+                also=(also,) if also else (),
+                # Models that use tools have `ai_chat`, and nothing to say on other wires.
+                mcp=False,
+                **declared,
+            )(_in_app(handler, in_app))
+            return handler
+
+        return register
+
+
+def _in_app(handler: Handler, name: str) -> Handler:
+    """The same handler as a tool that names its app."""
+    signature = inspect.signature(handler)
+    call, *others = signature.parameters.values()
+
+    async def handle(call: Call, app_id: str, **given: Any) -> Any:  # noqa: ARG001 - the registry has found the app
+        return await handler(call, **given)
+
+    handle.__name__, handle.__doc__, handle.__module__ = name, handler.__doc__, handler.__module__
+    handle.__annotations__ = {**handler.__annotations__, "app_id": AppId}
+    handle.__signature__ = signature.replace(parameters=[call, _APP, *others])  # type: ignore[attr-defined]
+    return handle
+
+
+OPENAI, ANTHROPIC = Bases(gateway, ai), Bases(messages, app_messages)
