@@ -9,7 +9,7 @@ from fastapi import Response
 
 from baobab.http.openapi import errors_of
 from baobab.tools.envelopes import STRUCTURED, Envelope
-from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost
+from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost, name_operations
 from baobab.tools.registry import Registry
 
 _PAGE = """<!doctype html>
@@ -46,7 +46,7 @@ def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) 
         code = envelope.code(kind)
         section = sections[code.lower().replace("_", "-")]
         section.codes.add(code)
-        section.causes.add((kind.status, kind.summary, kind.remediation))
+        section.causes.add((kind.status, described(kind.summary, registry), described(kind.remediation, registry)))
 
     for kind in (*_BEFORE_OPERATIONS, *of_doors):
         add(STRUCTURED, kind)
@@ -54,6 +54,16 @@ def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) 
         for kind in (*errors_of(tool), MethodNotAllowed):
             add(tool.toolset.envelope, kind)
     return dict(sorted(sections.items()))
+
+
+def described(text: str, registry: Registry) -> str:
+    """A text of an error with each operation by its tool's name and by its route."""
+
+    def both(name: str) -> str:
+        route = registry.name_by_route(name)
+        return name if route == name else f"{name} ({route})"
+
+    return name_operations(text, both)
 
 
 def error_page(registry: Registry, of_doors: Sequence[type[BaobabError]]) -> Response:

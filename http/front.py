@@ -164,6 +164,7 @@ class Front:
 
     async def _refuse(self, request: Request, error: BaobabError) -> int:
         tool = request.tool
+        error.naming = self._registry.name_by_route
         if tool is not None and tool.toolset.keeps_failures:
             await self._keep(request, error, tool)
         envelope = tool.toolset.envelope if tool else STRUCTURED

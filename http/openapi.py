@@ -24,12 +24,14 @@ from baobab.tools.errors import (
     KeyLimited,
     MalformedBody,
     MissingField,
+    Naming,
     OriginRefused,
     RateLimited,
     Unavailable,
     UnknownField,
     UpgradeRequired,
     UserTokenExpired,
+    name_operations,
 )
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Rest, Tool
@@ -75,7 +77,7 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
         envelope = tool.toolset.envelope
         envelopes[envelope.name] = envelope
         path = re.sub(r"\{(\w+):path\}", r"{\1}", tool.rest.path)
-        paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest)
+        paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest, registry.name_by_route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -128,7 +130,7 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
     return list(kinds)
 
 
-def _operation(tool: Tool, rest: Rest) -> Schema:
+def _operation(tool: Tool, rest: Rest, naming: Naming) -> Schema:
     properties = tool.input_schema["properties"]
     required = set(tool.input_schema.get("required", ()))
     operation: Schema = {
@@ -137,7 +139,7 @@ def _operation(tool: Tool, rest: Rest) -> Schema:
         "description": f"{tool.description}\n\nWho: {tool.access.description}",
         "tags": [tool.toolset.name],
         "security": _security(tool),
-        "responses": _responses(tool, rest),
+        "responses": _responses(tool, rest, naming),
         "x-effect": tool.effect,
     }
     parameters = [_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
@@ -187,7 +189,7 @@ def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
-def _responses(tool: Tool, rest: Rest) -> Schema:
+def _responses(tool: Tool, rest: Rest, naming: Naming) -> Schema:
     responses: Schema = {}
     for status in rest.statuses:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
@@ -201,13 +203,18 @@ def _responses(tool: Tool, rest: Rest) -> Schema:
         by_status.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(by_status.items()):
         if str(status) not in responses:
-            responses[str(status)] = _error(tool.toolset.envelope, kinds)
+            responses[str(status)] = _error(tool.toolset.envelope, kinds, naming)
     return responses
 
 
-def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]]) -> Schema:
+def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]], naming: Naming) -> Schema:
     # One code may have several causes, each with its own remedy.
-    causes = sorted({(envelope.code(kind), kind.summary, kind.remediation) for kind in kinds})
+    causes = sorted(
+        {
+            (envelope.code(kind), name_operations(kind.summary, naming), name_operations(kind.remediation, naming))
+            for kind in kinds
+        }
+    )
     answer: Schema = {
         "description": ", ".join(f"`{code}`" for code in dict.fromkeys(code for code, *_ in causes)),
         "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{envelope.name}"}}},
@@ -222,19 +229,43 @@ def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]]) -> Schema:
 
 def _mcp() -> Schema:
     """The MCP door: a protocol of its own, named here so that the document tells where it is."""
-    described = {
+    described: Schema = {
         "tags": ["system"],
         "security": [{_BEARER: []}],
         "responses": {
             "200": {"description": "JSON-RPC, or a stream of it."},
             "401": {"description": "No credential, or one that does not count."},
-            "405": {"description": "The stateless endpoint takes POST."},
+            "404": {"description": "Mcp-Session-Id names no session of this credential."},
         },
     }
-    words = {"get": "Stream of a session", "post": "Send MCP messages", "delete": "End a session"}
+    words = {"get": "Stream of changes", "post": "Send MCP messages", "delete": "End a session"}
+    own: dict[str, Schema] = {
+        "get": {
+            "405": {"description": "This version has no such stream, or as many are open as may be."},
+            "406": {"description": "The request does not accept `text/event-stream`."},
+        },
+        "post": {
+            "202": {"description": "A notification, which has no answer."},
+            "400": {"description": "The body is no message of this protocol, or the address asks for no view."},
+            "406": {"description": "The request does not accept JSON and `text/event-stream`."},
+            "413": {"description": "The message is larger than 4 MiB."},
+            "415": {"description": "The body is not declared as JSON."},
+        },
+        "delete": {"204": {"description": "The session is forgotten by its client; nothing was kept."}},
+    }
+    common: Schema = described.pop("responses")
     return {
         "/mcp": {
-            method: {"operationId": f"mcp_{method}", "summary": f"{summary} (Model Context Protocol).", **described}
+            method: {
+                "operationId": f"mcp_{method}",
+                "summary": f"{summary} (Model Context Protocol).",
+                **described,
+                "responses": _without_ok(common) | own[method] if method == "delete" else common | own[method],
+            }
             for method, summary in words.items()
         }
     }
+
+
+def _without_ok(responses: Schema) -> Schema:
+    return {status: answer for status, answer in responses.items() if status != "200"}

@@ -40,6 +40,10 @@ _PREFLIGHT_TO_EVERYBODY = [
     (b"access-control-allow-headers", b"Content-Type, Authorization, MCP-Protocol-Version"),
     (b"access-control-max-age", _PREFLIGHT_SECONDS),
 ]
+_NOT_OF_AN_APP = (
+    "Call this path from a program, or from a page of this server; "
+    "the origins that an app allows open the paths of that app alone."
+)
 
 
 class Origins:
@@ -55,7 +59,7 @@ class Origins:
         if request.path in _PUBLIC:
             return _TO_EVERYBODY + (_PREFLIGHT_TO_EVERYBODY if request.preflight else [])
         if not await self._allowed(origin.decode("latin-1").lower(), app_id):
-            raise OriginRefused
+            raise OriginRefused if app_id is not None else OriginRefused(remediation=_NOT_OF_AN_APP)
         allowed = [
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-credentials", b"true"),

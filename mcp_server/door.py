@@ -42,6 +42,7 @@ class McpDoor:
         self, registry: Registry, version: str, extensions: Sequence[Extension] = (), *, sessions: bool = False
     ) -> None:
         services = registry.services
+        self._registry = registry
         foreign = [tool for extension in extensions for tool in extension.tools]
         catalogue = Catalogue(registry, foreign)
         self._changes = Changes(registry)
@@ -74,6 +75,7 @@ class McpDoor:
         try:
             who = await self._visitor(request)
         except BaobabError as error:
+            error.naming = self._registry.name_by_tool
             if error.status == 401:
                 error.headers["www-authenticate"] = self._challenge(request)
             await send_error(request.reply, error, STRUCTURED, f"{self._base_url}/docs", [])

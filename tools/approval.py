@@ -47,7 +47,7 @@ _FINISHED = ("executed", "failed", "rejected")
 class TooManyPending(Conflict):
     code = "APPROVALS_TOO_MANY"
     summary = "As many calls are waiting for approval as may wait."
-    remediation = "Decide or let expire what waits (GET /v1/approvals); details.limit is the number."
+    remediation = "Decide or let expire what waits (op:approvals_list); details.limit is the number."
 
 
 class TooLargeToPropose(BaobabError):
@@ -232,28 +232,48 @@ class Approvals:
         values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
-    async def _standing(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
-        """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
-        now, step = self._clock.now(), call.door.step
-        same = (
-            approvals.c.proposer == proposers.name(call.caller, step),
+    async def has_standing(self, call: "Call", arguments: Mapping[str, Any]) -> bool:
+        """Whether this very call was proposed before, and waits still or has an outcome to tell."""
+        query = select(approvals.c.id).where(*self._belonging(call, _digest(call, arguments))).limit(1)
+        async with self._database.reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    def _belonging(self, call: "Call", digest: str) -> tuple[Any, ...]:
+        """What is true of the row that a call belongs to."""
+        same = self._same(call, digest)
+        if call.door.step is not None:
+            return same
+        now = self._clock.now()
+        # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
+        waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+        return (
+            *same,
+            or_(
+                and_(waiting, approvals.c.expires_at > now),
+                approvals.c.status == "approved",
+                and_(approvals.c.status.in_(_FINISHED), approvals.c.finished_at > now - COLLECTABLE),
+            ),
+        )
+
+    def _same(self, call: "Call", digest: str) -> tuple[Any, ...]:
+        return (
+            approvals.c.proposer == proposers.name(call.caller, call.door.step),
             approvals.c.tool == call.tool.name,
             approvals.c.arguments_digest == digest,
             approvals.c.collected_at.is_(None),
         )
-        if step is not None:
-            return await self._step_row(connection, select(approvals).where(*same), now)
-        # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
-        waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
-        standing = or_(
-            and_(waiting, approvals.c.expires_at > now),
-            approvals.c.status == "approved",
-            and_(approvals.c.status.in_(_FINISHED), approvals.c.finished_at > now - COLLECTABLE),
-        )
-        first = select(approvals).where(*same, standing).order_by(approvals.c.created_at, approvals.c.id).limit(1)
+
+    async def _standing(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
+        """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
+        belonging = self._belonging(call, digest)
+        if call.door.step is not None:
+            return await self._step_row(connection, select(approvals).where(*belonging), self._clock.now())
+        first = select(approvals).where(*belonging).order_by(approvals.c.created_at, approvals.c.id).limit(1)
         row = (await connection.execute(first)).first()
         if row is None:
-            overdue = (await connection.execute(select(approvals.c.id).where(*same, waiting))).scalar()
+            same = self._same(call, digest)
+            waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+            overdue = (await connection.execute(select(approvals.c.id).where(*same, *waiting))).scalar()
             if overdue is not None:
                 await self._expire(connection, approvals.c.id == overdue, overdue)
         return row

@@ -4,12 +4,27 @@ An error is a class: code, status and remedy are known before anything happens, 
 catalogue and docs/errors.md are made from them. Doors render; nothing else turns an error into bytes.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
+
+Naming = Callable[[str], str]
+"""What an operation is called, by its tool's name: that name over MCP, method and path over REST."""
+
+_OPERATION = re.compile(r"\bop:([a-z][a-z0-9_]*)")
+
+
+def name_operations(text: str, naming: Naming = str) -> str:
+    """A text in which each reference to an operation (`op:apps_list`) is put in a door's words."""
+    return _OPERATION.sub(lambda found: naming(found[1]), text) if "op:" in text else text
 
 
 class BaobabError(Exception):
-    """The root: `code` and `status` name the kind; the message says what happened, the remediation what to do."""
+    """The root: `code` and `status` name the kind; the message says what happened, the remediation what to do.
+
+    Both name operations as `op:apps_list`. Whoever reads them gets the tool's name, or what `naming` makes of it:
+    `Registry.run` sets that by the door through which the call came.
+    """
 
     code: ClassVar[str]
     status: ClassVar[int]
@@ -24,11 +39,28 @@ class BaobabError(Exception):
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        self.naming: Naming = str
         self.message = message or self.summary
         self.remedy = remediation or self.remediation
         self.details = dict(details or {})
         self.headers = dict(headers or {})
         super().__init__(self.message)
+
+    @property
+    def message(self) -> str:
+        return name_operations(self._message, self.naming)
+
+    @message.setter
+    def message(self, text: str) -> None:
+        self._message = text
+
+    @property
+    def remedy(self) -> str:
+        return name_operations(self._remedy, self.naming)
+
+    @remedy.setter
+    def remedy(self, text: str) -> None:
+        self._remedy = text
 
 
 class BadRequest(BaobabError):
@@ -83,13 +115,13 @@ class Unauthenticated(BaobabError):
 class InvalidApiKey(Unauthenticated):
     code = "AUTH_INVALID_API_KEY"
     summary = "The API key is unknown or revoked."
-    remediation = "Use a live key; create one with POST /api-keys."
+    remediation = "Use a live key; create one with op:api_keys_create."
 
 
 class InvalidToken(Unauthenticated):
     code = "AUTH_INVALID_TOKEN"
     summary = "The token is not valid."
-    remediation = "Sign in again with POST /platform/login and send the new token."
+    remediation = "Sign in again with op:platform_login and send the new token."
 
 
 class InvalidUserToken(Unauthenticated):
@@ -128,7 +160,7 @@ class SignupClosed(Forbidden):
 class OriginRefused(Forbidden):
     code = "AUTH_ORIGIN_REFUSED"
     summary = "Requests from this web origin are not allowed."
-    remediation = "Add the origin with PATCH /v1/{app_id}/config/cors."
+    remediation = "Add the origin with op:config_cors."
 
 
 class KeyLimited(Forbidden):
@@ -165,7 +197,7 @@ class NotFound(BaobabError):
 class AppNotFound(NotFound):
     code = "APP_NOT_FOUND"
     summary = "There is no such app."
-    remediation = "Check the app id; GET /apps lists the apps that you may use."
+    remediation = "Check the app id; op:apps_list lists the apps that you may use."
 
 
 class RouteNotFound(NotFound):
@@ -249,7 +281,7 @@ class Unavailable(BaobabError):
 class AppMigrating(Unavailable):
     code = "app_migrating"
     summary = "The app is being moved to another region; until it is there, its data can be read and not written."
-    remediation = "Try again in a few seconds; GET /v1/apps/{app_id}/migrations/active shows how far it is."
+    remediation = "Try again in a few seconds; op:moves_active shows how far it is."
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ _SHOWN = 12
 
 class TooManyKeys(Conflict):
     summary = "The organisation has as many live keys as it may have."
-    remediation = "Revoke keys that are no longer used (DELETE /api-keys/{key_id}); details.limit is the number."
+    remediation = "Revoke keys that are no longer used (op:api_keys_revoke); details.limit is the number."
 
 
 def plaintext(ids: Ids, kind: str = SERVICE) -> str:

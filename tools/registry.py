@@ -13,8 +13,8 @@ from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.tools import approval, key_limits
 from baobab.tools.call import Call, Door
-from baobab.tools.callers import Caller
-from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.callers import Anonymous, Caller
+from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, Naming, ToolNotFound, Unavailable
 from baobab.tools.executor import Approved
 from baobab.tools.invalid import invalid
 from baobab.tools.jobs import JobKind
@@ -75,6 +75,20 @@ class Registry:
             raise ToolNotFound(details={"name": name[:128]})
         return tool
 
+    def naming(self, door: Door) -> Naming:
+        """What operations are called in the errors that a door tells."""
+        return self.name_by_route if door.name == "rest" else self.name_by_tool
+
+    def name_by_route(self, name: str) -> str:
+        """Method and path of an operation; its tool's name where it has no route."""
+        tool = self.tools.get(name)
+        return name if tool is None or tool.rest is None else f"{tool.rest.method} {tool.rest.path}"
+
+    def name_by_tool(self, name: str) -> str:
+        """The name of a tool; method and path of one that models are not offered."""
+        tool = self.tools.get(name)
+        return name if tool is None or tool.mcp else self.name_by_route(name)
+
     def visible_to(self, caller: Caller) -> list[Tool]:
         """The tools that models of this caller are offered, by name."""
         return sorted(
@@ -121,6 +135,7 @@ class Registry:
             result = await self._steps(call, arguments, nested)
         except BaobabError as error:
             outcome = error.code
+            error.naming = self.naming(door)
             raise
         except BaseException:
             outcome = "error"
@@ -153,6 +168,7 @@ class Registry:
             if not nested and call.approved is None and approval.required(call):
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
                 await call.unit.commit()
+                await self._require_hope(call, arguments, values)
                 return await call.services.approvals.propose(call, arguments)
             return await self._work(call, values, nested)
         except (IntegrityError, NoResultFound) as exc:
@@ -169,9 +185,31 @@ class Registry:
         except ObjectsUnavailable as exc:
             raise _unanswered(call, "The object store does not answer.", exc.reason) from exc
 
+    async def _require_hope(self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any]) -> None:
+        """Refuse a call at once that could only fail once a person has approved it, as its preview knows.
+
+        One that was proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
+        """
+        preview = call.tool.preview
+        if preview is None or await call.services.approvals.has_standing(call, arguments):
+            return
+        unit = call.services.database.unit(write=False)
+        reading = Call(self, call.services, call.tool, call.caller, call.door, unit)
+        reading.app, reading.role = call.app, call.role
+        try:
+            await preview(reading, **values)
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        # Whoever proposes may hold no turn that the proposal would wait for.
+        await unit.commit()
+
     async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """The validated arguments of a call that may be made."""
         tool = call.tool
+        if not isinstance(call.caller, Anonymous) and not tool.names_fit(arguments):
+            # Before any look-up: who misspells `app_id` must not be told that there is no such app.
+            _validated(tool, arguments)
         if tool.app_parameter is not None:
             call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
         await tool.access.authorise(call, arguments)
@@ -183,10 +221,7 @@ class Registry:
             if allowance is not None and not isinstance(allowance, Allowance):
                 allowance = await allowance
             call.allowance = allowance
-        try:
-            return tool.validate(arguments)
-        except ValidationError as exc:
-            raise invalid(exc, tool.arguments) from exc
+        return _validated(tool, arguments)
 
     async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
         tool = call.tool
@@ -209,6 +244,22 @@ class Registry:
                 await call.services.trail.record_failure(call, values, exc.message)
             raise
         return result
+
+
+def _validated(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The handler's arguments. BadRequest names what is wrong with those that came.
+
+    Null for an argument that may be left out means that it was left out, unless its type gives null a meaning.
+    """
+    try:
+        return tool.validate(arguments)
+    except ValidationError as exc:
+        error = exc
+    refused = {fault["loc"][0] for fault in error.errors(include_url=False) if fault["loc"]}
+    absent = {name for name in refused if name in tool.optional and arguments.get(str(name), ...) is None}
+    if absent:
+        return _validated(tool, {name: value for name, value in arguments.items() if name not in absent})
+    raise invalid(error, tool.arguments) from error
 
 
 def _unanswered(call: Call, message: str, reason: str) -> Unavailable:

@@ -145,6 +145,26 @@ class Tool:
             raise UnknownField("`call` is not a field of this operation.")
         return validated.__dict__ | further if further else validated.__dict__
 
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], frozenset[str] | None]:
+        """The arguments that a call must name, and all that it may; None where it may name any."""
+        fields = {info.alias or name: info for name, info in self.arguments.model_fields.items()}
+        required = frozenset(name for name, info in fields.items() if info.is_required())
+        return required, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """The names of the arguments that may be left out."""
+        required, _ = self._names
+        return frozenset(info.alias or name for name, info in self.arguments.model_fields.items()) - required
+
+    def names_fit(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether all required arguments are named, and none that is unknown; an app that is null is not named."""
+        required, known = self._names
+        keys = arguments.keys()
+        named = self.app_parameter is None or arguments.get(self.app_parameter) is not None
+        return named and required <= keys and (known is None or keys <= known)
+
     def decode(self, text: str) -> Any:
         """A result from its JSON text."""
         return self.codec.validate_json(text)

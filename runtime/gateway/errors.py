@@ -6,7 +6,7 @@ from baobab.tools.errors import BadRequest, BaobabError, NotFound
 class ModelNotFound(NotFound):
     code = "model_not_found"
     summary = "There is no such model here."
-    remediation = "GET /v1/models lists the models that can be called."
+    remediation = "op:gateway_models lists the models that can be called."
 
 
 class ProviderLacksModel(ModelNotFound):
@@ -18,18 +18,19 @@ class ProviderLacksModel(ModelNotFound):
 class NoModel(BadRequest):
     code = "NO_MODEL"
     summary = "The request names no model, and there is no default."
-    remediation = "Name a model of GET /v1/models, or set the app's defaultModel."
+    remediation = "Name a model of op:gateway_models, or set the app's defaultModel."
 
 
 class WrongEndpoint(BadRequest):
     code = "WRONG_MODALITY"
     summary = "The model is not for this endpoint."
-    remediation = "Use a model of the modality that the endpoint is for; GET /v1/models lists them."
+    remediation = "Use a model of the modality that the endpoint is for; op:gateway_models lists them."
 
 
 class UseVideoEndpoint(WrongEndpoint):
     code = "USE_VIDEO_ENDPOINT"
     summary = "The model makes videos; it does not chat."
+    remediation = "Use op:videos_generate."
 
 
 class RequestRefused(BadRequest):

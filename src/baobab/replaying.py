@@ -14,7 +14,7 @@ from baobab.tools.services import Services
 class NoSuchRun(NotFound):
     code = "run_not_found"
     summary = "There is no such run."
-    remediation = "Take the id of a run: GET /v1/{app_id}/agents/{name}/runs lists them."
+    remediation = "Take the id of a run: op:agents_runs_list lists them."
 
 
 class NotReplayable(Conflict):

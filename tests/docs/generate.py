@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from baobab.http import protocol
+from baobab.http.error_page import described
 from baobab.http.openapi import errors_of
 from baobab.mcp_server.errors import ERRORS
 from baobab.settings import PREFIX, Settings
@@ -75,13 +76,13 @@ def errors_page(registry: Registry) -> str:
         "",
         "## Of operations",
         "",
-        *_errors(_of_operations(registry)),
+        *_errors(_of_operations(registry), registry),
         "",
         "## Of the doors",
         "",
         "What is wrong with these requests is noticed before their operation is found.",
         "",
-        *_errors((kind.code, kind) for kind in _OF_DOORS),
+        *_errors(((kind.code, kind) for kind in _OF_DOORS), registry),
     ]
     return _page(lines)
 
@@ -155,10 +156,13 @@ def _takes(schema: Mapping[str, Any]) -> str:
     return " ".join([kind, *bounds])
 
 
-def _errors(kinds: Iterable[tuple[str, type[BaobabError]]]) -> Iterator[str]:
+def _errors(kinds: Iterable[tuple[str, type[BaobabError]]], registry: Registry) -> Iterator[str]:
     yield "| Code | Status | What happened | What to do |"
     yield "|---|---|---|---|"
-    rows = {(code, kind.status, kind.summary, kind.remediation) for code, kind in kinds}
+    rows = {
+        (code, kind.status, described(kind.summary, registry), described(kind.remediation, registry))
+        for code, kind in kinds
+    }
     yield from (f"| `{code}` | {status} | {summary} | {remedy} |" for code, status, summary, remedy in sorted(rows))
 
 

@@ -198,7 +198,7 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[Sending]:
         field = tool.input_schema["properties"][name]
         info = next(i for n, i in tool.arguments.model_fields.items() if name in {n, i.alias})
         taken = kinds(field)
-        nullable = "null" in taken or (not info.is_required() and info.default is None)
+        nullable = "null" in taken or not info.is_required()
         wrong = [json.dumps(value) for kind, values in SAMPLES.items() if kind not in taken for value in values]
         if nullable:
             wrong = [text for text in wrong if text != "null"]

@@ -12,7 +12,7 @@ from baobab.cli import main
 from baobab.http.openapi import errors_of
 from baobab.tools import errors as machinery
 from baobab.tools import toolsets
-from baobab.tools.errors import BaobabError
+from baobab.tools.errors import BaobabError, name_operations
 from baobab.tools.registry import Registry
 from tests.conftest import ADDRESS
 from tests.people import person
@@ -111,8 +111,8 @@ async def test_every_answer_and_every_error_of_a_tool_is_described(baobab, docum
             told = responses[str(kind.status)]["x-errors"]
             entry = {
                 "code": tool.toolset.envelope.code(kind),
-                "message": kind.summary,
-                "remediation": kind.remediation,
+                "message": name_operations(kind.summary, baobab.house.registry.name_by_route),
+                "remediation": name_operations(kind.remediation, baobab.house.registry.name_by_route),
             }
             assert entry in told, f"{tool.name}: {kind.__name__}"
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, Answer, refusal, say, use
+from tests.people import first_organisation, person
 
 each_era = pytest.mark.parametrize("era", ERAS)
 
@@ -219,6 +220,33 @@ async def test_a_client_that_shows_no_addresses_is_told_in_words(
     told = await say(baobab, "tools/call", raising(app_id), by=agent, era=era, capabilities=capabilities)
     assert told.result["isError"] is True
     assert "/approvals/appr_" in told.result["content"][0]["text"]
+
+
+async def test_a_call_that_could_only_fail_is_refused_at_once(baobab: Baobab) -> None:
+    app_id, agent = await baobab.app(), await held(baobab)
+    told = refusal(await use(baobab, "kv_flush", {"app_id": app_id}, by=agent))
+    assert told["code"] == "confirm_required"
+    gone = {"key_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"}
+    told = refusal(await use(baobab, "api_keys_revoke", gone, by=agent))
+    assert told["code"] != "APPROVAL_REQUIRED"
+    waiting = await use(baobab, "approvals_list", {}, by=agent)
+    assert waiting["structuredContent"]["approvals"] == []
+    over_rest = await baobab.client.post(f"/v1/{app_id}/kv/_flush", json={}, headers=agent)
+    assert over_rest.status_code == 400
+    wanted = await use(baobab, "kv_flush", {"app_id": app_id, "confirm": True}, by=agent)
+    assert refusal(wanted)["code"] == "APPROVAL_REQUIRED"
+
+
+async def test_the_outcome_of_an_approved_call_is_told_though_the_call_would_fail_by_now(baobab: Baobab) -> None:
+    agent, member = await held(baobab), await person(baobab, "Eve", role="member")
+    call = {"organization_id": await first_organisation(baobab), "account_id": member.id}
+    told = refusal(await use(baobab, "organisations_remove_member", call, by=agent))
+    assert (await decide(baobab, told["details"]["approval_id"])).status_code == 200
+    assert await settled(baobab, told["details"]["approval_id"]) == "executed"
+    assert not (await use(baobab, "organisations_remove_member", call, by=agent))["isError"]
+    # Told once: the same call made again is a new one, and can only fail.
+    again = refusal(await use(baobab, "organisations_remove_member", call, by=agent))
+    assert again["code"] not in ("APPROVAL_REQUIRED", "APPROVED_CALL_FAILED")
 
 
 async def test_one_approval_serves_the_same_call_through_every_door(baobab: Baobab) -> None:

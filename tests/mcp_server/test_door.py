@@ -143,7 +143,9 @@ async def test_a_call_for_a_stranger_is_refused(baobab: Baobab, era: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ({"key": "a"}, "APP_NOT_FOUND"),
+        ({"key": "a"}, "VALIDATION_MISSING_FIELD"),
+        ({"app": "APP", "key": "a"}, "VALIDATION_MISSING_FIELD"),
+        ({"app_id": None, "key": "a"}, "VALIDATION_INVALID_TYPE"),
         ({"app_id": "APP", "key": 7}, "VALIDATION_INVALID_TYPE"),
         ({"app_id": "APP"}, "VALIDATION_MISSING_FIELD"),
         ({"app_id": "APP", "key": "a", "colour": "red"}, "VALIDATION_INVALID_SCHEMA"),
@@ -161,6 +163,30 @@ async def test_a_refusal_tells_code_and_remedy(baobab: Baobab, era: str, argumen
     assert told["code"] == code
     assert told["remediation"]
     assert told["message"] in refused["content"][0]["text"]
+
+
+@each_era
+async def test_a_misspelt_argument_is_named_before_anything_is_looked_up(baobab: Baobab, era: str) -> None:
+    told = refusal(await use(baobab, "kv_get", {"app": "app_000000000000", "key": "a"}, era=era))
+    assert "`app_id` is missing" in told["message"]
+    assert "`app` is not a field" in told["message"]
+    assert "`app_id`, `key`" in told["remediation"]
+    told = refusal(await use(baobab, "organisations_members", {"organisation_id": "x"}, era=era))
+    assert "`organization_id` is missing" in told["message"]
+
+
+@each_era
+async def test_null_for_an_argument_that_may_be_left_out_leaves_it_out(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    counted = await use(baobab, "kv_incr", {"app_id": app_id, "key": "n", "by": None}, era=era)
+    assert counted["structuredContent"] == {"value": 1}
+    kept = await use(baobab, "kv_put", {"app_id": app_id, "key": "a", "value": None, "ttl": None, "ephemeral": None})
+    assert not kept["isError"]
+    # Here null says something: that it never expires.
+    lives = await use(baobab, "kv_ttl", {"app_id": app_id, "key": "a"}, era=era)
+    assert lives["structuredContent"]["ttl"] is None
+    over_rest = await baobab.client.post(f"/v1/{app_id}/kv/n/incr", json={"by": None}, headers=baobab.owner)
+    assert over_rest.json() == {"value": 2}
 
 
 async def test_without_a_credential_nothing_is_answered(baobab: Baobab) -> None:

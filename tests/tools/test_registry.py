@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -10,11 +12,13 @@ from sqlalchemy import insert, select
 from typing_extensions import TypedDict
 
 from baobab.storage.databases import database_at
+from baobab.tools import toolsets
 from baobab.tools.access import EVERYBODY
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Account, AppKey, EndUser
 from baobab.tools.credentials import ANONYMOUS
 from baobab.tools.errors import (
+    AppNotFound,
     BadRequest,
     Conflict,
     Forbidden,
@@ -33,6 +37,7 @@ from baobab.tools.tool import Audit, RegistrationError, Toolset
 from baobab.tools.types import OMITTED, Text
 from tests.columns import address
 
+ROOT = Path(__file__).parents[2]
 Word = Annotated[str, Text(20)]
 DOOR = Door("test", "req-1", ip="192.0.2.1")
 
@@ -212,6 +217,29 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab, effect):
             # What strangers wrote comes from outside, too.
             expected["openWorldHint"] |= tool.taints
             assert hinted == expected, listed
+
+
+def test_every_operation_that_an_error_names_is_there():
+    tools = Registry(toolsets()).tools
+    rooms = ("tools", "runtime", "http", "mcp_server", "src/baobab")
+    for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):
+        for name in re.findall(r"\bop:([a-z][a-z0-9_]*)", path.read_text()):
+            assert name in tools, f"{path}: op:{name}"
+
+
+async def test_an_error_names_operations_as_its_door_does(baobab):
+    assert AppNotFound().remedy == "Check the app id; apps_list lists the apps that you may use."
+    over_rest = await baobab.client.get("/v1/app_000000000000/config", headers=baobab.owner)
+    assert "GET /apps lists" in over_rest.json()["error"]["remediation"]
+    named = {"name": "config_get", "arguments": {"app_id": "app_000000000000"}}
+    headers = {**baobab.owner, "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": named}
+    over_mcp = await baobab.client.post("/mcp", json=body, headers=headers)
+    assert "apps_list lists" in over_mcp.json()["result"]["content"][0]["text"]
+    unknown = await baobab.client.post("/mcp", json=body, headers={**headers, "authorization": "Bearer bb_sk_x"})
+    assert "api_keys_create" in unknown.text
+    # Models are not offered what takes a password.
+    assert baobab.house.registry.name_by_tool("platform_login") == "POST /platform/login"
 
 
 # -- The steps of a call -----------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ class InvalidCredentials(Unauthenticated):
 
 class InvalidRefreshToken(InvalidToken):
     summary = "Invalid or expired refresh token."
-    remediation = "Sign in again with POST /platform/login; use each refresh token once."
+    remediation = "Sign in again with op:platform_login; use each refresh token once."
 
 
 class EmailTaken(AlreadyExists):
     summary = "An account with this e-mail address exists already."
-    remediation = "Sign in with POST /platform/login, or use another address."
+    remediation = "Sign in with op:platform_login, or use another address."
 
 
 class WeakPassword(BadRequest):

@@ -36,13 +36,13 @@ ENVELOPE = AgentsEnvelope({RateLimited: "rate_limit_exceeded", Forbidden: "forbi
 class AgentNotFound(NotFound):
     code = "agent_not_found"
     summary = "The app has no agent of this name."
-    remediation = "List the agents with GET /v1/{app_id}/agents."
+    remediation = "List the agents with op:agents_list."
 
 
 class RunNotFound(NotFound):
     code = "run_not_found"
     summary = "There is no such run."
-    remediation = "List the runs with GET /v1/{app_id}/agents/{name}/runs."
+    remediation = "List the runs with op:agents_runs_list."
 
 
 class AgentExists(AlreadyExists):

@@ -227,8 +227,7 @@ def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) ->
     if not allows(gateway, own, model):
         raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
     if model.modality == "video" and modality == "chat":
-        app = call.app.id if call.app else "{app_id}"
-        raise UseVideoEndpoint(remediation=f"Use POST {call.services.options.base_url}/v1/{app}/videos/completions.")
+        raise UseVideoEndpoint
     if model.modality != modality:
         raise WrongEndpoint(f"`{model.id}` is a model for {model.modality}.")
     further = []

@@ -50,7 +50,7 @@ class ProviderKeyRemoved(TypedDict):
 
 class ProviderKeyNotFound(NotFound):
     summary = "Your organisation has no key for this provider."
-    remediation = "GET /v1/ai/provider-keys lists those that it has."
+    remediation = "op:provider_keys_list lists those that it has."
 
 
 @model_servers.tool(

@@ -69,7 +69,7 @@ class ServerRemoved(TypedDict):
 
 class ServerNotFound(NotFound):
     summary = "Your organisation has no such model server."
-    remediation = "GET /v1/ai/servers lists those that it has."
+    remediation = "op:model_servers_list lists those that it has."
 
 
 class ServerNameTaken(Conflict):
@@ -79,12 +79,12 @@ class ServerNameTaken(Conflict):
 
 class TooManyServers(Conflict):
     summary = "The organisation has as many model servers as it may have."
-    remediation = "Remove one with DELETE /v1/ai/servers/{name}; details.limit is the number."
+    remediation = "Remove one with op:model_servers_delete; details.limit is the number."
 
 
 class ServerChanged(Conflict):
     summary = "Somebody else has changed the server meanwhile."
-    remediation = "Read it with GET /v1/ai/servers/{name} and try again."
+    remediation = "Read it with op:model_servers_get and try again."
 
 
 class KeyNeededAgain(BadRequest):

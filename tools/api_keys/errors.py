@@ -5,7 +5,7 @@ from baobab.tools.errors import BadRequest, NotFound
 
 class KeyNotFound(NotFound):
     summary = "There is no such key."
-    remediation = "GET /api-keys lists the keys that you may see."
+    remediation = "op:api_keys_list lists the keys that you may see."
 
 
 class KeyScopesUnclear(BadRequest):

@@ -6,13 +6,13 @@ from baobab.tools.errors import Conflict, Forbidden, NotFound
 class ApprovalNotFound(NotFound):
     code = "APPROVAL_NOT_FOUND"
     summary = "There is no such approval, or it is none of this credential's business."
-    remediation = "GET /v1/approvals lists those that you may see."
+    remediation = "op:approvals_list lists those that you may see."
 
 
 class NotYoursToDecide(Forbidden):
     code = "APPROVAL_SELF_DECISION"
     summary = "The credential that proposed a call cannot decide it, nor can a key that itself needs approval."
-    remediation = "A person decides, signed in (POST /platform/login) or with a key of their own without limits."
+    remediation = "A person decides, signed in (op:platform_login) or with a key of their own without limits."
 
 
 class AlreadyDecided(Conflict):

@@ -5,7 +5,7 @@ from baobab.tools.errors import AlreadyExists, BadRequest
 
 class RegionUnknown(BadRequest):
     summary = "There is no such region."
-    remediation = "Use one of the regions that GET /v1/regions lists, or leave it out."
+    remediation = "Use one of the regions that op:system_regions lists, or leave it out."
 
 
 class SubdomainTaken(AlreadyExists):
@@ -15,7 +15,7 @@ class SubdomainTaken(AlreadyExists):
 
 class NameTaken(AlreadyExists):
     summary = "The organisation has an app of this name."
-    remediation = "Choose another name; GET /apps lists those in use."
+    remediation = "Choose another name; op:apps_list lists those in use."
 
 
 class FunctionNotDeployed(BadRequest):

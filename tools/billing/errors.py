@@ -5,12 +5,12 @@ from baobab.tools.errors import BadRequest, Conflict, NotFound
 
 class SubjectNotFound(NotFound):
     summary = "The organisation has no such app or live key."
-    remediation = "GET /apps and GET /api-keys list them; `org_id` names another organisation of yours."
+    remediation = "op:apps_list and op:api_keys_list list them; `org_id` names another organisation of yours."
 
 
 class BudgetNotFound(NotFound):
     summary = "There is no such budget."
-    remediation = "GET /dashboard/billing/budgets lists the budgets of the organisation."
+    remediation = "op:billing_budgets lists the budgets of the organisation."
 
 
 class TooManyBudgets(Conflict):

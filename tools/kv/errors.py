@@ -29,7 +29,7 @@ MAX_VALUE_BYTES = 256 * 1024
 class KeyNotFound(NotFound):
     code = "not_found"
     summary = "There is no such key."
-    remediation = "Put a value first, or list the keys with kv_scan."
+    remediation = "Put a value first, or list the keys with op:kv_scan."
 
 
 class KeyInvalid(BadRequest):
@@ -72,7 +72,7 @@ class ValueTooLarge(BodyTooLarge):
 class ExposeConflict(Conflict):
     code = "KV_EXPOSE_CONFLICT"
     summary = "There is a rule for this pattern with other levels."
-    remediation = "Delete the existing rule first, or replace all rules with PUT /_expose."
+    remediation = "Delete the existing rule first, or replace all rules with op:kv_expose_replace."
 
 
 class StorageFull(BaobabError):

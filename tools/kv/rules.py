@@ -94,7 +94,7 @@ class RuleBook:
         raise Unauthenticated(f"No rule lets anonymous callers {verb} the key.", remediation=_REMEDY)
 
 
-_REMEDY = "Sign in, or have the app's developer expose the key with PUT /_expose/{pattern}."
+_REMEDY = "Sign in, or have the app's developer expose the key with op:kv_expose."
 
 
 class RuleBooks:

@@ -8,13 +8,13 @@ from baobab.tools.errors import AppNotFound, BadRequest, BaobabError, Conflict, 
 
 class DestRegionRequired(BadRequest):
     summary = "The region to move to is missing."
-    remediation = 'Send {"dest_region": "..."}; GET /v1/regions lists them.'
+    remediation = 'Send {"dest_region": "..."}; op:system_regions lists them.'
 
 
 class Ineligible(Conflict):
     code = "ineligible"
     summary = "The app cannot be moved so now."
-    remediation = "Read `reason`; GET /v1/regions lists the regions, GET /v1/apps/{app_id}/migrations/active the move."
+    remediation = "Read `reason`; op:system_regions lists the regions, op:moves_active the move."
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, details={"reason": reason})
@@ -22,19 +22,19 @@ class Ineligible(Conflict):
 
 class MoveNotFound(NotFound):
     summary = "There is no such move of this app."
-    remediation = "Use the `migration_id` that POST /v1/apps/{app_id}/move answered."
+    remediation = "Use the `migration_id` that op:moves_start answered."
 
 
 class TooLateToAbort(Conflict):
     code = "already_flipped"
     summary = "The move cannot be aborted any more: requests go to the new region already, or it has ended."
-    remediation = "Move the app back with POST /v1/apps/{app_id}/migrations/{migration_id}/reverse."
+    remediation = "Move the app back with op:moves_reverse."
 
 
 class NoReplica(Conflict):
     code = "no_source_replica"
     summary = "The copy in the region that the app came from is not there any more, or not yet."
-    remediation = "Use POST /v1/apps/{app_id}/move to move the app anew."
+    remediation = "Use op:moves_start to move the app anew."
 
 
 class MoveEnvelope(Envelope):

@@ -5,12 +5,12 @@ from baobab.tools.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
 class OrganisationNotFound(NotFound):
     summary = "There is no such organisation."
-    remediation = "GET /v1/organizations lists the organisations that you belong to."
+    remediation = "op:organisations_list lists the organisations that you belong to."
 
 
 class MemberNotFound(NotFound):
     summary = "The organisation has no such member."
-    remediation = "GET /v1/organizations/{organization_id}/members lists the members."
+    remediation = "op:organisations_members lists the members."
 
 
 class InvitationNotFound(NotFound):
@@ -31,7 +31,7 @@ class InvitedAnother(Forbidden):
 class OrganisationHasApps(Conflict):
     code = "STATE_PREREQUISITE_MISSING"
     summary = "The organisation still has apps."
-    remediation = "Delete its apps first (DELETE /apps/{app_id}), then the organisation."
+    remediation = "Delete its apps first (op:apps_delete), then the organisation."
 
 
 class LastOwner(Conflict):
@@ -43,7 +43,7 @@ class LastOwner(Conflict):
 class PersonalOrganisation(Conflict):
     code = "STATE_INVALID_TRANSITION"
     summary = "This cannot be done with a personal organisation."
-    remediation = "Make an organisation with POST /v1/organizations and work there."
+    remediation = "Make an organisation with op:organisations_create and work there."
 
 
 class InvitationSpent(Conflict):
@@ -54,7 +54,7 @@ class InvitationSpent(Conflict):
 
 class AlreadyMember(AlreadyExists):
     summary = "That account is a member already."
-    remediation = "Change its role with PATCH /v1/organizations/{organization_id}/members/{account_id}."
+    remediation = "Change its role with op:organisations_set_role."
 
 
 class OrganisationFull(Conflict):

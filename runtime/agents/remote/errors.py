@@ -6,7 +6,7 @@ from baobab.tools.errors import BaobabError, Conflict, NotFound
 class ToolServerNotFound(NotFound):
     code = "tool_server_not_found"
     summary = "The app has no tool server of this id."
-    remediation = "List the tool servers with GET /v1/{app_id}/mcp-servers."
+    remediation = "List the tool servers with op:mcp_servers_list."
 
 
 class ToolNotOffered(NotFound):
