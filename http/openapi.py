@@ -43,7 +43,7 @@ _ANON_KEY = "anonKey"
 _TITLE = "Baobab"
 _DESCRIPTION = (
     "A backend for AI agents and the apps around them. Every operation is one tool: its operationId is the name by "
-    "which MCP clients and agents call the same thing."
+    "which MCP clients and agents call the same thing, where models are offered it (docs/tools.md says where not)."
 )
 _MEANINGS = {
     101: "The WebSocket is open.",

@@ -11,8 +11,11 @@ from mcp.shared.exceptions import MCPError
 from baobab.mcp_server import meta_tools, results
 from baobab.mcp_server.catalogue import Catalogue, Offer, describe
 from baobab.mcp_server.errors import ApprovalStateSpent
+from baobab.mcp_server.heartbeat import Heartbeat
+from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.visitor import Visitor, visitor
-from baobab.tools.errors import ApprovalRequired, BaobabError, Internal, ToolNotFound
+from baobab.tools import key_limits
+from baobab.tools.errors import ApprovalRequired, BaobabError, Forbidden, Internal, KeyLimited, ToolNotFound
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
 
@@ -24,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 
 class Calls:
-    def __init__(self, registry: Registry, catalogue: Catalogue) -> None:
+    def __init__(self, registry: Registry, catalogue: Catalogue, sessions: Sessions) -> None:
+        self._sessions = sessions
         self._registry = registry
         self._catalogue = catalogue
 
@@ -40,8 +44,8 @@ class Calls:
             if params.name == meta_tools.SEARCH and offer.searches:
                 return await self._searched(who, offer, params.arguments or {}, ctx.protocol_version)
             tool, arguments = self.chosen(who, offer, params.name, params.arguments or {})
-            door = replace(who.door, report=ctx.session.report_progress)
-            result, _ = await self._registry.run(tool, arguments, who.caller, door)
+            with self._sessions.running(who.session, ctx.request_id):
+                result = await self._run(tool, arguments, who, ctx, params)
         except (ToolNotFound, ApprovalStateSpent) as error:
             raise MCPError(types.INVALID_PARAMS, error.message, results.told(error)) from None
         except ApprovalRequired as error:
@@ -54,14 +58,44 @@ class Calls:
             return unexpected(who, params.name)
         return results.succeeded(tool, result, who, ctx.protocol_version)
 
+    async def _run(
+        self, tool: Tool, arguments: dict[str, Any], who: Visitor, ctx: Any, params: types.CallToolRequestParams
+    ) -> Any:
+        """The result of a tool. A client that asked for progress hears of it all the time that the call takes."""
+        if "progress_token" not in (params.meta or {}):
+            return (await self._registry.run(tool, arguments, who.caller, who.door))[0]
+        heartbeat = Heartbeat(ctx.session.report_progress, tool.name)
+        async with heartbeat.beating():
+            door = replace(who.door, report=heartbeat.report)
+            return (await self._registry.run(tool, arguments, who.caller, door))[0]
+
     def chosen(self, who: Visitor, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
-        """The tool that is meant and its arguments. ToolNotFound for one that the visitor is not offered."""
+        """The tool that is meant and its arguments. ToolNotFound for one that there is not, or not in this view.
+
+        KeyLimited or Forbidden for one that the visitor's credential keeps it from: which tools there are is no secret.
+        """
         if name == meta_tools.CALL and offer.searches:
             name, arguments = meta_tools.called(arguments)
         tool = offer.tools.get(name)
         if tool is None:
-            raise ToolNotFound(details={"name": name[:128]})
+            raise self._missing(name, who)
         return tool, meta_tools.fixed(arguments, who, tool.app_parameter)
+
+    def _missing(self, name: str, who: Visitor) -> BaobabError:
+        """Why a tool is not offered to a visitor."""
+        tool = self._registry.tools.get(name)
+        if tool is None or not tool.mcp:
+            return ToolNotFound(details={"name": name[:128]})
+        if not tool.access.admits(who.caller):
+            return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
+        passed = key_limits.passed(who.caller, tool)
+        if passed is not None:
+            return KeyLimited(f"{passed} {name} is outside of that.")
+        return ToolNotFound(
+            f"The address of this connection leaves {name} out.",
+            remediation="Ask your person for a connection with other toolsets, or without read_only.",
+            details={"name": name[:128]},
+        )
 
     async def _searched(
         self, who: Visitor, offer: Offer, arguments: dict[str, Any], protocol_version: str

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -88,7 +88,8 @@ class Catalogue:
         self.index = Index([tool for tool in registry.tools.values() if tool.mcp])
 
     def offer(self, visitor: Visitor) -> Offer:
-        kind = (_kind(visitor.caller), visitor.view, visitor.app_id is not None)
+        # Which app it is does not matter: whoever names many must not push out what others are offered.
+        kind = (_kind(visitor.caller), replace(visitor.view, app_id=None), visitor.app_id is not None)
         offer = self._offers.get(kind)
         if offer is None:
             tools = [tool for tool in self._registry.visible_to(visitor.caller) if _within(tool, visitor)]

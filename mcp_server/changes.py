@@ -126,6 +126,9 @@ class Changes:
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         """Serve one `subscriptions/listen` stream until its client leaves or its credential ends."""
+        # No single resource is watched; the acknowledgement must not promise it.
+        wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
+        params = params.model_copy(update={"notifications": wanted})
         try:
             with self._opened(visitor(ctx), ctx.request.scope) as stream:
                 # A bus and a handler of its own: what is published there is for this client alone.
@@ -159,7 +162,8 @@ class Changes:
                 with contextlib.suppress(SendTimeoutError):
                     await answer(scope, receive, respond)
         except TooManyStreams as error:
-            await refuse(respond, error.status, error)
+            # For clients of these protocols 405 means that there is no stream; to anything else they come back.
+            await refuse(respond, 405, error, [(b"allow", b"DELETE, POST")])
 
     @contextlib.contextmanager
     def _opened(self, who: Visitor, scope: Any) -> Iterator[OpenStream]:

@@ -17,10 +17,11 @@ from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.lane import Lane
 from baobab.mcp_server.protocol import Protocol
 from baobab.mcp_server.refusals import Explained, refuse
+from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
 from baobab.mcp_server.visitor import Visitor
 from baobab.tools.call import Door
-from baobab.tools.callers import Anonymous
+from baobab.tools.callers import Anonymous, Caller
 from baobab.tools.envelopes import STRUCTURED
 from baobab.tools.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
 from baobab.tools.registry import Registry
@@ -46,7 +47,8 @@ class McpDoor:
         foreign = [tool for extension in extensions for tool in extension.tools]
         catalogue = Catalogue(registry, foreign)
         self._changes = Changes(registry)
-        protocol = Protocol(registry, catalogue, self._changes, extensions)
+        self._own_sessions = Sessions(services.vault)
+        protocol = Protocol(registry, catalogue, self._changes, self._own_sessions, extensions)
         server = protocol.server(version)
         self._lane = Lane(
             registry,
@@ -54,6 +56,7 @@ class McpDoor:
             protocol.calls,
             server.server_info_stamp,
             frozenset(tool.name for tool in foreign),
+            self._own_sessions,
         )
         self._sessions = sessions
         self.manager = StreamableHTTPSessionManager(
@@ -85,7 +88,7 @@ class McpDoor:
             await self._message(request, who, scope, receive, respond)
         elif self._sessions:
             await self.manager.handle_request(scope, receive, respond)
-        elif request.header(b"mcp-session-id") is not None:
+        elif request.header(b"mcp-session-id") is not None and who.session is None:
             await refuse(respond, 404, UnknownSession())
         elif request.method == "GET":
             await self._changes.stream(who, scope, receive, respond)
@@ -105,7 +108,15 @@ class McpDoor:
             raise Unauthenticated("MCP needs a credential.")
         door = Door("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
         door.trace = request.trace
-        return Visitor(caller, self._views.of(request.query), door)
+        return Visitor(caller, self._views.of(request.query), door, self._session(request, caller))
+
+    def _session(self, request: Request, caller: Caller) -> str | None:
+        """The session that a request names, where it is its caller's own."""
+        named = request.header(b"mcp-session-id")
+        if named is None or self._sessions:
+            return None
+        session_id = named.decode("latin-1")
+        return session_id if self._own_sessions.belongs(session_id, caller) else None
 
     def _challenge(self, request: Request) -> str:
         """Where a client that has no credential, or a void one, finds out how to get one (RFC 9728, RFC 6750)."""
@@ -114,7 +125,8 @@ class McpDoor:
 
     async def _message(self, request: Request, who: Visitor, scope: Scope, receive: Any, respond: Any) -> None:
         modern = request.header(b"mcp-protocol-version") in _MODERN
-        if not modern and not self._sessions and request.header(b"mcp-session-id") is not None:
+        named = request.header(b"mcp-session-id") is not None
+        if not modern and not self._sessions and named and who.session is None:
             await refuse(respond, 404, UnknownSession())
             return
         try:
@@ -128,6 +140,13 @@ class McpDoor:
         if not _answerable(message):
             await refuse(respond, 400, NoMessage())
             return
+        method = message.get("method") if isinstance(message, dict) else None
+        if method == "notifications/cancelled" and who.session is not None:
+            params = message.get("params")
+            if isinstance(params, dict) and type(params.get("requestId")) in (int, str):
+                self._own_sessions.cancel(who.session, params["requestId"])
+        if method == "initialize" and not self._sessions:
+            respond = _beginning(respond, self._own_sessions.begin(who.caller))
         if not self._sessions and _plain(request):
             answer = await self._lane.answer(message, scope["headers"], who)
             if answer is not None:
@@ -155,6 +174,17 @@ async def _body(request: Request, receive: Any) -> bytes:
     if size > MAX_BODY:
         raise BodyTooLarge(f"The body is larger than {MAX_BODY} bytes.", details={"max_bytes": MAX_BODY})
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _beginning(respond: Any, session_id: str) -> Any:
+    """A `send` that tells the client of `initialize` its session."""
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            message["headers"] = [*message["headers"], (b"mcp-session-id", session_id.encode())]
+        await respond(message)
+
+    return send
 
 
 def _again(raw: bytes, receive: Any) -> Any:

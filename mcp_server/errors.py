@@ -26,8 +26,8 @@ class ApprovalStateSpent(BadRequest):
 
 class UnknownSession(NotFound):
     code = "SESSION_UNKNOWN"
-    summary = "There is no such session; this server keeps none."
-    remediation = "Leave Mcp-Session-Id out. Any request may come at any time, to any worker."
+    summary = "This session was not begun with this credential."
+    remediation = "Begin with initialize, or leave Mcp-Session-Id out: any request may come at any time."
 
 
 class TooManyStreams(BaobabError):

@@ -22,6 +22,7 @@ from baobab.mcp_server import meta_tools, results
 from baobab.mcp_server.calls import Calls, unexpected
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.protocol import FRESH_MS
+from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.visitor import Visitor
 from baobab.tools.errors import BaobabError, ToolNotFound
 from baobab.tools.pagination import CursorInvalid
@@ -44,11 +45,13 @@ class Lane:
         calls: Calls,
         server_info: dict[str, Any],
         foreign: frozenset[str],
+        sessions: Sessions,
     ) -> None:
         """foreign: names of tools that are not the registry's."""
         self._registry = registry
         self._catalogue = catalogue
         self._calls = calls
+        self._sessions = sessions
         self._foreign = foreign | {meta_tools.SEARCH}
         # Every answer of the 2026 protocol says which server gave it.
         self._server_info = to_json({SERVER_INFO_META_KEY: server_info})[1:-1]
@@ -69,7 +72,7 @@ class Lane:
         if method == "tools/list":
             said = self._listed(params, offer, version)
         else:
-            said = await self._called(params, offer, who, version)
+            said = await self._called(params, offer, who, version, request_id)
         if said is None:
             return None
         *parts, meta = said
@@ -94,18 +97,27 @@ class Lane:
         fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS if version == _MODERN else b""
         return b',"result":{"tools":', page.tools, more, fresh, b""
 
-    async def _called(self, params: dict[str, Any], offer: Offer, who: Visitor, version: str) -> Said | None:
+    async def _called(
+        self, params: dict[str, Any], offer: Offer, who: Visitor, version: str, request_id: Any
+    ) -> Said | None:
         name: Any = params.get("name")
         arguments = params.get("arguments", {})
         simple = isinstance(name, str) and isinstance(arguments, dict)
-        if not simple or name in self._foreign or params.keys() - {"_meta", "name", "arguments"}:
+        meta = params.get("_meta")
+        # Who wants to hear of progress needs a stream.
+        hears = isinstance(meta, dict) and "progressToken" in meta
+        if not simple or hears or name in self._foreign or params.keys() - {"_meta", "name", "arguments"}:
             return None
         limits = who.caller.limits
         try:
             tool, arguments = self._calls.chosen(who, offer, name, arguments)
             if tool.long_running or (limits is not None and limits.approval != "none"):
                 return None
-            result, _ = await self._registry.run(tool, arguments, who.caller, who.door)
+            if who.session is None:
+                result, _ = await self._registry.run(tool, arguments, who.caller, who.door)
+            else:
+                with self._sessions.running(who.session, request_id):
+                    result, _ = await self._registry.run(tool, arguments, who.caller, who.door)
         except ToolNotFound:
             return None
         except BaobabError as error:

@@ -18,6 +18,7 @@ from baobab.mcp_server.changes import Changes
 from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.remedies import with_remedy
 from baobab.mcp_server.results import FIRST_STRUCTURED, told
+from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.visitor import visitor
 from baobab.tools import proposers
 from baobab.tools.errors import BaobabError, NotFound
@@ -46,13 +47,18 @@ class Protocol:
     """What stands behind the methods of the protocol."""
 
     def __init__(
-        self, registry: Registry, catalogue: Catalogue, changes: Changes, extensions: Sequence[Extension]
+        self,
+        registry: Registry,
+        catalogue: Catalogue,
+        changes: Changes,
+        sessions: Sessions,
+        extensions: Sequence[Extension],
     ) -> None:
         self._registry = registry
         self._catalogue = catalogue
         self._changes = changes
         self._extensions = extensions
-        self.calls = Calls(registry, catalogue)
+        self.calls = Calls(registry, catalogue, sessions)
 
     def server(self, version: str) -> Server[Any]:
         server: Server[Any] = _ChangingServer(
@@ -188,6 +194,13 @@ class _ChangingServer(Server[Any]):
     def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
         changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
         return super().create_initialization_options(changing)
+
+    def get_capabilities(self, *args: Any, **named: Any) -> types.ServerCapabilities:
+        capabilities = super().get_capabilities(*args, **named)
+        if capabilities.resources is not None:
+            # That a list has changed is told, that a single resource has is not.
+            capabilities.resources.subscribe = False
+        return capabilities
 
 
 def _principal(ctx: Any) -> str:

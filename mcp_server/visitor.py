@@ -15,6 +15,8 @@ class Visitor:
     caller: Caller
     view: View
     door: Door
+    session: str | None = None
+    """The id of its session, where its protocol has them."""
 
     @property
     def app_id(self) -> str | None:

@@ -79,7 +79,7 @@ class Annex:
             await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
             return
         # An agent's every call comes this way: it does not pass through FastAPI.
-        serve = self._door if scope["path"] == "/mcp" else self._application
+        serve = self._door if scope["path"] in ("/mcp", "/mcp/") else self._application
         await serve(scope, receive, respond)
 
     async def _wait(self) -> bool:

@@ -119,7 +119,8 @@ PAGES: Mapping[str, Callable[[Registry], str]] = {
 def _tool(tool: Tool) -> Iterator[str]:
     yield f"### {tool.name}"
     yield ""
-    yield f"`{tool.rest.method} {tool.rest.path}`, {tool.effect}" if tool.rest else tool.effect
+    apart = "" if tool.mcp else "; models are not offered it over MCP"
+    yield f"{f'`{tool.rest.method} {tool.rest.path}`, ' if tool.rest else ''}{tool.effect}{apart}"
     yield ""
     yield tool.description
     yield ""

@@ -325,6 +325,54 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(tmp_path: Path) -> No
         assert (await agent.use("probe_steps")) == {"done": True}
 
 
+async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> None:
+    """By a notification that names the session and the request; other sessions count their requests alike."""
+    async with standing(tmp_path) as door, httpx2.AsyncClient(timeout=PATIENCE) as http:
+        headers = {
+            "authorization": f"Bearer {KEY}",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2025-11-25",
+        }
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+        async def send(session: str, **message: Any) -> httpx2.Response:
+            named = {"mcp-session-id": session} if session else {}
+            return await http.post(f"{door.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers | named)
+
+        mine, other = [
+            (await send("", id=1, method="initialize", params=hello)).headers["mcp-session-id"] for _ in range(2)
+        ]
+        call = asyncio.create_task(send(mine, id=7, method="tools/call", params={"name": "probe_wait"}))
+        await within(door.rope.waiting)
+        for session, number in ((other, 7), (mine, 8), (mine, "7")):
+            await send(session, method="notifications/cancelled", params={"requestId": number})
+        assert not door.rope.cancelled.is_set()
+        assert (await send(mine, method="notifications/cancelled", params={"requestId": 7})).status_code == 202
+        await within(door.rope.cancelled)
+        assert "CALL_CANCELLED" in (await call).text
+        again = await send(mine, id=8, method="tools/call", params={"name": "probe_steps"})
+        assert '"done":true' in again.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_waits_hears_that_the_call_goes_on(
+    tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baobab.mcp_server.heartbeat._STEP_SECONDS", 0.05)
+    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
+
+    async def hear(*told: Any) -> None:
+        await heard.put(told)
+
+    async with standing(tmp_path) as door, user(door.address, era) as agent:
+        call = asyncio.create_task(agent.client.call_tool("probe_wait", {}, progress_callback=hear))
+        async with asyncio.timeout(PATIENCE):
+            told = [await heard.get() for _ in range(4)]
+        assert told[0] == (1, 2, "begun")
+        assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+        call.cancel()
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_whose_client_leaves_is_cancelled(tmp_path: Path, era: str) -> None:
     async with standing(tmp_path) as door:

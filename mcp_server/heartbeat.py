@@ -1,0 +1,44 @@
+"""A heartbeat: progress for a client that waits for a call, so that it does not take the silence for the end."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from baobab.tools.call import Report
+
+_STEP_SECONDS = 2.0
+_SMALL = 0.001
+
+
+class Heartbeat:
+    """Reports the seconds that have passed, until the call itself says how far it is; then that, again and again."""
+
+    def __init__(self, report: Report, name: str) -> None:
+        self._report = report
+        self._message = f"{name} is still running"
+        self._done = 0.0
+        self._total: float | None = None
+        self._spoken = False
+
+    async def report(self, done: float, total: float | None, message: str | None) -> None:
+        """What the call says of itself."""
+        self._spoken, self._done, self._total = True, done, total
+        self._message = message or self._message
+        await self._report(done, total, message)
+
+    @contextlib.asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        beating = asyncio.create_task(self._beat(), name="mcp heartbeat")
+        try:
+            yield
+        finally:
+            beating.cancel()
+            # A client that has left is no fault of the call.
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_STEP_SECONDS)
+            # Each notification must tell more than the one before.
+            self._done += _SMALL if self._spoken else _STEP_SECONDS
+            await self._report(self._done, self._total, self._message)
