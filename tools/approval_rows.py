@@ -45,6 +45,7 @@ approvals = Table(
     # Whether whoever approved it changed the arguments.
     Column("edited", Boolean),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
+    Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),
     # The same call proposed twice at once is one row.
     Index(

@@ -55,6 +55,8 @@ class Options:
     ai_drop_params: bool = False
     ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
     """Percent added to what providers charge."""
+    run_retention_days: int = 90
+    """For how long ended runs of agents are kept; 0 is for ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ agents = Table(
     Column("dedupe_window", Integer, nullable=False),  # seconds
     Column("safety_acknowledged", Boolean, nullable=False),
     Column("taint_checks", Boolean, nullable=False),
+    # How long ended runs are kept; the installation says so where the agent does not.
+    Column("retention_days", Integer),
     Column("created_by", String(36)),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -106,6 +108,8 @@ runs = Table(
     ),
 )
 UNENDED = runs.c.finished_at.is_(None)
+_ENDED_ROWS = runs.c.finished_at.is_not(None)
+Index("ix_agent_runs_finished_at", runs.c.finished_at, sqlite_where=_ENDED_ROWS, postgresql_where=_ENDED_ROWS)
 Index("ix_agent_runs_unended", runs.c.created_at, sqlite_where=UNENDED, postgresql_where=UNENDED)
 
 

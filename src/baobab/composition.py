@@ -206,6 +206,7 @@ def options(settings: Settings) -> Options:
         ai_markup=settings.ai_markup,
         ai_drop_params=settings.ai_drop_params,
         ai_web_search=settings.ai_web_search,
+        run_retention_days=settings.run_retention_days,
     )
 
 

@@ -90,6 +90,9 @@ class Settings(BaseSettings):
     ai_probe: bool = Field(
         default=True, description="Whether model servers on this machine (Ollama and others) are looked for."
     )
+    run_retention_days: int = Field(
+        90, ge=0, le=3650, description="Days that ended runs of agents are kept, unless their agent says; 0 for ever."
+    )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
     allowed_hosts: Words = Field((), description="Further host names that clients may use, comma separated.")

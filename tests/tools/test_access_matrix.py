@@ -216,6 +216,9 @@ POLICY = {
     "agents_update": ADMINS,
     "agents_delete": ADMINS,
     "agents_validate": RUNNERS,
+    "agents_runs_delete": ADMINS,
+    "agents_threads_delete": ADMINS,
+    "agents_users_erase": ADMINS,
     "agents_run": AI,
     "agents_runs_list": AI,
     "agents_runs_get": AI,
@@ -426,6 +429,18 @@ class World:
 
     async def for_agents_delete(self, caller: Caller) -> dict[str, Any]:
         return {"app_id": self.app, "name": await self.agent()}
+
+    async def for_agents_runs_delete(self, caller: Caller) -> dict[str, Any]:
+        run = await self.run(caller)
+        await self.token(run)
+        await self.use("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
+        return run
+
+    async def for_agents_threads_delete(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "name": await self.agent(), "thread_id": "t"}
+
+    async def for_agents_users_erase(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app, "user_id": "nobody"}
 
     async def for_agents_validate(self, caller: Caller) -> dict[str, Any]:
         return {"app_id": self.app, "name": "any", "graph_spec": ASKING}

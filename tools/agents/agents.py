@@ -60,6 +60,7 @@ _COLUMNS = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe
 ModelName = Annotated[str, Text(200, min_length=1)]
 DisplayName = Annotated[str, Text(200)]
 Window = Annotated[int, Field(ge=0, le=3600)]
+Days = Annotated[int, Field(ge=1, le=3650)]
 Concurrent = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -124,6 +125,7 @@ async def agents_create(
     dedupe_window_seconds: Window = _DEDUPE_SECONDS,
     safety_acknowledged: bool = False,
     taint_checks: bool = True,
+    retention_days: Days | None = None,
 ) -> OneAgent:
     """Make an agent from a graph of models and tools.
 
@@ -133,6 +135,7 @@ async def agents_create(
     dedupe_window_seconds: how long the same caller's same body leads to the same run; 0 never.
     safety_acknowledged: true says that somebody has looked at what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
+    retention_days: how long its ended runs are kept; left out, as long as the installation says.
     """
     given = _columns(locals())
     spec = await _valid(call, name, graph_spec)
@@ -188,6 +191,7 @@ async def agents_update(
     dedupe_window_seconds: Window = OMITTED,
     safety_acknowledged: bool = OMITTED,
     taint_checks: bool = OMITTED,
+    retention_days: Days | None = OMITTED,
 ) -> OneAgent:
     """Change an agent; what is left out stays. Runs that have begun go on with the graph that they began with.
 
@@ -199,6 +203,7 @@ async def agents_update(
     max_runs_per_app_per_hour: null for as many as there are.
     daily_budget_usd: null for no bound.
     max_concurrent_runs: null for as many as there are.
+    retention_days: null for as long as the installation says.
     """
     values = _columns(locals())
     call.audit.data |= {"name": name, "fields": sorted(values)}

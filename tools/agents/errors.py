@@ -102,6 +102,12 @@ class RunEnded(Conflict):
     remediation = "Start a new one."
 
 
+class RunUnderWay(Conflict):
+    code = "run_under_way"
+    summary = "The run, or one that it is a step of, has not ended."
+    remediation = "Cancel it with POST .../cancel, and delete it when it has ended."
+
+
 class NotPaused(Conflict):
     code = "run_not_paused"
     summary = "The run does not wait for anybody."

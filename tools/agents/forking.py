@@ -88,8 +88,10 @@ async def _require_undecided(call: Call, run: Any, step: int) -> None:
         async with call.reading() as execute:
             payloads = (await execute(asked)).scalars().all()
             before = (await execute(origin)).first()
+        if before is None:
+            raise NotYourRun("What came before this run was deleted: only those who run the app go on behind it.")
         # A call of a run below has the number of a step there.
         steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
         if any(asked_at <= step for asked_at in steps):
             raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")
-        run_id, step = (before.forked_from, before.forked_step) if before is not None else (None, 0)
+        run_id, step = before.forked_from, before.forked_step

@@ -42,6 +42,7 @@ class Agent(TypedDict):
     dedupe_window_seconds: int
     safety_acknowledged: bool
     taint_checks: bool
+    retention_days: int | None
     created_at: datetime
     updated_at: datetime
 

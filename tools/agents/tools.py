@@ -1,7 +1,17 @@
 """Every tool and job of agents: importing their files registers them."""
 
 from baobab.tools.agents import agents as agents_made
-from baobab.tools.agents import forking, interrupting, public, running, tool_servers, working
+from baobab.tools.agents import deleting, forking, interrupting, public, running, tool_servers, working
 from baobab.tools.agents.toolset import agents
 
-__all__ = ["agents", "agents_made", "forking", "interrupting", "public", "running", "tool_servers", "working"]
+__all__ = [
+    "agents",
+    "agents_made",
+    "deleting",
+    "forking",
+    "interrupting",
+    "public",
+    "running",
+    "tool_servers",
+    "working",
+]

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import func, select, update
 
+from baobab.runtime.agents.erasing import sweep_runs
 from baobab.runtime.agents.failures import RunTaken
 from baobab.runtime.agents.family import cancel
 from baobab.runtime.agents.kinds import ADVANCE, WEBHOOK
@@ -51,7 +52,10 @@ async def agents_decided(job: Job, event: Event) -> None:
 
 @agents.job(every=30)
 async def agents_tend(job: Job) -> None:
-    """End the runs that nobody has decided about in time; go on with those that have come with a move."""
+    """End the runs that nobody has decided about in time; go on with those that have come with a move.
+
+    Erase those that have been kept for as long as they are to be.
+    """
     services = job.registry.services
     databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
     for database in databases:
@@ -64,6 +68,7 @@ async def agents_tend(job: Job) -> None:
             # Anew in each round: a worker whose clock is behind may have found that there is time left.
             await _advance(services, database, run.id, f"late:{job.id}")
         await _take_up(services, database)
+        await sweep_runs(services, database)
     await _withdraw(services, databases)
 
 

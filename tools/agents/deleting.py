@@ -1,0 +1,151 @@
+"""Deleting runs, threads, and all that agents have of one person."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
+from sqlalchemy import and_, func, select
+from typing_extensions import TypedDict
+
+from baobab.runtime.agents.erasing import BATCH, UNUSED, approvals_of, erase_in, erase_runs, erase_threads
+from baobab.runtime.agents.family import cancel
+from baobab.runtime.agents.rows import ENDED, UNENDED, runs
+from baobab.storage.transactions import within
+from baobab.tools.access import AppOwner
+from baobab.tools.agents.agents import found_agent
+from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
+from baobab.tools.agents.fields import RunId, ThreadId
+from baobab.tools.agents.owning import person, run_row, visitor
+from baobab.tools.agents.records import Name
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.toolset import agents
+from baobab.tools.call import Call
+from baobab.tools.jobs import Again, Job
+from baobab.tools.tool import Audit
+from baobab.tools.types import AppId
+
+_AGAIN_SECONDS = 1.0
+# A visitor is named by what it holds, a user by its id.
+UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
+
+
+class Erasing(TypedDict):
+    runs: int
+    """How many runs are being erased."""
+
+
+@agents.tool(
+    "DELETE /agents/{name}/runs/{id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    status=204,
+    raises=(RunNotFound, RunUnderWay),
+    audit=Audit("agent.run.delete", category="agents", action="delete", resource="run"),
+)
+async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:  # noqa: A002 - on the wire
+    """Erase a run that has ended: its events, checkpoints and approvals, and what its thread remembers of it.
+
+    Runs that were steps of it are erased too.
+    """
+    row = await run_row(call, app_id, id, name)
+    ids, found = [id], [id]
+    async with call.reading() as execute:
+        unused = (await execute(select(runs.c.id).where(runs.c.id == id, UNUSED))).first() is not None
+        while found:
+            below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(found))
+            children = (await execute(below)).all()
+            unused = unused and all(child.status in ENDED for child in children)
+            found = [child.id for child in children]
+            ids += found
+    if row.status not in ENDED or not unused:
+        raise RunUnderWay(details={"status": row.status})
+    call.audit.resource_id = id
+    await call.execute(approvals_of(ids))
+    async with writing(call) as unit:
+        await within(unit, lambda statements: erase_in(statements, ids, remembered=True))
+
+
+@agents.tool(
+    "DELETE /agents/{name}/threads/{thread_id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    status=202,
+    raises=(AgentNotFound,),
+    audit=Audit("agent.thread.delete", category="agents", action="delete", resource="thread"),
+)
+async def agents_threads_delete(
+    call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
+) -> Erasing:
+    """Erase a conversation and the runs in it. Those under way are cancelled first.
+
+    user_id: of the user, or the `visitor_id` of the visitor, whose conversation it is; left out, the caller's own.
+    """
+    agent = await found_agent(call, app_id, name)
+    call.audit.data |= {"agent": name}
+    return await _erase(call, _person(call, user_id), agent.id, thread_id)
+
+
+@agents.tool(
+    "DELETE /agent-users/{user_id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    status=202,
+    audit=Audit("agent.user.erase", category="agents", action="delete", resource="user"),
+)
+async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:  # noqa: ARG001 - the call knows
+    """Erase all that the app's agents have of one person: threads, and runs with their events, checkpoints, approvals.
+
+    Runs under way are cancelled first.
+
+    user_id: of the app's user, or the `visitor_id` of a visitor.
+    """
+    return await _erase(call, _person(call, user_id), None, None)
+
+
+@agents.job(attempts=1000)
+async def agents_erase(
+    job: Job, app_id: str, person: str, until: str, agent_id: str | None = None, thread_id: str | None = None
+) -> None:
+    """Erase a person's runs that had begun by then; those under way are cancelled, and erased when they have ended."""
+    services, theirs = (
+        job.registry.services,
+        _theirs(app_id, person, agent_id, thread_id, datetime.fromisoformat(until)),
+    )
+    async with job.database.reading() as connection:
+        alive = (await connection.execute(select(runs).where(UNENDED, theirs))).all()
+    for run in alive:
+        await cancel(services, job.database, run)
+    while True:
+        ended = select(runs.c.id).where(theirs, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
+        async with job.database.reading() as connection:
+            few = (await connection.execute(ended)).scalars().all()
+        if not few:
+            break
+        await erase_runs(services, job.database, list(few), remembered=True)
+    if alive:
+        raise Again(_AGAIN_SECONDS, "runs are being cancelled")
+
+
+async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> Erasing:
+    app_id = call.require_app().id
+    theirs = _theirs(app_id, whose, agent_id, thread_id, call.now)
+    async with writing(call) as unit:
+        await erase_threads(unit.execute, app_id=app_id, person=whose, agent_id=agent_id, name=thread_id)
+        count = (await unit.execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
+        given: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}
+        given |= {"agent_id": agent_id, "thread_id": thread_id}
+        await call.services.jobs.enqueue(unit, "agents_erase", given, job_id=f"erase:{call.services.ids.uuid()}")
+    return {"runs": count}
+
+
+def _theirs(app_id: str, whose: str, agent_id: str | None, thread_id: str | None, until: datetime) -> Any:
+    conditions = [runs.c.app_id == app_id, runs.c.person == whose, runs.c.created_at <= until]
+    conditions += [runs.c.agent_id == agent_id] if agent_id is not None else []
+    conditions += [runs.c.thread_id == thread_id] if thread_id is not None else []
+    return and_(*conditions)
+
+
+def _person(call: Call, user_id: str | None) -> str:
+    if user_id is None:
+        return person(call.caller)
+    return visitor(user_id) if user_id.startswith("vis_") else f"user:{user_id}"[:80]
