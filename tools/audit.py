@@ -13,6 +13,7 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.tools.callers import Account, EndUser, ScopedKey
 from baobab.tools.platform_tables import audit_logs
+from baobab.tools.tool import Audit
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
@@ -23,6 +24,9 @@ class _Tally:
     row: dict[str, Any]
     count: int
     last_at: float
+
+
+_READ = Audit("tool.read", action="read")
 
 
 class Trail:
@@ -123,8 +127,8 @@ class Trail:
                 await connection.execute(insert(audit_logs), rows)
 
     def _row(self, call: "Call", arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
-        audit, note, caller = call.tool.audit, call.audit, call.caller
-        assert audit is not None
+        # Reads are not audited; one that an agent's graph has wait for a person is, as a proposal.
+        audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
         acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
         approved = {"approval_id": call.approved.id} if call.approved else {}

@@ -25,6 +25,11 @@ _OPEN_TO = {
 }
 
 
+def child_id(run_id: str, call_id: str) -> str:
+    """The id of the run that is a step of another: the same at each attempt."""
+    return str(uuid5(UUID(run_id), call_id))
+
+
 class Children:
     """Those of one run: each is begun in a transaction of the run's own, under an id that a later attempt finds."""
 
@@ -36,13 +41,13 @@ class Children:
 
     async def outcome(self, agent: str, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
         """What a run of the agent returned. Delegated while it has not ended, RunFailed where it did not end well."""
-        child_id = str(uuid5(UUID(self._run.id), call_id))
+        below = child_id(self._run.id, call_id)
         async with self._database.reading() as connection:
-            child = (await connection.execute(select(runs).where(runs.c.id == child_id))).first()
+            child = (await connection.execute(select(runs).where(runs.c.id == below))).first()
         if child is None:
-            await self._begin(child_id, agent, given, tainted=tainted)
+            await self._begin(below, agent, given, tainted=tainted)
         if child is None or child.status not in ENDED:
-            raise Delegated(child_id)
+            raise Delegated(below)
         if child.status == "completed":
             return Outcome(child.output, child.tainted)
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}

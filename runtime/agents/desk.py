@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import select
 
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
-from baobab.runtime.agents.children import Children
+from baobab.runtime.agents.children import Children, child_id
 from baobab.runtime.agents.failures import Denied, Limited, RunFailed, TimedOut, ToolFailed, Waiting
 from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.offers import BOUND, DIGEST, Offers
@@ -87,6 +87,9 @@ class Desk:
     async def delegate(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
         return await self.children.outcome(node.agent, given, call_id, tainted=tainted)
 
+    def child_id(self, call_id: str) -> str:
+        return child_id(self.run.id, call_id)
+
     async def ask(self, node: LlmNode, messages: Sequence[Message], step: int) -> Answer:
         request: dict[str, Any] = {"messages": list(messages), "model": node.model or self.run.model}
         optional = {"temperature": node.temperature, "max_tokens": node.max_tokens}
@@ -105,7 +108,7 @@ class Desk:
             raise
         except BaobabError as exc:
             raise RunFailed("model_failed", exc.message) from exc
-        self._count(answer, call, step)
+        self._count(answer, call, step, request["model"])
         return Answer(_message(answer))
 
     async def _made(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door) -> tuple[Any, Call]:
@@ -185,7 +188,7 @@ class Desk:
             return True
         return tainted and self.run.taint_checks and tool.effect != "read"
 
-    def _count(self, answer: Mapping[str, Any], call: Call, step: int) -> None:
+    def _count(self, answer: Mapping[str, Any], call: Call, step: int, asked: str | None) -> None:
         usage = answer.get("usage") or {}
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
         cost = next((float(value) for name, value in call.headers or () if name == _COST), 0.0)
@@ -194,7 +197,8 @@ class Desk:
         told = {
             "input_tokens": prompt,
             "output_tokens": completion,
-            "model": answer.get("model"),
+            # As it was asked for, which names the provider, too; an app's default has no name here.
+            "model": asked or answer.get("model"),
             "cost_usd": cost,
             "step": step,
         }

@@ -7,6 +7,7 @@ begun anew after a pause or a crash, so nothing in it takes effect before what i
 
 import json
 import operator
+import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
@@ -342,9 +343,9 @@ async def _asked(session: Session, node: LlmNode, messages: list[Message], step:
 
 async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
     """The result of a call, told of before and after."""
-    about = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
+    about: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
     session.journal.tell("tool_call_start", {**about, "args": arguments}, f"call {call_id}")
-    ended = f"called {call_id}"
+    ended, begin = f"called {call_id}", time.monotonic()
     try:
         result = await session.toolbox.call(ref, arguments, call_id, tainted=tainted)
     except Waiting as waiting:
@@ -357,11 +358,14 @@ async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], 
         quoting = {"tainted": True} if _quotes(ref) else {}
         if quoting:
             session.journal.taint()
+        about["duration_ms"] = _milliseconds_since(begin)
         session.journal.tell("tool_call_end", {**about, "status": "error", "error": failed.told, **quoting}, ended)
         raise
     except Denied as denied:
+        about["duration_ms"] = _milliseconds_since(begin)
         session.journal.tell("tool_call_end", {**about, "status": "denied", "error": {"message": denied.reason}}, ended)
         raise
+    about["duration_ms"] = _milliseconds_since(begin)
     text = _text(result)
     if len(text) > _MOST_RESULT:
         too_large = ToolFailed(
@@ -377,6 +381,10 @@ async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], 
     return result
 
 
+def _milliseconds_since(begin: float) -> int:
+    return round((time.monotonic() - begin) * 1000)
+
+
 def _quotes(ref: ToolRef) -> bool:
     """Whether the refusals of a tool may be in the words of strangers: those of our own tools are in ours."""
     return ref.source != "builtin"
@@ -386,9 +394,10 @@ async def _delegated(
     session: Session, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool
 ) -> Outcome:
     """What a run of another agent returned, told of as a call is."""
-    about = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
+    about: dict[str, Any] = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
+    about["run_id"] = session.toolbox.child_id(call_id)
     session.journal.tell("tool_call_start", {**about, "args": given}, f"call {call_id}")
-    ended = f"called {call_id}"
+    ended, begin = f"called {call_id}", time.monotonic()
     try:
         outcome = await session.toolbox.delegate(node, given, call_id, tainted=tainted)
     except Delegated as delegated:
@@ -396,8 +405,10 @@ async def _delegated(
         raise
     except RunFailed as failed:
         error = {"code": failed.type, "message": failed.message}
+        about["duration_ms"] = _milliseconds_since(begin)
         session.journal.tell("tool_call_end", {**about, "status": "error", "error": error}, ended)
         raise
+    about["duration_ms"] = _milliseconds_since(begin)
     told = _kept(outcome.output)
     if outcome.tainted:
         told["tainted"] = True

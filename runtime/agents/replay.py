@@ -9,6 +9,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
+from baobab.runtime.agents.children import child_id
 from baobab.runtime.agents.failures import Denied, RunFailed, ToolFailed
 from baobab.runtime.agents.graph import begun, compiled
 from baobab.runtime.agents.record import Event, Record, recorded
@@ -110,6 +111,9 @@ class _Player:
             raise RunFailed(kept["error"]["code"], kept["error"]["message"])
         return Outcome(kept["result"], kept.get("tainted", False))
 
+    def child_id(self, call_id: str) -> str:
+        return child_id(self.run.id, call_id)
+
     def taints(self, ref: ToolRef) -> bool:
         calls = self.record.calls.values()
         return any(call.get("tainted") for call in calls if call["tool_name"] == ref.name)
@@ -147,6 +151,8 @@ def _lines(told: Sequence[Event]) -> list[str]:
         type_, payload = event["type"], event["payload"]
         if type_ not in _COMPARED:
             continue
+        # How long a call takes and what its run is called is no part of what a graph does.
+        payload = {name: value for name, value in payload.items() if name not in ("duration_ms", "run_id")}
         line = f"{type_} {json.dumps(payload, sort_keys=True, ensure_ascii=False)}"
         if type_ in _CALLS:
             calls.append(((*map(int, payload["call_id"].split(".")), type_ == "tool_call_end"), line))

@@ -212,6 +212,7 @@ stream_tokens = Table(
     Column("digest", String(64), primary_key=True),
     Column("run_id", String(36), _of_a_run(), nullable=False),
     Column("expires_at", Instant, nullable=False),
+    Column("opened_at", Instant),
 )
 
 ENDED = ("completed", "failed", "cancelled", "timed_out")

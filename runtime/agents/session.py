@@ -53,6 +53,10 @@ class Toolbox(Protocol):
         """What a run of another agent returned. Delegated, RunFailed."""
         ...
 
+    def child_id(self, call_id: str) -> str:
+        """The id of the run that `delegate` begins."""
+        ...
+
     async def ask(self, node: LlmNode, messages: Sequence[Message], step: int) -> Answer:
         """Limited, RunFailed where no model answers."""
         ...

@@ -247,6 +247,7 @@ POLICY = {
     "mcp_servers_call": INTERNAL,
     "audit_logs_list": ADMINS,
     "suggestions_create": ACCOUNTS,
+    "suggestions_public_create": PUBLIC,
 }
 
 

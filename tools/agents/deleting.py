@@ -1,9 +1,8 @@
 """Deleting runs, threads, and all that agents have of one person."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import StringConstraints
 from sqlalchemy import and_, func, select
 from typing_extensions import TypedDict
 
@@ -14,7 +13,7 @@ from baobab.storage.transactions import within
 from baobab.tools.access import AppOwner
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
-from baobab.tools.agents.fields import RunId, ThreadId
+from baobab.tools.agents.fields import RunId, ThreadId, UserId
 from baobab.tools.agents.owning import person, run_row, visitor
 from baobab.tools.agents.records import Name
 from baobab.tools.agents.region import writing
@@ -25,8 +24,6 @@ from baobab.tools.tool import Audit
 from baobab.tools.types import AppId
 
 _AGAIN_SECONDS = 1.0
-# A visitor is named by what it holds, a user by its id.
-UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
 
 
 class Erasing(TypedDict):

@@ -14,19 +14,31 @@ from baobab.tools.errors import (
     Unavailable,
 )
 
+_TEXTS = {"agent_disabled": "Agent is disabled"}
+"""What the contract says in other words than the code."""
+
+
+def _path(field: str) -> list[str | int]:
+    """A field as the path to it; the body itself has none."""
+    return [int(part) if part.isdigit() else part for part in field.split(".")] if field != "body" else []
+
 
 class AgentsEnvelope(Envelope):
-    """`{error, message, remediation, ...details}`: the code stands as `error`, details beside it."""
+    """`{error, message, code, remediation, ...details}`: `error` is the contract's text, which is mostly the code."""
 
     name = "AgentsError"
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        said = {"error": self.code(type(error)), "message": error.message, "remediation": error.remedy}
+        code = self.code(type(error))
+        said = {"error": _TEXTS.get(code, code), "message": error.message, "code": code, "remediation": error.remedy}
+        if isinstance(error, BadRequest) and "fields" in error.details:
+            issues = [{"path": _path(each["field"]), "message": each["problem"]} for each in error.details["fields"]]
+            return {**said, "error": "Invalid body", "issues": issues}
         return {**error.details, **said}
 
     def schema(self) -> Schema:
         text = {"type": "string"}
-        properties = {"error": text, "message": text, "remediation": text}
+        properties = {"error": text, "message": text, "code": text, "remediation": text}
         return {"type": "object", "properties": properties, "required": ["error", "message"]}
 
 

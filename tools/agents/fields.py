@@ -22,6 +22,8 @@ def _shallow(value: dict[str, Any]) -> dict[str, Any]:
 Held = Annotated[JsonObject, AfterValidator(_shallow)]
 """What a run holds from then on."""
 Input = Annotated[Held, Field(description="What the graph calls `input`.", max_length=1000)]
+UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
+"""A user of the app by its id, or, where that is said, a visitor by what it holds."""
 IdempotencyKey = Annotated[str, Text(128, min_length=1), Field(description="names the run instead of its body.")]
 ThreadId = Annotated[
     str,
@@ -49,10 +51,10 @@ ApprovalToken = Annotated[
 ]
 Reason = Annotated[str, Text(1000), Field(description="why it is refused; the run is told.")]
 Seq = Annotated[int, Field(ge=0, le=2**31 - 1, description="only what came after this one.")]
-PageSize = Annotated[int, Field(ge=1, le=PAGE)]
+PageSize = Annotated[int, Field(ge=1, le=2**31 - 1, description=f"{PAGE} at most; more is taken for that.")]
 LastEventId = Annotated[
     str,
     Text(20),
     Field(description="the `id` of the last event that was received; those after it are sent."),
 ]
-StreamToken = Annotated[str, Text(100, min_length=1), Field(description="From POST .../stream-token.")]
+StreamToken = Annotated[str, Text(100), Field(description="From POST .../stream-token.")]

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, NotRequired
 
 from pydantic import Field
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, update
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import stream_tokens
@@ -183,12 +183,16 @@ async def agents_public_events(
     call: Call,
     app_id: AppId,  # noqa: ARG001 - the token says whose run it is
     id: RunId,  # noqa: A002
-    token: StreamToken,
+    token: StreamToken = "",
     last_event_id: LastEventId | None = None,
+    since_seq: Seq = 0,
 ) -> str:
-    """Follow what a run does, as server-sent events, to its end."""
-    await _require_token(call, id, token)
-    return streamed(call, id, last_event_id)
+    """Follow what a run does, as server-sent events, to its end.
+
+    Send `Last-Event-ID`, as browsers do, to open the stream again with the same token.
+    """
+    await _require_token(call, id, token, again=bool(last_event_id or since_seq))
+    return streamed(call, id, last_event_id, since_seq)
 
 
 @agents.tool(
@@ -203,11 +207,11 @@ async def agents_public_socket(
     call: Call,
     app_id: AppId,  # noqa: ARG001 - the token says whose run it is
     id: RunId,  # noqa: A002
-    token: StreamToken,
+    token: StreamToken = "",
     since_seq: Seq = 0,
 ) -> str:
     """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end."""
-    await _require_token(call, id, token)
+    await _require_token(call, id, token, again=bool(since_seq))
     return followed(call, id, since_seq)
 
 
@@ -220,12 +224,13 @@ async def _token(call: Call, run_id: str) -> Opened:
     return {"stream_token": token, "expires_at": expires}
 
 
-async def _require_token(call: Call, run_id: str, token: str) -> None:
-    """It is good once."""
+async def _require_token(call: Call, run_id: str, token: str, *, again: bool) -> None:
+    """It opens one stream. again: whether the reader names what it has received, and so is the one that opened it."""
     columns = stream_tokens.c
-    taken = delete(stream_tokens).where(
-        columns.digest == digest(token), columns.run_id == run_id, columns.expires_at > call.now
-    )
+    named = [columns.digest == digest(token), columns.run_id == run_id, columns.expires_at > call.now]
+    if not again:
+        named.append(columns.opened_at.is_(None))
+    taken = update(stream_tokens).where(*named).values(opened_at=call.now)
     async with call.stores.database.writing() as connection:
-        if (await connection.execute(taken)).rowcount != 1:
+        if not token or (await connection.execute(taken)).rowcount != 1:
             raise StreamTokenInvalid

@@ -89,14 +89,14 @@ async def frames(told: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]
 
 
 async def listed(call: Call, run_id: str, after: int, limit: int) -> Events:
-    found: Any = await read_events(call.services, call.stores.database, run_id, after, limit)
+    found: Any = await read_events(call.services, call.stores.database, run_id, after, min(limit, PAGE))
     return {"events": found}
 
 
-def streamed(call: Call, run_id: str, last_event_id: str | None) -> str:
-    """Server-sent events behind the one that a client names; all of them where that is none of ours."""
+def streamed(call: Call, run_id: str, last_event_id: str | None, since_seq: int = 0) -> str:
+    """Server-sent events behind the one that a client names in the header, else in the query; else all of them."""
     named = last_event_id or ""
-    after = int(named) if named.isascii() and named.isdigit() else 0
+    after = int(named) if named.isascii() and named.isdigit() else since_seq
     return cast(str, Stream(framed(following(call.services, call.stores.database, run_id, after))))
 
 
@@ -111,6 +111,8 @@ def _payload(services: Services, row: Any) -> dict[str, Any]:
         # What waits may be a call of a run below this one: it is decided there.
         asking = payload.get("run_id", row.run_id)
         payload["approval_token"] = approval_token(services.vault, asking, payload["approval_id"])
+        # The contract has these fields in both places.
+        payload["payload"] = dict(payload)
     return payload
 
 

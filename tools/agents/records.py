@@ -1,7 +1,7 @@
 """Agents and runs as callers see them."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypedDict
@@ -103,9 +103,10 @@ class RunState(TypedDict):
 
 
 class Runs(TypedDict):
-    """Newest first, 50 at most."""
+    """Newest first; `next_cursor` where there are more."""
 
     runs: list[Run]
+    next_cursor: NotRequired[str]
 
 
 class Event(TypedDict):

@@ -1,9 +1,10 @@
 """Runs, for those who run the app and for its users."""
 
+from datetime import datetime
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import runs as rows
@@ -33,6 +34,7 @@ from baobab.tools.agents.fields import (
     RunId,
     Seq,
     ThreadId,
+    UserId,
     WebhookUrl,
 )
 from baobab.tools.agents.owning import admits, run_row, subject
@@ -42,10 +44,13 @@ from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
+from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, JsonObject, Uuid
 
 _NEWEST = 50
+_LIST = "agent runs"
+RunsPage = Annotated[int, Field(ge=1, le=200)]
 STARTING = (AgentNotFound, AgentDisabled, NotYourRun, RunConflict, KeyReused, LimitExceeded, Overloaded)
 RESUMING = (RunNotFound, RunEnded, NotPaused, TokenInvalid)
 
@@ -98,22 +103,47 @@ async def agents_run(
     "GET /agents/{name}/runs",
     access=OF_APP,
     effect="read",
-    raises=(AgentNotFound, NotYourRun),
+    raises=(AgentNotFound, NotYourRun, CursorInvalid),
     keywords="recent runs, executions, jobs, history of an agent, which failed; Läufe anzeigen; listar ejecuciones",
 )
-async def agents_runs_list(call: Call, app_id: AppId, name: Name, status: RunStatus | None = None) -> Runs:
-    """List an agent's newest runs; a user of the app sees its own."""
+async def agents_runs_list(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    status: RunStatus | None = None,
+    thread_id: ThreadId | None = None,
+    caller_user_id: UserId | None = None,
+    parent_run_id: RunId | None = None,
+    limit: RunsPage = _NEWEST,
+    cursor: Cursor | None = None,
+) -> Runs:
+    """List an agent's runs, newest first; a user of the app sees its own.
+
+    status: only those that stand so.
+    caller_user_id: only those of this user of the app.
+    parent_run_id: only those that are steps of this run.
+    """
     agent = await found_agent(call, app_id, name)
     if not admits(agent.visibility, call.caller):
         raise NotYourRun
-    query = select(rows).where(rows.c.app_id == app_id, rows.c.agent == name).order_by(rows.c.created_at.desc())
+    query = select(rows).where(rows.c.app_id == app_id, rows.c.agent == name)
     if isinstance(call.caller, EndUser):
         query = query.where(rows.c.subject == subject(call.caller, ""))
-    if status is not None:
-        query = query.where(rows.c.status == status)
+    wanted = {"status": status, "thread_id": thread_id, "caller_user_id": caller_user_id}
+    for column, value in {**wanted, "parent_run_id": parent_run_id}.items():
+        query = query if value is None else query.where(rows.c[column] == value)
+    vault = call.services.vault
+    if cursor is not None:
+        at, run_id = decode_cursor(vault, _LIST, cursor)
+        query = query.where(tuple_(rows.c.created_at, rows.c.id) < tuple_(datetime.fromisoformat(at), run_id))
+    query = query.order_by(rows.c.created_at.desc(), rows.c.id.desc())
     async with call.reading() as execute:
-        found = (await execute(query.limit(_NEWEST))).all()
-    return {"runs": [run_of(row) for row in found]}
+        found = list((await execute(query.limit(limit + 1))).all())
+    told: Runs = {"runs": [run_of(row) for row in found[:limit]]}
+    if len(found) > limit:
+        last = found[limit - 1]
+        told["next_cursor"] = encode_cursor(vault, _LIST, last.created_at.isoformat(), last.id)
+    return told
 
 
 @agents.tool(
@@ -215,7 +245,8 @@ async def agents_runs_events(
     name: Name,
     id: RunId,  # noqa: A002
     last_event_id: LastEventId | None = None,
+    since_seq: Seq = 0,
 ) -> str:
     """Follow what a run does, as server-sent events, to its end."""
     await run_row(call, app_id, id, name)
-    return streamed(call, id, last_event_id)
+    return streamed(call, id, last_event_id, since_seq)

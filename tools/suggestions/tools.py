@@ -8,9 +8,10 @@ from sqlalchemy import Text as LongText
 from typing_extensions import TypedDict
 
 from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.access import AnyAccount, owner_role
+from baobab.tools.access import EVERYBODY, AnyAccount, owner_role
 from baobab.tools.call import Call
 from baobab.tools.errors import AppNotFound, Forbidden
+from baobab.tools.limits import PerAddress
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, JsonObject, Text
 
@@ -33,6 +34,9 @@ table = Table(
     Column("app_id", String(36)),
     Column("created_at", Instant, nullable=False),
 )
+
+_NOBODY = "anonymous"
+"""The `user_id` of suggestions that came without an account."""
 
 Category = Literal["bug_report", "feature_request", "improvement", "documentation"]
 Severity = Literal["low", "medium", "high", "critical"]
@@ -117,3 +121,53 @@ async def suggestions_create(
     await call.execute(insert(table), {**row, "agent_context": agent_context})
     call.audit.resource_id = row["id"]
     return {"suggestion": row}
+
+
+class SuggestionNoted(TypedDict):
+    id: str
+    status: str
+
+
+@suggestions.tool(
+    "POST /public/suggestions",
+    access=EVERYBODY,
+    effect="write",
+    status=201,
+    limit=PerAddress(10, 3600),
+    audit=Audit("suggestion.create", action="create", resource="suggestion"),
+    examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
+    mcp=False,
+)
+async def suggestions_public_create(
+    call: Call,
+    category: Category,
+    description: Description,
+    severity: Severity | None = None,
+    affected_tool: ToolName | None = None,
+    proposed_solution: Solution | None = None,
+    source: Source = "human_prompted",
+) -> SuggestionNoted:
+    """Suggest an improvement, or report a fault, without an account: ten an hour from one address.
+
+    description: what happened or what is wished for, and why.
+    severity: how much it hinders.
+    affected_tool: the name of the tool that it is about.
+    proposed_solution: what would help.
+    source: whether an agent thought of it, or a person asked for it.
+    """
+    suggestion_id, status = call.services.ids.uuid(), "new"
+    row = {
+        "id": suggestion_id,
+        "category": category,
+        "severity": severity,
+        "description": description,
+        "affected_tool": affected_tool,
+        "proposed_solution": proposed_solution,
+        "source": source,
+        "status": status,
+        "user_id": _NOBODY,
+        "created_at": call.now,
+    }
+    await call.execute(insert(table), row)
+    call.audit.resource_id = suggestion_id
+    return {"id": suggestion_id, "status": status}

@@ -73,7 +73,7 @@ async def test_an_agent_is_made_read_changed_and_removed(app: App) -> None:
     changed = await app.ask("PATCH", "/agents/greeter", {"status": "disabled", "max_concurrent_runs": 3})
     assert changed.json()["agent"]["max_concurrent_runs"] == 3
     disabled = await app.ask("POST", "/agents/greeter/runs", {"input": {}})
-    assert (disabled.status_code, disabled.json()["error"]) == (400, "agent_disabled")
+    assert (disabled.status_code, disabled.json()["error"]) == (400, "Agent is disabled")
     assert (await app.ask("DELETE", "/agents/greeter")).status_code == 204
     assert (await app.ask("GET", "/agents/greeter")).json()["error"] == "agent_not_found"
     assert (await app.agent("greeter", GREET))["id"] != made["id"]
@@ -114,7 +114,10 @@ async def test_what_is_no_graph_at_all_is_told_apart_from_a_graph_that_is_wrong(
     answer = await app.ask("POST", "/agents/any/validate", body)
     told = answer.json()
     assert answer.status_code == status, told
-    assert code is None or told["error"] == code
+    assert code is None or told["code"] == code
+    if status == 400:
+        assert told["error"] == "Invalid body"
+        assert {"path", "message"} == set(told["issues"][0])
     if status == 422:
         assert told["issues"] == [{"path": [], "message": "must be an object"}]
     if status == 200:
@@ -168,6 +171,10 @@ async def test_a_run_is_followed_to_its_end_and_from_where_one_left_off(app: App
     assert rest.text.count("id: ") == 1
     listed = (await app.ask("GET", f"{path}/events.json?since_seq=2&limit=1")).json()["events"]
     assert [event["seq"] for event in listed] == [3]
+    for query, first in (("limit=100000", 1), ("since_seq=2&limit=501", 3)):
+        assert (await app.ask("GET", f"{path}/events.json?{query}")).json()["events"][0]["seq"] == first
+    rest = await app.ask("GET", f"{path}/events?since_seq={len(frames) - 1}")
+    assert rest.text.count("id: ") == 1
     run = (await app.ask("GET", path)).json()["run"]
     assert run["status"] == "completed"
     assert run["caller_kind"] == "dashboard"
@@ -276,8 +283,12 @@ async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app:
     path = f"/public/runs/{run_id}"
     followed = await app.ask("GET", f"{path}/events?token={token}", by={})
     assert "event: run_end" in followed.text
-    again = await app.ask("GET", f"{path}/events?token={token}", by={})
-    assert (again.status_code, again.json()["error"]) == (401, "stream_token_invalid")
+    for query in (f"?token={token}", "", "?token="):
+        again = await app.ask("GET", f"{path}/events{query}", by={})
+        assert (again.status_code, again.json()["error"]) == (401, "stream_token_invalid"), query
+    for query, by in ((f"?token={token}", {"last-event-id": "3"}), (f"?token={token}&since_seq=3", {})):
+        rest = await app.ask("GET", f"{path}/events{query}", by=by)
+        assert (rest.status_code, "id: 3\n" in rest.text, "event: run_end" in rest.text) == (200, False, True)
     assert (await app.ask("GET", path, by=anon)).json()["run"]["status"] == "completed"
     assert (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"] != token
     assert (await app.ask("GET", f"{path}/ws?token=x", by={})).status_code == 426
@@ -347,3 +358,18 @@ async def socket(app: App, path: str, query: str) -> list[dict[str, Any]]:
     async with asyncio.timeout(20):
         await server.app(scope, receive, send)
     return sent
+
+
+async def test_runs_are_listed_by_pages_and_by_what_is_asked_for(app: App) -> None:
+    await app.agent("greeter", GREET, visibility="authenticated", dedupe_window_seconds=0)
+    for thread in ("a", "b", "a"):
+        await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Ada"}, "thread_id": thread})
+    await app.settle()
+    listed = [run["id"] for run in (await app.ask("GET", "/agents/greeter/runs")).json()["runs"]]
+    page = (await app.ask("GET", "/agents/greeter/runs?limit=2")).json()
+    rest = (await app.ask("GET", f"/agents/greeter/runs?limit=2&cursor={page['next_cursor']}")).json()
+    assert "next_cursor" not in rest
+    assert [run["id"] for run in page["runs"] + rest["runs"]] == listed
+    assert len((await app.ask("GET", "/agents/greeter/runs?thread_id=a&status=completed")).json()["runs"]) == 2
+    assert (await app.ask("GET", f"/agents/greeter/runs?parent_run_id={listed[0]}")).json()["runs"] == []
+    assert (await app.ask("GET", "/agents/greeter/runs?cursor=x")).status_code == 400

@@ -80,3 +80,20 @@ async def test_a_refused_write_ends_the_run(agency: Agency) -> None:
     assert run["status"] == "failed"
     assert run["error"] == {"message": "No.", "type": "approval_denied"}
     assert (await agency.events("asker", run["id"], "run_failed"))[0]["payload"]["reason"] == "approval_denied"
+
+
+async def test_a_read_that_the_graph_narrows_waits_for_a_person(agency: Agency) -> None:
+    await agency.put("note", "hello")
+    ref = {**READ["tool_ref"], "mode_override": "read_write"}
+    read = {**READ, "tool_ref": ref, "args_template": {"key": "note"}}
+    done = {"type": "end", "output_template": "{{ state.found.value }}"}
+    await agency.agent("reader", graph({"read": read, "done": done}, ("read", "done"), **KV))
+    run = await agency.run("reader")
+    assert run["status"] == "paused", run["error"]
+    (paused,) = await agency.events("reader", run["id"], "run_paused")
+    flat = {name: value for name, value in paused["payload"].items() if name != "payload"}
+    assert paused["payload"]["payload"] == flat
+    run = await agency.decide("reader", run["id"])
+    assert (run["status"], run["output"]) == ("completed", "hello"), run
+    (ended,) = await agency.events("reader", run["id"], "tool_call_end")
+    assert ended["payload"]["duration_ms"] >= 0

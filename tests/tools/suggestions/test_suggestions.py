@@ -104,3 +104,11 @@ async def test_only_accounts_suggest(baobab):
     assert (await baobab.client.post("/suggestions", json=WISH)).status_code == 401
     app_key = await key(baobab, key_scope="app", target_app_id=app)
     assert (await suggest(baobab, app_key)).status_code == 403
+
+
+async def test_somebody_without_an_account_suggests(baobab):
+    body = {"category": "bug_report", "description": "The tour ends too soon."}
+    taken = await baobab.client.post("/public/suggestions", json=body)
+    assert taken.status_code == 201, taken.text
+    assert (set(taken.json()), taken.json()["status"]) == ({"id", "status"}, "new")
+    assert (await baobab.client.post("/public/suggestions", json={"category": "bug_report"})).status_code == 400
