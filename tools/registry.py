@@ -13,13 +13,14 @@ from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.tools import approval, key_limits
 from baobab.tools.call import Call, Door
-from baobab.tools.callers import Anonymous, Caller
+from baobab.tools.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, Naming, ToolNotFound, Unavailable
 from baobab.tools.executor import Approved
 from baobab.tools.invalid import invalid
 from baobab.tools.jobs import JobKind
-from baobab.tools.limits import Allowance
+from baobab.tools.limits import Allowance, network
 from baobab.tools.services import Services
+from baobab.tools.tenancy import STRANGER, set_tenant
 from baobab.tools.tool import RegistrationError, Tool, Toolset
 
 _log = logging.getLogger(__name__)
@@ -213,6 +214,8 @@ class Registry:
         if tool.app_parameter is not None:
             call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
         await tool.access.authorise(call, arguments)
+        if not nested:
+            set_tenant(_tenant(call))
         if call.caller.limits is not None and not nested:
             key_limits.hold(call.caller, tool)
         if tool.limit is not None and not nested and call.approved is None:
@@ -267,6 +270,15 @@ def _unanswered(call: Call, message: str, reason: str) -> Unavailable:
     told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
     _log.warning("a store does not answer", extra=told)
     return Unavailable(message)
+
+
+def _tenant(call: Call) -> str:
+    """For whom a call is: the organisation that it is at, or the address of a stranger."""
+    if isinstance(call.caller, (Account, ScopedKey)):
+        return call.caller.organisation_id
+    if call.app is not None and not isinstance(call.caller, Anonymous):
+        return call.app.organisation_id
+    return f"{STRANGER}:{network(call.door.ip)}"
 
 
 def _shape(path: str) -> str:

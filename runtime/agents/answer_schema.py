@@ -1,18 +1,14 @@
 """The JSON Schema of a model's answer: whether it is one, and whether an answer is of it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-_MOST_LOOKED_AT = 100_000
-"""Values of schema and answer together: references may lead to the same ones again and again."""
-_LEFT_OUT = frozenset(("pattern", "patternProperties", "uniqueItems", "unevaluatedItems", "unevaluatedProperties"))
+from baobab.runtime.bounded_schema import BoundedSchema, SchemaUnusable
+from baobab.runtime.work_budget import Budget, OverBudget
+
+_MOST_STEPS = 100_000
+_MOST_BYTES = 8 * 2**20
 _LONGEST = 200
-
-_Rule = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
-
-
-class _TooMuchError(Exception):
-    """More would have to be looked at than is."""
 
 
 def malformed(schema: Any) -> tuple[Sequence[str | int], str] | None:
@@ -29,31 +25,11 @@ def malformed(schema: Any) -> tuple[Sequence[str | int], str] | None:
 def departure(schema: Any, answer: Any) -> str | None:
     """Where and how an answer is not of a schema. None where it is, and where that cannot be told within bounds.
 
-    Regular expressions are not held against it, for some take longer than anybody waits; nor is what compares
-    everything with everything.
+    Regular expressions are not held against it, for some take longer than anybody waits.
     """
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import create
-    from referencing.exceptions import Unresolvable
-
-    left = [_MOST_LOOKED_AT]
-    known = Draft202012Validator.VALIDATORS.items()
-    rules = {name: _counted(name, rule, left) for name, rule in known if name not in _LEFT_OUT}
-    validator = create(Draft202012Validator.META_SCHEMA, rules, type_checker=Draft202012Validator.TYPE_CHECKER)(schema)
+    bounded = BoundedSchema(schema, Budget(_MOST_STEPS, _MOST_BYTES))
     try:
-        error = next(iter(validator.iter_errors(answer)), None)
-    except (_TooMuchError, RecursionError, ArithmeticError, Unresolvable):
+        error = bounded.fault(schema, answer)
+    except (OverBudget, SchemaUnusable):
         return None
     return None if error is None else f"{error.json_path}: {error.message}"[:_LONGEST]
-
-
-def _counted(name: str, rule: _Rule, left: list[int]) -> _Rule:
-    def applied(validator: Any, part: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        left[0] -= 1 + sum(len(each) for each in (part, value) if isinstance(each, list | dict))
-        if left[0] < 0:
-            raise _TooMuchError
-        # Which others there may be is for regular expressions to say.
-        if name != "additionalProperties" or "patternProperties" not in schema:
-            yield from rule(validator, part, value, schema) or ()
-
-    return applied

@@ -1,5 +1,6 @@
 """The built-in models, which need no provider, as one lane of the gateway."""
 
+import asyncio
 import struct
 from array import array
 from base64 import b64encode
@@ -11,12 +12,13 @@ from pydantic_core import to_json
 
 from baobab.runtime.gateway.builtin import echo, embeddings
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
-from baobab.runtime.gateway.builtin.work import LINE
+from baobab.runtime.gateway.builtin.line import LINE
 from baobab.runtime.gateway.errors import ContextTooLong, RequestRefused
 from baobab.runtime.gateway.events import DONE, framed
 from baobab.runtime.gateway.media import built_in as media
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.work_budget import OverBudget
 from baobab.storage.clock import Clock, Ids
 
 T = TypeVar("T")
@@ -25,8 +27,8 @@ BUILT_IN = "baobab"
 _FREE = Price(0, 0)
 # What one request may ask of the built-in embeddings: twenty seconds' work at the most.
 _MOST_TEXTS, _MOST_CHARACTERS, _SLICE = 2048, 200_000, 16
-_MOST_AT_ONCE = 64 * 1024
-"""Bytes of a request that the built-in model answers without leaving the event loop: some milliseconds."""
+_TOGETHER = 32
+"""Chunks of a stream after which others get their turn."""
 
 
 def models() -> list[Model]:
@@ -66,7 +68,7 @@ class BuiltIn:
     async def chat(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         with _Spoken():
             answer = await _aside(
-                body, partial(echo.complete, body, completion_id=self._id(), created=int(self._clock.time()))
+                partial(echo.complete, body, completion_id=self._id(), created=int(self._clock.time()))
             )
         outcome.begun = True
         outcome.count(answer["usage"])
@@ -78,16 +80,18 @@ class BuiltIn:
         counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
         with _Spoken():
             chunks = await _aside(
-                body, partial(echo.stream, counted, completion_id=self._id(), created=int(self._clock.time()))
+                partial(echo.stream, counted, completion_id=self._id(), created=int(self._clock.time()))
             )
         outcome.begun = True
 
         async def pieces() -> AsyncGenerator[bytes, None]:
-            for chunk in chunks:
+            for number, chunk in enumerate(chunks, 1):
                 usage = chunk.pop("usage", None) if not wanted else chunk.get("usage")
                 outcome.count(usage)
                 if chunk["choices"] or wanted:
                     yield framed(to_json(chunk))
+                if number % _TOGETHER == 0:
+                    await asyncio.sleep(0)
             yield DONE
 
         return pieces()
@@ -106,11 +110,11 @@ class BuiltIn:
         data: list[dict[str, Any]] = []
         tokens = 0
         with LINE.place():
-            embedder = await LINE.in_turn(partial(embeddings.named, model.id))
+            embedder = await LINE.run(partial(embeddings.named, model.id))
             # In slices: others get their turn between them, and nothing is done any more for a caller who is gone.
             for start in range(0, len(texts), _SLICE):
                 work = partial(_vectors, embedder, texts[start : start + _SLICE], as_text=as_text)
-                vectors, counted = await LINE.in_turn(work)
+                vectors, counted = await LINE.run(work)
                 data += (
                     {"object": "embedding", "index": start + index, "embedding": vector}
                     for index, vector in enumerate(vectors)
@@ -134,16 +138,22 @@ class _Spoken:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, echo.ContextTooLong):
             raise ContextTooLong(details={"param": error.param}) from error
+        if isinstance(error, OverBudget):
+            raise RequestRefused(
+                "The request asks for more work than the built-in model does: its schemas, tools or commands are too "
+                "large or too intricate. Ask for less, or another model."
+            ) from error
         if isinstance(error, echo.BadParameter):
             raise RequestRefused(str(error), details={"param": error.param}) from error
 
 
-async def _aside(body: Mapping[str, Any], work: Callable[[], T]) -> T:
-    """The result of the built-in model's work, done in its thread where the request is a long one."""
-    if len(to_json(body)) <= _MOST_AT_ONCE:
-        return work()
-    with LINE.place():
-        return await LINE.in_turn(work)
+async def _aside(work: Callable[..., T]) -> T:
+    """The result of the built-in model's work: what is little is done at once, all else in its thread, from anew."""
+    try:
+        return work(budget=echo.little_work())
+    except OverBudget:
+        with LINE.place():
+            return await LINE.run(partial(work, budget=echo.most_work()))
 
 
 def _vectors(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("http", "mcp_server", "runtime", "storage", "tools")
-KINDS = {".css", ".html", ".js", ".lua", ".mako", ".py", ".typed"}
+KINDS = {".css", ".html", ".js", ".lua", ".mako", ".mp4", ".py", ".typed"}
 
 
 def tree() -> set[str]:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from baobab.runtime.bounded_schema import BoundedSchema, SchemaUnusable
 from baobab.runtime.gateway.builtin import json_text, plan, tokens
 from baobab.runtime.gateway.builtin.chat_request import BadParameter, ChatRequest, Message, Tool
-from baobab.runtime.gateway.builtin.json_schema import Schema, SchemaRefused
-from baobab.runtime.gateway.builtin.json_schema_fit import fits
-from baobab.runtime.gateway.builtin.json_schema_instance import NOTHING, instance
-from baobab.runtime.gateway.builtin.plan import Plan, PlanUnreadable
+from baobab.runtime.gateway.builtin.plan import Filling, Plan, PlanUnreadable
+from baobab.runtime.gateway.builtin.schema_instance import NOTHING, write_instance
+from baobab.runtime.work_budget import Budget
 
 # Every text begins with it, so that nobody takes the answer for that of a language model.
 LABEL = "[baobab/echo, the built-in model]"
@@ -48,16 +48,16 @@ class _Turn:
     made: tuple[tuple[str, str], ...]  # name and result of each call, in order
 
 
-def answer(request: ChatRequest) -> Answer:
-    """Raises BadParameter where the schema is one that it cannot satisfy."""
+def answer(request: ChatRequest, budget: Budget) -> Answer:
+    """Raises BadParameter where the schema is one that it cannot satisfy, and OverBudget."""
     try:
         turn = _turn(request.messages)
-        wishes = _wishes(request, turn)
+        wishes = _wishes(request, turn, budget)
     except PlanUnreadable as fault:
         return _cut(request, Answer(f"{LABEL} I cannot follow the prompt: {fault}.", (), "stop"))
     if wishes:
         return _cut(request, Answer(None, wishes, "tool_calls"))
-    return _cut(request, Answer(_text(request, turn), (), "stop"))
+    return _cut(request, Answer(_text(request, turn, budget), (), "stop"))
 
 
 def _turn(messages: Sequence[Message]) -> _Turn:
@@ -74,29 +74,26 @@ def _turn(messages: Sequence[Message]) -> _Turn:
     return _Turn(asked, followed, made)
 
 
-def _wishes(request: ChatRequest, turn: _Turn) -> tuple[Wish, ...]:
+def _wishes(request: ChatRequest, turn: _Turn, budget: Budget) -> tuple[Wish, ...]:
     known = {tool.name: tool for tool in request.tools}
     planned = turn.plan.next(len(turn.made), parallel=request.parallel)
     if planned and all(call.name in known for call in planned):
-        results = [result for _, result in turn.made]
-        return tuple(
-            Wish(call.name, json_text.write(plan.filled(call.arguments, results, turn.message.text)))
-            for call in planned
-        )
+        filling = Filling([result for _, result in turn.made], turn.message.text, budget)
+        return tuple(Wish(call.name, json_text.write(filling.fill(call.arguments))) for call in planned)
     if request.must_call:
         tool = request.tools[0]
-        return (Wish(tool.name, json_text.write(_satisfying(tool.parameters or {}, turn, "tools", tool))),)
+        return (Wish(tool.name, json_text.write(_satisfying(tool.parameters or {}, turn, budget, "tools", tool))),)
     if planned and request.tools:
         missing = next(call.name for call in planned if call.name not in known)
         raise PlanUnreadable(f"there is no tool called `{missing}`; there are {', '.join(known)}")
     return ()
 
 
-def _text(request: ChatRequest, turn: _Turn) -> str:
+def _text(request: ChatRequest, turn: _Turn, budget: Budget) -> str:
     if request.response_format == "json_schema":
-        return json_text.write(_satisfying(request.schema, turn, "response_format"))
+        return json_text.write(_satisfying(request.schema, turn, budget, "response_format"))
     if request.response_format == "json_object":
-        offered = _offered(turn)
+        offered = _offered(turn, budget)
         return json_text.write(offered[0] if offered else {"model": "baobab/echo", "text": turn.message.text})
     if turn.plan.next(len(turn.made), parallel=True):
         names = ", ".join(f"`{call.name}`" for call in turn.plan.next(len(turn.made), parallel=True))
@@ -111,25 +108,26 @@ def _text(request: ChatRequest, turn: _Turn) -> str:
     return f"{LABEL} {said}" + (f"\nYou sent {counted}, which I cannot see." if counted else "")
 
 
-def _satisfying(schema: Any, turn: _Turn, param: str, tool: Tool | None = None) -> Any:
+def _satisfying(schema: Any, turn: _Turn, budget: Budget, param: str, tool: Tool | None = None) -> Any:
     """A value of the schema, from the first JSON object told that has it, or else from one that has a part of it."""
     if tool is not None:
         schema = {"type": "object", **schema}
-    offered = _offered(turn)
+    offered = _offered(turn, budget)
+    bounded = BoundedSchema(schema, budget)
     try:
-        whole = (one for one in offered if fits(Schema(schema), schema, one))
+        whole = (one for one in offered if bounded.permits(schema, one))
         named = schema.get("properties", {}) if isinstance(schema.get("properties", {}), dict) else {}
         partly = (one for one in offered if one.keys() & named.keys())
-        return instance(schema, next(whole, None) or next(partly, NOTHING))
-    except SchemaRefused as refused:
+        return write_instance(schema, next(whole, None) or next(partly, NOTHING), budget)
+    except SchemaUnusable as refused:
         where = f" of `{tool.name}`" if tool else ""
         raise BadParameter(param, f"no answer can be written to the schema{where}: {refused}") from refused
 
 
-def _offered(turn: _Turn) -> list[dict[str, Any]]:
+def _offered(turn: _Turn, budget: Budget) -> list[dict[str, Any]]:
     """JSON objects that the model was told: by the user first, then by the tools."""
     told = [turn.plan.say or "", turn.plan.prose, *(result for _, result in reversed(turn.made))]
-    return [one for text in told for one in json_text.objects(text)]
+    return json_text.objects(told, budget)
 
 
 def _quoted(result: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from baobab.runtime.gateway.builtin import json_text
+from baobab.runtime.work_budget import Budget
 
 CONTEXT_WINDOW = 131_072
 MAX_OUTPUT = 16_384
@@ -89,8 +90,9 @@ class ChatRequest:
     include_usage: bool
 
 
-def read(request: Mapping[str, Any]) -> ChatRequest:
-    """The request with everything checked. Raises BadParameter."""
+def read(request: Mapping[str, Any], budget: Budget) -> ChatRequest:
+    """The request with everything checked. Raises BadParameter, and OverBudget."""
+    budget.spend(1 + sum(len(part) for part in request.values() if isinstance(part, list)))
     tools = _tools(request)
     tools, must_call = _choose(tools, request.get("tool_choice"))
     response_format, schema = _response_format(request)
@@ -98,7 +100,7 @@ def read(request: Mapping[str, Any]) -> ChatRequest:
     return ChatRequest(
         messages=_messages(request.get("messages")),
         tools=tools,
-        tools_text=json_text.write(request["tools"]) if request.get("tools") else "",
+        tools_text=_write_tools(request, budget),
         must_call=must_call,
         parallel=_flag(request, "parallel_tool_calls", otherwise=True),
         response_format=response_format,
@@ -192,6 +194,13 @@ def _tools(request: Mapping[str, Any]) -> tuple[Tool, ...]:
             raise BadParameter(f"{at}.function.name", f"there are two tools called {name}")
         tools[name] = Tool(name, _object(function, "parameters", f"{at}.function"))
     return tuple(tools.values())
+
+
+def _write_tools(request: Mapping[str, Any], budget: Budget) -> str:
+    """The tools as the text that they are counted as."""
+    text = json_text.write(request["tools"]) if request.get("tools") else ""
+    budget.spend(len(text) // 64)
+    return text
 
 
 def _choose(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], bool]:

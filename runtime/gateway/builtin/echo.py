@@ -1,7 +1,7 @@
 """`baobab/echo`: a chat model that makes every feature run on a machine without a provider's key.
 
 It understands nothing. It repeats what it was told, follows commands (`plan.py`), writes JSON to a schema
-(`json_schema_instance.py`), and counts (`tokens.py`); the same request has the same answer, always. Requests and
+(`schema_instance.py`), and counts (`tokens.py`); the same request has the same answer, always. Requests and
 answers are those of OpenAI's `/v1/chat/completions`. docs/models.md tells the rest.
 """
 
@@ -12,17 +12,42 @@ from typing import Any
 from baobab.runtime.gateway.builtin import chat_request, tokens
 from baobab.runtime.gateway.builtin.answer import Answer, answer
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW, BadParameter, ChatRequest, ContextTooLong
+from baobab.runtime.work_budget import Budget
 
-__all__ = ["FINGERPRINT", "MODEL", "BadParameter", "ContextTooLong", "complete", "stream"]
+__all__ = [
+    "FINGERPRINT",
+    "MODEL",
+    "BadParameter",
+    "ContextTooLong",
+    "complete",
+    "little_work",
+    "most_work",
+    "stream",
+]
 
 MODEL = "baobab/echo"
+_MOST_CHARACTERS = CONTEXT_WINDOW * tokens.LONGEST
+_MOST_STEPS, _FEW_STEPS = 20_000, 400
 FINGERPRINT = "baobab_echo_1"
 
 
-def complete(request: Mapping[str, Any], *, completion_id: str, created: int) -> dict[str, Any]:
-    """A `chat.completion`. created: Unix time in seconds. Raises BadParameter."""
-    read, prompt_tokens = _read(request)
-    answered = answer(read)
+def most_work() -> Budget:
+    """What one request may cost: about 50 ms, and as many bytes made up as the model can read."""
+    return Budget(_MOST_STEPS, _MOST_CHARACTERS)
+
+
+def little_work() -> Budget:
+    """What may be done on the event loop: about a millisecond."""
+    return Budget(_FEW_STEPS, 64 * 1024)
+
+
+def complete(
+    request: Mapping[str, Any], *, completion_id: str, created: int, budget: Budget | None = None
+) -> dict[str, Any]:
+    """A `chat.completion`. created: Unix time in seconds. Raises BadParameter, and OverBudget."""
+    budget = budget or most_work()
+    read, prompt_tokens = _read(request, budget)
+    answered = answer(read, budget)
     choices = [
         {
             "index": index,
@@ -39,14 +64,27 @@ def complete(request: Mapping[str, Any], *, completion_id: str, created: int) ->
     }
 
 
-def stream(request: Mapping[str, Any], *, completion_id: str, created: int) -> Iterator[dict[str, Any]]:
-    """The same answer as `chat.completion.chunk`s, a token each. Raises BadParameter now, not with the first chunk."""
-    read, prompt_tokens = _read(request)
-    return _chunks(read, answer(read), prompt_tokens, completion_id, created)
+def stream(
+    request: Mapping[str, Any], *, completion_id: str, created: int, budget: Budget | None = None
+) -> Iterator[dict[str, Any]]:
+    """The same answer as `chat.completion.chunk`s, a token each. Raises now what `complete` does, not with the first
+    chunk.
+    """
+    budget = budget or most_work()
+    read, prompt_tokens = _read(request, budget)
+    return _chunks(read, answer(read, budget), prompt_tokens, completion_id, created)
 
 
-def _read(request: Mapping[str, Any]) -> tuple[ChatRequest, int]:
-    read = chat_request.read(request)
+def _read(request: Mapping[str, Any], budget: Budget) -> tuple[ChatRequest, int]:
+    read = chat_request.read(request, budget)
+    characters = len(read.tools_text) + sum(
+        len(message.text) + sum(len(call.name) + len(call.arguments) for call in message.calls)
+        for message in read.messages
+    )
+    if characters > _MOST_CHARACTERS:
+        # More tokens than fit, whatever they are: counting them would only take time.
+        raise ContextTooLong(characters // tokens.LONGEST)
+    budget.spend(characters // 256)
     prompt_tokens = tokens.count(read.tools_text)
     for message in read.messages:
         prompt_tokens += tokens.PER_MESSAGE + tokens.count(message.text)

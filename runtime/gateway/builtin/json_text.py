@@ -1,11 +1,15 @@
 """JSON in the texts that a model reads: taken with bounds, since the texts come from anyone."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
+
+from baobab.runtime.work_budget import Budget
 
 _MOST_DEPTH = 32
 _MOST_FAILURES = 16
 _MOST_OBJECTS = 64
+_MOST_READ = 100_000
 
 
 def _refuse(constant: str) -> Any:
@@ -26,18 +30,25 @@ def read_at(text: str, at: int) -> tuple[Any, int]:
     return value, end
 
 
-def objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects that stand in a text, in order; no more after so many, or so many braces that begin none."""
+def objects(texts: Iterable[str], budget: Budget) -> list[dict[str, Any]]:
+    """The JSON objects that stand in texts, in order. No more after so many, or so many braces that begin none; of a
+    text its first 100,000 characters are read. Raises OverBudget.
+    """
     found: list[dict[str, Any]] = []
-    failures, at = 0, text.find("{")
-    while at >= 0 and failures < _MOST_FAILURES and len(found) < _MOST_OBJECTS:
-        try:
-            value, end = read_at(text, at)
-        except ValueError:
-            failures, end = failures + 1, at + 1
-        else:
-            found.append(value)
-        at = text.find("{", end)
+    failures = 0
+    for whole in texts:
+        text = whole[:_MOST_READ]
+        at = text.find("{")
+        while at >= 0 and failures < _MOST_FAILURES and len(found) < _MOST_OBJECTS:
+            try:
+                value, end = read_at(text, at)
+            except ValueError:
+                failures, end = failures + 1, at + 1
+                budget.spend(1 + (len(text) - at) // 256)
+            else:
+                budget.spend(1 + (end - at) // 64)
+                found.append(value)
+            at = text.find("{", end)
     return found
 
 

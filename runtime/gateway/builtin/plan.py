@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.runtime.gateway.builtin import json_text
+from baobab.runtime.work_budget import Budget
 
 MOST_CALLS = 1000
 
@@ -88,11 +89,6 @@ def read(text: str) -> Plan:
     return Plan(tuple(calls), "\n".join(say) if say else None, "".join(prose).strip())
 
 
-def filled(arguments: dict[str, Any], results: Sequence[str], user_input: str) -> dict[str, Any]:
-    """The arguments with what they refer to in place. Raises PlanUnreadable."""
-    return {key: _fill(value, results, user_input) for key, value in arguments.items()}
-
-
 def _call(text: str, at: int, command: str) -> tuple[str, dict[str, Any], int]:
     named = _NAME.match(text, at)
     if named is None:
@@ -115,28 +111,60 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _fill(value: Any, results: Sequence[str], user_input: str) -> Any:
-    if isinstance(value, dict):
-        return filled(value, results, user_input)
-    if isinstance(value, list):
-        return [_fill(item, results, user_input) for item in value]
-    if value == "$input":
-        return user_input
-    reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-    if reference is None:
+class Filling:
+    """What `$1` and `$input` stand for in the arguments of the next calls. All that is filled in is paid for."""
+
+    def __init__(self, results: Sequence[str], user_input: str, budget: Budget) -> None:
+        self._results = results
+        self._input = user_input
+        self._budget = budget
+        self._values: dict[int, Any] = {}
+        self._parts: dict[str, tuple[Any, int]] = {}
+
+    def fill(self, value: Any) -> Any:
+        """The value with what it refers to in place. Raises PlanUnreadable and OverBudget."""
+        self._budget.spend()
+        if isinstance(value, dict):
+            return {key: self.fill(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.fill(item) for item in value]
+        if value == "$input":
+            self._budget.spend(1 + len(self._input) // 1024, len(self._input))
+            return self._input
+        if not isinstance(value, str) or not _REFERENCE.fullmatch(value):
+            return value
+        if value not in self._parts:
+            part = self._part(value)
+            self._parts[value] = part, len(json_text.write(part))
+        part, size = self._parts[value]
+        self._budget.spend(1 + size // 1024, size)
+        return part
+
+    def _part(self, reference: str) -> Any:
+        found = _REFERENCE.fullmatch(reference)
+        assert found is not None
+        number, path = int(found[1]), found[2].split(".")[1:]
+        if not 1 <= number <= len(self._results):
+            raise PlanUnreadable(f"`{reference}`: that call has no result yet")
+        if number not in self._values:
+            self._values[number] = _value(self._results[number - 1])
+        value = self._values[number]
+        # To find a part, and to write it once for its size, is work of the size of the whole result.
+        self._budget.spend(len(path) + len(self._results[number - 1]) // 256)
+        for segment in path:
+            if isinstance(value, dict) and segment in value:
+                value = value[segment]
+            elif (
+                isinstance(value, list)
+                and segment.isascii()
+                and segment.isdigit()
+                and len(segment) < 8
+                and int(segment) < len(value)
+            ):
+                value = value[int(segment)]
+            else:
+                raise PlanUnreadable(f"`{reference}`: the result has no such part")
         return value
-    number, path = int(reference[1]), reference[2].split(".")[1:]
-    if not 1 <= number <= len(results):
-        raise PlanUnreadable(f"`{value}`: that call has no result yet")
-    found = _value(results[number - 1])
-    for segment in path:
-        if isinstance(found, dict) and segment in found:
-            found = found[segment]
-        elif isinstance(found, list) and segment.isascii() and segment.isdigit() and int(segment) < len(found):
-            found = found[int(segment)]
-        else:
-            raise PlanUnreadable(f"`{value}`: the result has no such part")
-    return found
 
 
 def _value(result: str) -> Any:

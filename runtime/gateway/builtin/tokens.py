@@ -7,6 +7,8 @@ any vendor's model.
 import re
 from collections.abc import Iterator
 
+LONGEST = 10
+"""Characters of a token, at most."""
 PER_MESSAGE = 4
 PER_ATTACHMENT = 85  # an image, a video, a sound or a file, whatever its size
 PER_TOOL_CALL = 4

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.builtin import film, picture
-from baobab.runtime.gateway.builtin.scene import Scene
-from baobab.runtime.gateway.builtin.work import LINE
+from baobab.runtime.gateway.builtin.line import LINE
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.media.model import MediaRequest, Progress, Rendering
 from baobab.runtime.gateway.model import Model, Price
@@ -21,9 +20,6 @@ _RATIO = re.compile(r"(\d{1,3}):(\d{1,3})")
 _SIDES = {"1K": 1024, "2K": 2048, "4K": 4096}
 _SMALLEST = 64
 _MOST_IMAGES = 10
-_RESOLUTIONS = {"180p": 180, "360p": 360, "480p": 480, "720p": 720, "1080p": 1080}
-_RATIOS = {"16:9": (16, 9), "9:16": (9, 16), "1:1": (1, 1), "4:3": (4, 3), "3:4": (3, 4)}
-_SECONDS = 5
 _SAID = 400
 """Characters of a prompt that are kept: more than any picture has room for."""
 
@@ -49,15 +45,14 @@ def begin(model: Model, request: MediaRequest) -> Progress:
 
 async def look(model: Model, handle: str) -> Progress:
     """Completed."""
-    plan = from_json(handle)
-    count = plan["count"]
     if model.modality == "video":
-        with LINE.place():
-            made = await LINE.in_turn(partial(film.film, _scene(plan), count))
-        return Progress("completed", "", (Rendering("video/mp4", made),), units=count)
+        return Progress("completed", "", (Rendering("video/mp4", film.read_film()),), units=film.SECONDS)
+    plan = from_json(handle)
+    width, height, said, count = plan["width"], plan["height"], plan["said"], plan["count"]
     with LINE.place():
         # One after the other, so that others get their turn between them.
-        files = [await LINE.in_turn(partial(picture.png, _scene(plan, index))) for index in range(count)]
+        draws = (partial(picture.draw_png, width, height, said, f"{plan['seed']}/{index}") for index in range(count))
+        files = [await LINE.run(draw) for draw in draws]
     return Progress("completed", "", tuple(Rendering("image/png", file) for file in files), units=count)
 
 
@@ -79,21 +74,14 @@ def _plan(model: Model, request: MediaRequest) -> dict[str, Any]:
     """count: images, or seconds."""
     asked = request.parameters
     if model.modality == "video":
-        width, height = _frame(asked)
-        count = _number("duration", asked.get("duration", _SECONDS), film.LONGEST)
-        if asked.get("generate_audio"):
-            raise _refused("generate_audio", "The built-in model makes no sound.")
-    else:
-        width, height = _size(asked)
-        count = _number("n", asked.get("n", 1), _MOST_IMAGES)
+        _check_film(asked)
+        return {"count": film.SECONDS}
+    width, height = _size(asked)
+    count = _number("n", asked.get("n", 1), _MOST_IMAGES)
     said = [f"{model.id}: built-in model", request.prompt[:_SAID]]
     if unseen := len(asked.get("input_images") or ()):
         said.append(f"({unseen} image{'s' * (unseen > 1)} not seen)")
     return {"width": width, "height": height, "said": said, "seed": str(asked.get("seed", 0)), "count": count}
-
-
-def _scene(plan: Mapping[str, Any], index: int = 0) -> Scene:
-    return Scene(plan["width"], plan["height"], tuple(plan["said"]), f"{plan['seed']}/{index}")
 
 
 def _size(asked: Mapping[str, Any]) -> tuple[int, int]:
@@ -116,16 +104,13 @@ def _size(asked: Mapping[str, Any]) -> tuple[int, int]:
     return width, height
 
 
-def _frame(asked: Mapping[str, Any]) -> tuple[int, int]:
-    """Both sides even, as the film wants them."""
-    short = _RESOLUTIONS.get(asked.get("resolution", "180p"))
-    shape = _RATIOS.get(asked.get("aspect_ratio", "16:9"))
-    if short is None:
-        raise _refused("resolution", f"The resolution is one of {', '.join(_RESOLUTIONS)}.")
-    if shape is None:
-        raise _refused("aspect_ratio", f"The aspect ratio is one of {', '.join(_RATIOS)}.")
-    width, height = (round(short * side / min(shape) / 2) * 2 for side in shape)
-    return width, height
+def _check_film(asked: Mapping[str, Any]) -> None:
+    """There is one film: what asks for another is refused."""
+    for name, only in (("duration", film.SECONDS), ("resolution", "180p"), ("aspect_ratio", "16:9")):
+        if asked.get(name, only) != only:
+            raise _refused(name, f"The built-in film is always the same: `{name}` can only be {only}.")
+    if asked.get("generate_audio"):
+        raise _refused("generate_audio", "The built-in film has no sound.")
 
 
 def _number(name: str, value: Any, most: int) -> int:

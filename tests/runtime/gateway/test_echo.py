@@ -15,6 +15,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletio
 
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW, MAX_OUTPUT
 from baobab.runtime.gateway.builtin.echo import BadParameter, ContextTooLong, complete, stream
+from baobab.runtime.work_budget import OverBudget
 
 TOOLS = [
     {
@@ -433,7 +434,6 @@ def test_an_agent_ends_with_json_made_of_results() -> None:
         {"type": "integer", "exclusiveMaximum": 0},
         {"type": "integer", "minimum": -9, "maximum": -3, "multipleOf": 4},
         {"type": ["null", "string"]},
-        {"type": ["integer", "string"], "pattern": "^a$"},
         {"const": {"a": 1}},
         {"enum": [True, 1, "a"], "type": "string"},
         {"properties": {"a": {}}, "required": ["a", "b"], "additionalProperties": {"type": "boolean"}},
@@ -442,8 +442,8 @@ def test_an_agent_ends_with_json_made_of_results() -> None:
         {"type": "array", "items": {"type": "integer", "minimum": 5}, "minItems": 3, "uniqueItems": True},
         {"type": "array", "items": {"enum": ["a", "b", "c"]}, "minItems": 3, "uniqueItems": True},
         {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        {"anyOf": [{"type": "string", "pattern": "^(?=a)b$"}, {"not": {}}, {"type": "null"}]},
-        {"type": "string", "pattern": "^[a-z][a-z0-9-]*$", "minLength": 5, "maxLength": 5},
+        {"anyOf": [{"type": "string", "maxLength": 1, "minLength": 2}, {"not": {}}, {"type": "null"}]},
+        {"not": {"type": "string"}, "type": "integer"},
         {"anyOf": [False, {"type": "string", "const": 1}, {"const": 2}]},
         {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
         {"allOf": [{"minimum": 3}, {"minimum": 5, "type": "integer"}, {"maximum": 5}]},
@@ -462,31 +462,12 @@ def test_each_keyword_is_understood(schema: Any) -> None:
     assert "it" in value
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "^[A-Z]{2}-\\d{4}$",
-        "^(\\+\\d{1,3} )?\\d{3,}$",
-        "^(?:red|green)$",
-        "^[^\\s@]+@[^\\s@]+\\.[a-z]{2,6}$",
-        "b.?\\w*",
-        "^#[0-9a-fA-F]{6}$",
-        "^\\S+$",
-        "[\\]\\-x]",
-        "^$",
-    ],
-)
-def test_a_pattern_is_written_and_known_again(pattern: str) -> None:
-    schema = {"type": "object", "properties": {"it": {"type": "string", "pattern": pattern}}, "required": ["it"]}
-    made = as_json("hi", schema)
-    assert as_json(json.dumps(made), schema) == made
-
-
-def test_a_pattern_decides_which_text_of_the_prompt_is_taken() -> None:
-    code = {"type": "string", "pattern": "^[A-Z]{2}-([0-9]{2}|xx)+$"}
-    schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
-    assert as_json('{"code": "QR-12xx34"}', schema) == {"code": "QR-12xx34"}
-    assert as_json('{"code": "QR-123"}', schema) == {"code": "AA-00"}
+def test_a_pattern_is_not_honoured_and_costs_nothing() -> None:
+    schema = {"type": "object", "properties": {"it": {"type": "string", "pattern": "^((a*)*)*b$"}}, "required": ["it"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+    assert json.loads(said(ask("hi", response_format=wanted))) == {"it": "it"}
+    told_so = json.dumps({"it": "a" * 250})
+    assert said(ask(told_so, response_format=wanted)) == told_so.replace(" ", "")
 
 
 def test_what_goes_on_for_ever_is_ended_as_early_as_it_may_be() -> None:
@@ -524,18 +505,16 @@ BUSHY = {
         {"anyOf": []},
         {"required": "name"},
         {"not": {"type": "string"}},
-        {"type": "string", "pattern": "^(?=a)b$"},
-        {"type": "string", "pattern": "(((((((((a{256}){256}){256}){256}){256}){256}){256}){256}){256})"},
-        {"type": "string", "pattern": "((((a{256}){256}){256}){256})"},
+        {"$dynamicRef": "#node"},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"},
         {"type": "string", "minLength": 10**9},
         {"type": "array", "minItems": 10**9},
     ],
     ids=lambda schema: json.dumps(schema)[:60],
 )
 def test_a_schema_that_cannot_be_satisfied_is_refused(schema: Any) -> None:
-    with pytest.raises(BadParameter) as refused:
+    with pytest.raises((BadParameter, OverBudget)):
         as_json("hi", {"type": "object", "properties": {"it": schema}, "required": ["it"]} | _defs(schema))
-    assert refused.value.param == "response_format"
 
 
 def _defs(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -554,7 +533,6 @@ _KEYWORDS = st.fixed_dictionaries(
         "exclusiveMaximum": st.sampled_from([-2, 0.5, 7]),
         "multipleOf": st.sampled_from([2, 3, 0.5]),
         "maxLength": st.integers(0, 4),
-        "pattern": st.sampled_from(["^a+$", "b|c"]),
         "enum": st.lists(st.sampled_from([None, True, 1, "a", [], {}]), min_size=1, max_size=3),
     },
 )
@@ -584,15 +562,13 @@ _SCHEMAS = st.recursive(
 def test_what_is_written_satisfies_any_schema_or_nothing_is(schema: Any, offered: Any) -> None:
     response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
     request = {"messages": [{"role": "user", "content": json.dumps(offered)}], "response_format": response_format}
-    with contextlib.suppress(BadParameter):
+    with contextlib.suppress(BadParameter, OverBudget):
         answer = complete(request, completion_id="x", created=0)
         written = json.loads(answer["choices"][0]["message"]["content"])
         assert Draft202012Validator(schema).is_valid(written)
 
 
-def test_hostile_patterns_and_texts_come_to_an_end() -> None:
-    schema = {"type": "object", "properties": {"it": {"type": "string", "pattern": "^((a*)*)*b$"}}, "required": ["it"]}
-    assert as_json(json.dumps({"it": "a" * 250}), schema) == {"it": "b"}
+def test_hostile_texts_come_to_an_end() -> None:
     ask('{"a":' * 2_000, response_format={"type": "json_object"})
 
 

@@ -23,12 +23,11 @@ from typing import Any
 
 from aiohttp import web
 
-from baobab.runtime.gateway.builtin.film import film
-from baobab.runtime.gateway.builtin.picture import png
-from baobab.runtime.gateway.builtin.scene import Scene
+from baobab.runtime.gateway.builtin.film import read_film
+from baobab.runtime.gateway.builtin.picture import draw_png
 
-PICTURE = png(Scene(64, 64, ("upstream",), "0"))
-FILM = film(Scene(64, 64, ("upstream",), "0"), 1)
+PICTURE = draw_png(64, 64, ("upstream",), "0")
+FILM = read_film()
 TEXT = b"This is neither an image nor a video."
 SECRETS = ("sk-live-1234567890abcdef", "https://internal.example.com/x", "org-acme-17", "ops@acme.example")
 REASON = f"The prompt was blocked; see {SECRETS[1]} or write to {SECRETS[3]} ({SECRETS[2]}, {SECRETS[0]})."

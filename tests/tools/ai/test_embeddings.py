@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from baobab.runtime.gateway.builtin.work import LINE
+from baobab.runtime.gateway.builtin.line import LINE
+from tests.people import first_organisation, person
 from tests.tools.ai.conftest import PATIENCE_SECONDS, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -102,26 +103,31 @@ async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None
         assert data[number]["embedding"] == pytest.approx(alone["embedding"], abs=1e-5)
 
 
-async def test_one_works_eight_wait_and_the_next_is_told_to_come_again(world: Installation) -> None:
-    long = [{"role": "user", "content": "word " * 20_000}]
+async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_turn(world: Installation) -> None:
+    long = [{"role": "user", "content": "word " * 30_000}]
     go_on = threading.Event()
-    occupied = asyncio.create_task(LINE.in_turn(go_on.wait))
+    occupied = asyncio.create_task(LINE.run(go_on.wait))
+    mine, other = await first_organisation(world), (await person(world, "other")).headers
 
-    async def ask() -> httpx.Response:
-        return await world.client.post("/v1/embeddings", json={"input": "Hello!"}, headers=world.owner)
+    async def ask(by: Any = world.owner) -> httpx.Response:
+        return await world.client.post("/v1/embeddings", json={"input": "Hello!"}, headers=by)
 
     nine = [asyncio.create_task(ask()) for _ in range(9)]
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not LINE.full:
+            while not LINE.full(mine):
                 await asyncio.sleep(0.001)
         for refused in (await ask(), await world.chat("baobab/echo", messages=long)):
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
             assert refused.headers["retry-after"]
         # What is soon done does not stand in line.
         assert (await world.chat("baobab/echo")).status_code == 200
+        another = asyncio.create_task(ask(other))
     finally:
         go_on.set()
+    # Though it came last, it does not wait for all that the first has asked.
+    assert (await another).status_code == 200
+    assert not all(task.done() for task in nine)
     assert [answer.status_code for answer in await asyncio.gather(*nine)] == [200] * 9
     assert (await world.chat("baobab/echo", messages=long)).status_code == 200
     await occupied
@@ -129,8 +135,8 @@ async def test_one_works_eight_wait_and_the_next_is_told_to_come_again(world: In
 
 async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation) -> None:
     go_on, done = threading.Event(), []
-    occupied = asyncio.create_task(LINE.in_turn(go_on.wait))
-    waiting = asyncio.create_task(LINE.in_turn(lambda: done.append("in vain")))
+    occupied = asyncio.create_task(LINE.run(go_on.wait))
+    waiting = asyncio.create_task(LINE.run(lambda: done.append("in vain")))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,0 +1,163 @@
+"""Checking values against JSON Schemas of strangers: `jsonschema`, held to a budget.
+
+Left out are regular expressions (`pattern`, `patternProperties`), for some take longer than anybody waits, and
+`unevaluatedItems` and `unevaluatedProperties`. A `$ref` leads to a place in the same schema and nowhere
+else; nothing is fetched.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+from baobab.runtime.work_budget import Budget
+
+LEFT_OUT = frozenset(("pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties"))
+_WEIGHED = frozenset(("const", "enum", "multipleOf", "uniqueItems"))
+"""Keywords whose work grows with all that the value and the keyword hold, not with their first level alone."""
+_LONGEST_ID = 500
+
+_Rule = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
+
+
+class SchemaUnusable(ValueError):
+    """The schema is not one, or uses what is not supported here. The text says which, and repeats no value of it."""
+
+
+class BoundedSchema:
+    """A schema whose checks are charged to one budget. All methods raise OverBudget and SchemaUnusable."""
+
+    def __init__(self, root: Any, budget: Budget) -> None:
+        self.root = root
+        self.budget = budget
+        self._weights: dict[int, tuple[Any, int]] = {}
+
+    def permits(self, part: Any, value: Any) -> bool:
+        """Whether a value satisfies a part of the schema."""
+        return self.fault(part, value) is None
+
+    def fault(self, part: Any, value: Any) -> Any:
+        """The first `jsonschema.ValidationError` of a value; None where the value satisfies the part."""
+        from jsonschema.exceptions import UnknownType
+        from referencing.exceptions import Unresolvable
+
+        token = _in_use.set(self)
+        try:
+            return next(iter(_validator().descend(value, part)), None)
+        except RecursionError as exc:
+            raise SchemaUnusable("the schema is nested too deeply, or has no end") from exc
+        except (ArithmeticError, AttributeError, LookupError, TypeError, UnknownType, Unresolvable) as exc:
+            raise SchemaUnusable("a keyword of the schema has a value that it may not have") from exc
+        finally:
+            _in_use.reset(token)
+
+    def resolve(self, reference: Any) -> Any:
+        """The place in the schema that a `$ref` names."""
+        if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
+            raise SchemaUnusable("a `$ref` must lead to a place in the same schema")
+        self.budget.spend(1 + len(reference) // 16)
+        place: Any = self.root
+        for segment in reference.split("/")[1:]:
+            key = segment.replace("~1", "/").replace("~0", "~")
+            if isinstance(place, list) and key.isascii() and key.isdigit() and len(key) < 7 and int(key) < len(place):
+                place = place[int(key)]
+            elif isinstance(place, Mapping) and key in place:
+                place = place[key]
+            else:
+                raise SchemaUnusable("a `$ref` leads nowhere")
+        return place
+
+    def weigh(self, value: Any) -> int:
+        """About how many machine words a value holds, at least 1. Each is counted once, and counting is charged."""
+        known = self._weights.get(id(value))
+        if known is not None:
+            return known[1]
+        total, left = 0, [value]
+        while left:
+            one = left.pop()
+            if isinstance(one, str):
+                total += len(one) // 32
+            elif isinstance(one, int):
+                total += one.bit_length() // 32
+            elif isinstance(one, list):
+                left += one
+            elif isinstance(one, dict):
+                left += one.values()
+                total += len(one)
+            total += 1
+        if isinstance(value, str | list | dict):
+            self.budget.spend(total // 8)
+            # The value is kept with its weight, so that no other can take its id.
+            self._weights[id(value)] = (value, total)
+        return total
+
+    def applicable(self, schema: Any) -> Iterable[tuple[str, Any]]:
+        """The keywords of a subschema, as `jsonschema` asks for them once for each value that it is held against."""
+        if not isinstance(schema, Mapping):
+            raise SchemaUnusable("a schema must be an object, `true` or `false`")
+        self.budget.spend(2 + len(schema) // 4)
+        # `jsonschema` would go on with the rules of that dialect, which are not bounded.
+        if "$schema" in schema and schema is not self.root:
+            raise SchemaUnusable("`$schema` may stand at the top of a schema only")
+        if isinstance(identifier := schema.get("$id"), str) and len(identifier) > _LONGEST_ID:
+            raise SchemaUnusable("the `$id` of the schema is too long")
+        return schema.items()
+
+    def charge(self, name: str, part: Any, value: Any) -> None:
+        """Pay for the use of one keyword on one value."""
+        if name in _WEIGHED:
+            steps = self.weigh(part)
+            if name == "uniqueItems" and isinstance(value, list):
+                steps = self.weigh(value) * max(len(value) // 8, 1)
+            elif name == "multipleOf":
+                steps += self.weigh(value)
+            self.budget.spend(1 + steps // 8)
+        else:
+            self.budget.spend(1 + sum(len(each) for each in (part, value) if isinstance(each, list | dict)) // 8)
+
+    def charge_fault(self, part: Any, value: Any) -> None:
+        """Pay for an error of `jsonschema`, whose text holds what is wrong whole."""
+        weight = self.weigh(value) + self.weigh(part)
+        self.budget.spend(1 + weight // 8, weight * 16)
+
+
+_in_use: ContextVar[BoundedSchema] = ContextVar("bounded-schema")
+"""Whose budget is charged: one class of validators serves all schemas, for it takes a millisecond to make."""
+
+
+def _bound(name: str, rule: _Rule) -> _Rule:
+    def apply(validator: Any, part: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+        whole = _in_use.get()
+        whole.charge(name, part, value)
+        # Which other properties there may be is for regular expressions to say.
+        if name == "additionalProperties" and "patternProperties" in schema:
+            return
+        for error in rule(validator, part, value, schema) or ():
+            whole.charge_fault(part, value)
+            yield error
+
+    return apply
+
+
+def _follow(validator: Any, reference: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
+    yield from validator.descend(value, _in_use.get().resolve(reference))
+
+
+def _refuse(_validator: Any, _reference: Any, _value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
+    raise SchemaUnusable("`$dynamicRef` is not supported")
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import create
+
+    known = {name: rule for name, rule in Draft202012Validator.VALIDATORS.items() if name not in LEFT_OUT}
+    rules = {**known, "$ref": _follow, "$dynamicRef": _refuse}
+    kind = create(
+        Draft202012Validator.META_SCHEMA,
+        {name: _bound(name, rule) for name, rule in rules.items()},
+        type_checker=Draft202012Validator.TYPE_CHECKER,
+        applicable_validators=lambda schema: _in_use.get().applicable(schema),
+    )
+    return kind(schema=True)

@@ -1,0 +1,279 @@
+"""Writing JSON to a schema, as a model in strict mode does: a simple generator, held to a budget.
+
+It reads the keywords that say what a value looks like, and makes the smallest one. Whether that satisfies the whole
+schema is for `jsonschema` to say. `pattern` is not honoured.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from baobab.runtime.bounded_schema import BoundedSchema, SchemaUnusable
+from baobab.runtime.work_budget import Budget
+
+_MOST_TEXT = 10_000
+_MOST_NUMBER = 10**15
+_MOST_DEPTH = 48
+_IMPLIED = (
+    ("object", ("properties", "required", "additionalProperties")),
+    ("array", ("items", "prefixItems", "minItems", "maxItems")),
+    ("string", ("pattern", "format", "minLength", "maxLength")),
+    ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+)
+_FORMATS = {
+    "date": "2000-01-01",
+    "date-time": "2000-01-01T00:00:00Z",
+    "duration": "PT1S",
+    "email": "echo@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "time": "00:00:00Z",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+
+
+class _Nothing:
+    """There is no value to take."""
+
+
+NOTHING: Final = _Nothing()
+
+
+def write_instance(schema: Any, offered: Any, budget: Budget) -> Any:
+    """A JSON value that satisfies the schema, made of what `offered` has that fits.
+
+    What fits nowhere is left out, what is missing is made up: the first of an enum, the number nearest to nought and
+    the shortest array allowed, and for a free string the name of its property. A property that is not required is
+    written only where one was offered. Raises SchemaUnusable and OverBudget.
+    """
+    whole = BoundedSchema(schema, budget)
+    value = _Writer(whole).write(schema, offered, "text", 0, frozenset({"#"}))
+    if not whole.permits(schema, value):
+        raise SchemaUnusable("the schema contradicts itself, or asks for what the built-in model cannot make up")
+    return value
+
+
+class _Writer:
+    """open_: references whose value is being made up; one that comes again among them would have no end."""
+
+    def __init__(self, whole: BoundedSchema) -> None:
+        self._whole = whole
+        self._budget = whole.budget
+
+    def write(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+        if depth > _MOST_DEPTH:
+            raise SchemaUnusable("the schema is nested too deeply, or has no end")
+        if offered is not NOTHING and self._whole.permits(schema, offered):
+            return offered
+        node, open_ = self._merge(schema, open_)
+        if "const" in node:
+            return self._take(node["const"])
+        if "enum" in node:
+            options = _list(node, "enum")
+            return self._take(next((option for option in options if self._whole.permits(schema, option)), None))
+        return self._write_open(node, offered, name, depth, open_)
+
+    def _write_open(self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+        """What is neither one value nor one of some."""
+        kind = node.get("type", next((kind for kind, words in _IMPLIED if any(word in node for word in words)), None))
+        branching = next((keyword for keyword in ("anyOf", "oneOf") if keyword in node), None)
+        if branching or isinstance(kind, list):
+            branches = _list(node, branching) if branching else [{"type": one} for one in node["type"]]
+            beside = {key: value for key, value in node.items() if key != (branching or "type")}
+            return self._write_branch(beside, branches, offered, name, depth, open_)
+        if kind is None:
+            return self._take(name)
+        makers: dict[str, Callable[[], Any]] = {
+            "array": lambda: self._write_array(node, offered, name, depth, open_),
+            "boolean": lambda: False,
+            "integer": lambda: _write_number(node, whole=True),
+            "null": lambda: None,
+            "number": lambda: _write_number(node, whole=False),
+            "object": lambda: self._write_object(node, offered, depth, open_),
+            "string": lambda: self._write_string(node, name),
+        }
+        if not isinstance(kind, str) or kind not in makers:
+            raise SchemaUnusable("a schema's `type` must be one of JSON's")
+        return makers[kind]()
+
+    def _merge(self, schema: Any, open_: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
+        """A schema with what it refers to and all of its `allOf` in one.
+
+        Where two say different things that are not merged here, the first is followed; whether the value satisfies the
+        others too is seen when it is written.
+        """
+        merged: dict[str, Any] = {}
+        left = [schema]
+        for _ in range(_MOST_DEPTH * 8):
+            if not left:
+                return merged, open_
+            part = left.pop()
+            if part is True:
+                continue
+            if part is False:
+                raise SchemaUnusable("the schema allows nothing here")
+            if not isinstance(part, Mapping):
+                raise SchemaUnusable("a schema must be an object, `true` or `false`")
+            self._budget.spend(2 + len(part))
+            for keyword, value in part.items():
+                if keyword not in {"$ref", "allOf"}:
+                    merged[keyword] = _join(keyword, merged, part) if keyword in merged else value
+            if "allOf" in part:
+                left += reversed(_list(part, "allOf"))
+            if "$ref" in part:
+                reference = part["$ref"]
+                if reference in open_:
+                    raise SchemaUnusable("the schema has no end")
+                open_ |= {reference}
+                left.append(self._whole.resolve(reference))
+        raise SchemaUnusable("the schema is too intricate for the built-in model")
+
+    def _write_inner(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+        # What was offered has an end, so that references may come again in it.
+        return self.write(schema, offered, name, depth + 1, open_ if offered is NOTHING else frozenset())
+
+    def _write_branch(
+        self, beside: dict[str, Any], branches: list[Any], offered: Any, name: str, depth: int, open_: frozenset[str]
+    ) -> Any:
+        reason = SchemaUnusable("the schema allows nothing here")
+        for branch in branches:
+            chosen = {"allOf": [beside, branch]}
+            try:
+                value = self.write(chosen, offered, name, depth + 1, open_)
+            except SchemaUnusable as unusable:
+                reason = unusable
+                continue
+            if self._whole.permits(chosen, value):
+                return value
+        raise reason
+
+    def _write_object(self, node: Mapping[str, Any], offered: Any, depth: int, open_: frozenset[str]) -> dict[str, Any]:
+        properties, needed = _mapping(node, "properties"), _names(node, "required")
+        given = offered if isinstance(offered, dict) else {}
+        self._budget.spend(len(properties) + len(needed))
+        written: dict[str, Any] = {}
+        wanted = set(needed)
+        for key, schema in properties.items():
+            if key in wanted:
+                written[key] = self._write_inner(schema, given.get(key, NOTHING), key, depth, open_)
+            elif key in given and self._whole.permits(schema, given[key]):
+                written[key] = given[key]
+        for key in needed:
+            if key not in written:
+                written[key] = self.write(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
+        return written
+
+    def _write_array(
+        self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]
+    ) -> list[Any]:
+        prefix, rest = _list(node, "prefixItems"), node.get("items", True)
+        given = offered if isinstance(offered, list) else []
+        length = math.ceil(min(max(_number(node, "minItems", 0), len(given)), _number(node, "maxItems", math.inf)))
+        written: list[Any] = []
+        for position in range(length):
+            self._budget.spend(1, 16)
+            schema = prefix[position] if position < len(prefix) else rest
+            value = given[position] if position < len(given) else NOTHING
+            written.append(self._write_inner(schema, value, name, depth, open_))
+        return self._distinct(written, rest, name) if node.get("uniqueItems") is True else written
+
+    def _distinct(self, written: list[Any], schema: Any, name: str) -> list[Any]:
+        """The same values once each, and simple others in place of those that came again."""
+        self._budget.spend(self._whole.weigh(written))
+        distinct = {json.dumps(value, sort_keys=True): value for value in written}
+        if len(distinct) < len(written):
+            node, _ = self._merge(schema, frozenset())
+            least = _write_number(node, whole=True)
+            options = [*_list(node, "enum"), *(least + step for step in range(len(written) + 1)), True, False]
+            for option in [*options, *(f"{name}{place}" for place in range(len(written)))]:
+                if len(distinct) < len(written) and self._whole.permits(schema, option):
+                    distinct.setdefault(json.dumps(option, sort_keys=True), option)
+        return list(distinct.values())
+
+    def _write_string(self, node: Mapping[str, Any], name: str) -> str:
+        least, most = _number(node, "minLength", 0), _number(node, "maxLength", math.inf)
+        if least > _MOST_TEXT:
+            raise SchemaUnusable(f"the built-in model writes strings of up to {_MOST_TEXT} characters")
+        text = _FORMATS.get(str(node.get("format")), name or "text")
+        if len(text) < least:
+            text = (text * math.ceil(least / len(text)))[: math.ceil(least)]
+        made: str = self._take(text[: int(min(len(text), most))])
+        return made
+
+    def _take(self, value: Any) -> Any:
+        """The value, once the answer has paid for it."""
+        weight = self._whole.weigh(value)
+        self._budget.spend(1 + weight, weight * 64)
+        return value
+
+
+def _join(keyword: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
+    """What two schemas say by one keyword, both together."""
+    match keyword:
+        case "properties":
+            ours, theirs = _mapping(one, keyword), _mapping(other, keyword)
+            shared = {key: {"allOf": [ours[key], theirs[key]]} for key in ours.keys() & theirs.keys()}
+            return {**ours, **theirs, **shared}
+        case "required":
+            return list(dict.fromkeys([*_names(one, keyword), *_names(other, keyword)]))
+        case "minimum" | "exclusiveMinimum" | "minLength" | "minItems":
+            return max(_number(one, keyword, 0), _number(other, keyword, 0))
+        case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems":
+            return min(_number(one, keyword, 0), _number(other, keyword, 0))
+    return one[keyword]
+
+
+def _list(node: Mapping[str, Any], keyword: str) -> list[Any]:
+    value = node.get(keyword, [])
+    if not isinstance(value, list) or (keyword in node and not value):
+        raise SchemaUnusable(f"a schema's `{keyword}` must be an array of one or more")
+    return value
+
+
+def _mapping(node: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
+    value = node.get(keyword, {})
+    if not isinstance(value, Mapping):
+        raise SchemaUnusable(f"a schema's `{keyword}` must be an object")
+    return value
+
+
+def _names(node: Mapping[str, Any], keyword: str) -> list[str]:
+    value = node.get(keyword, [])
+    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+        raise SchemaUnusable(f"a schema's `{keyword}` must be an array of names")
+    return value
+
+
+def _number(node: Mapping[str, Any], keyword: str, otherwise: float) -> int | float:
+    if keyword not in node:
+        return otherwise
+    value = node[keyword]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise SchemaUnusable(f"a schema's `{keyword}` must be a number")
+    if value != 0 and not 1 / _MOST_NUMBER <= abs(value) <= _MOST_NUMBER:
+        raise SchemaUnusable(f"a schema's `{keyword}` must be a number of reasonable size")
+    return value
+
+
+def _write_number(node: Mapping[str, Any], *, whole: bool) -> int | float:
+    """The number nearest to nought that the bounds allow, on the grid of `multipleOf`."""
+    low, above = _number(node, "minimum", -math.inf), _number(node, "exclusiveMinimum", -math.inf)
+    high, below = _number(node, "maximum", math.inf), _number(node, "exclusiveMaximum", math.inf)
+    step = _number(node, "multipleOf", 0) or (1 if whole else 0)
+    if low <= 0 <= high and above < 0 < below:
+        return 0
+    # Mirrored where all that is allowed is below nought, so that one direction is enough.
+    sign = 1 if max(low, above) >= 0 else -1
+    if sign < 0:
+        low, above, high, below = -high, -below, -low, -above
+    least, is_open = max(low, above), above >= low
+    if step > 0:
+        times = math.ceil(least / step)
+        return sign * step * (times + 1 if is_open and times * step <= least else times)
+    if not is_open:
+        return sign * least
+    most = min(high, below)
+    return sign * (least + 1 if least + 1 < most else (least + most) / 2)

@@ -1,0 +1,182 @@
+"""Small requests that ask the built-in model for much work: by each wire, and by an agent."""
+
+import gc
+import json
+import string
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from baobab.runtime.agents.answer_schema import departure
+from tests.tools.ai.conftest import Installation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MEGABYTE = 2**20
+
+
+def long_pattern() -> dict[str, Any]:
+    """Strings of 10,000 characters to a pattern, for each of many names."""
+    text = {"type": "string", "pattern": "^" + "[a-z]?" * 60 + "$", "minLength": 10_000}
+    names = [f"p{number}" for number in range(60)]
+    return _object({name: {"$ref": "#/$defs/t"} for name in names}, {"t": text})
+
+
+def wide_classes() -> dict[str, Any]:
+    """Classes of all characters that there are."""
+    names = [letter + other for letter in string.ascii_lowercase for other in "abc"]
+    return _object({name: {"type": "string", "pattern": f"^[\\u0000-\\uffff{name}]{{5}}$"} for name in names}, {})
+
+
+def many_options() -> dict[str, Any]:
+    """Thousands of options, none of which may be."""
+    return _object({"it": {"enum": list(range(3000)), "type": "string"}}, {})
+
+
+def bushy() -> dict[str, Any]:
+    """References that branch at every level."""
+    branches = {"x": {"anyOf": [{"$ref": "#/$defs/y"}] * 9}, "y": {"anyOf": [{"$ref": "#/$defs/x"}] * 9}}
+    return _object({"it": {"$ref": "#/$defs/x"}}, branches)
+
+
+def long_errors() -> dict[str, Any]:
+    """Branches each of which says of a long value that it is wrong."""
+    return _object({"it": {"anyOf": [{"const": number} for number in range(500)], "default": "x" * 40_000}}, {})
+
+
+def other_dialect() -> dict[str, Any]:
+    """A dialect whose rules are not ours, where a regular expression never ends."""
+    inner = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string", "pattern": "^(a+)+$"}
+    return _object({"it": inner}, {})
+
+
+def _object(properties: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "$defs": definitions}
+
+
+PROMPT = json.dumps({"it": "a" * 40_000 + "!"})
+SCHEMAS = [long_pattern, wide_classes, many_options, bushy, long_errors, other_dialect]
+FILLED = "/call look " + json.dumps({"all": ["$input"] * 20_000})
+
+
+def tool(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "look", "parameters": schema}}
+
+
+def requests(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The same by each wire: as the answer's schema, and as that of a tool."""
+    asked = [{"role": "user", "content": PROMPT}]
+    answer = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+    spoken = {"type": "function", "name": "look", "parameters": schema}
+    drawn = {"name": "look", "input_schema": schema}
+    return [
+        ("chat/completions", {"messages": asked, "response_format": answer}),
+        ("chat/completions", {"messages": asked, "tools": [tool(schema)], "tool_choice": "required"}),
+        ("responses", {"input": PROMPT, "tools": [spoken], "tool_choice": "required"}),
+        ("responses", {"input": PROMPT, "text": {"format": {"type": "json_schema", "name": "it", "schema": schema}}}),
+        ("messages", {"messages": asked, "tools": [drawn], "tool_choice": {"type": "any"}, "max_tokens": 100}),
+    ]
+
+
+async def send(world: Installation, path: str, body: dict[str, Any]) -> tuple[int, int]:
+    """The status, and the most bytes that were held on the way."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        answer = await world.client.post(f"/v1/{path}", json={"model": "baobab/echo", **body}, headers=world.owner)
+        return answer.status_code, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_hostile_schema_costs_a_bounded_amount_of_work_and_memory(world: Installation, schema: Any) -> None:
+    for path, body in requests({"type": "object"}):
+        # What is loaded with the first use is not the request's.
+        await world.client.post(f"/v1/{path}", json={"model": "baobab/echo", **body}, headers=world.owner)
+    for path, body in requests(schema()):
+        status, held = await send(world, path, body)
+        assert status in (200, 400), path
+        assert held < 20 * MEGABYTE, (path, held)
+
+
+async def test_what_is_filled_into_arguments_is_bounded_by_the_context_window(world: Installation) -> None:
+    prompt = FILLED + "\n" + "x" * 70_000
+    for path, body in (
+        ("chat/completions", {"messages": [{"role": "user", "content": prompt}], "tools": [tool({})]}),
+        ("responses", {"input": prompt, "tools": [{"type": "function", "name": "look", "parameters": {}}]}),
+        (
+            "messages",
+            {
+                "messages": [{"role": "user", "content": prompt}],
+                "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+                "max_tokens": 100,
+            },
+        ),
+    ):
+        status, held = await send(world, path, body)
+        assert status == 400, path
+        assert held < 20 * MEGABYTE, (path, held)
+
+
+async def test_results_are_filled_in_within_the_same_bound(world: Installation) -> None:
+    plan = '/call look {}\n/then look {"all": ' + json.dumps(["$1"] * 5_000) + "}"
+    call = {"id": "one", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": plan},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "one", "content": json.dumps(list(range(20_000)))},
+    ]
+    status, held = await send(world, "chat/completions", {"messages": messages, "tools": [tool({})]})
+    assert status == 400
+    assert held < 20 * MEGABYTE
+
+
+async def test_an_agent_that_asks_for_it_fails_and_holds_nobody_up(world: Installation) -> None:
+    app = await world.app()
+    schema = many_options()
+    llm = {
+        "type": "llm",
+        "model": "baobab/echo",
+        "input_template": "{{ input.text }}",
+        "output_key": "answer",
+        "output_schema": schema,
+    }
+    spec = {
+        "spec_version": 1,
+        "entry": "say",
+        "nodes": {"say": llm, "done": {"type": "end", "output_template": "{{ state.answer }}"}},
+        "edges": [{"from": "say", "to": "done"}],
+    }
+    made = await world.client.post(f"/v1/{app}/agents", json={"name": "bomb", "graph_spec": spec}, headers=world.owner)
+    assert made.status_code == 201, made.text
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run = await world.client.post(
+            f"/v1/{app}/agents/bomb/run", json={"input": {"text": PROMPT}, "wait": True}, headers=world.owner
+        )
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert run.status_code < 500, run.text
+    assert held < 40 * MEGABYTE
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_an_answer_is_held_against_a_hostile_schema_within_bounds(schema: Any) -> None:
+    tracemalloc.start()
+    try:
+        departure(schema(), json.loads(PROMPT))
+        assert tracemalloc.get_traced_memory()[1] < 20 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+
+
+async def test_no_schema_makes_the_server_fetch_anything(world: Installation) -> None:
+    schema = _object({"it": {"$ref": f"{world.fake.url}/schema.json"}}, {})
+    sent = len(world.fake.requests)
+    assert (await send(world, *requests(schema)[0]))[0] == 400
+    assert departure(schema, {"it": 1}) is None
+    assert len(world.fake.requests) == sent
