@@ -28,7 +28,7 @@ class FrameImage(TypedDict):
     status=202,
     raises=SUBMITTING,
     audit=CALLED,
-    examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 2},
+    examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 5},
     keywords="create, make a film, clip, movie, animation, video, text to video, animate a picture; "
     "Video erzeugen, Film erstellen; "
     "generar, crear vídeo, película, animación",
