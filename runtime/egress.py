@@ -17,7 +17,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -32,6 +32,9 @@ from baobab.runtime.addresses import (
     Target,
     UrlRefused,
 )
+from baobab.runtime.names import system_names
+from baobab.runtime.shares import Shares
+from baobab.tools.tenancy import current_tenant
 
 if TYPE_CHECKING:
     import aiohttp
@@ -57,6 +60,8 @@ __all__ = [
 
 USER_AGENT = "Baobab"
 _CHUNK = 64 * 1024
+_MOST_TO_A_HOST = 64
+"""Requests of one tenant to one host at once; more wait."""
 _REDIRECTS = frozenset([301, 302, 303, 307, 308])
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
@@ -177,9 +182,11 @@ class Egress:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._https_only = https_only
+        self._of_system = resolver is None
         self._resolver = _VettingResolver(resolver or system_resolver, self._policy)
         self._tls = tls
         self._opened: aiohttp.ClientSession | None = None
+        self._shares = Shares(_MOST_TO_A_HOST)
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
         """Send a request and read the whole answer, whatever its status. The options are those of `stream`."""
@@ -213,17 +220,29 @@ class Egress:
         asked = _Asked.of(method, Target.of(url, secure), headers or {}, body)
         route = _Route(follow, cross_host, secure)
         while True:
-            response = await self._send(asked, deadline)
-            try:
-                onward = route.onward(asked, response.status, response.headers.get("Location"))
-                if onward is None:
-                    _check_length(response, limit)
-                    yield EgressStream(response, asked.target.url, limit, deadline)
-                    return
-            finally:
-                # Ends what is still coming; a body read to its end has already given its connection back.
-                response.close()
+            async with self._place(asked.target, deadline):
+                response = await self._send(asked, deadline)
+                try:
+                    onward = route.onward(asked, response.status, response.headers.get("Location"))
+                    if onward is None:
+                        _check_length(response, limit)
+                        yield EgressStream(response, asked.target.url, limit, deadline)
+                        return
+                finally:
+                    # Ends what is still coming; a body read to its end has already given its connection back.
+                    response.close()
             asked = onward
+
+    @asynccontextmanager
+    async def _place(self, target: Target, deadline: float) -> AsyncGenerator[None, None]:
+        """One of the requests that a tenant may have under way to a host; waited for until the deadline."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await stack.enter_async_context(self._shares.place((current_tenant(), target.origin)))
+            except TimeoutError as exc:
+                raise EgressTimeout from exc
+            yield
 
     def checked(self, url: str) -> Target:
         """A URL taken apart, for one who speaks for himself; UrlRefused, AddressRefused.
@@ -250,6 +269,8 @@ class Egress:
         session, self._opened = self._opened, None
         if session is not None:
             await session.close()
+        if self._of_system:
+            await system_names().close()
 
     async def _send(self, asked: "_Asked", deadline: float) -> "aiohttp.ClientResponse":
         from yarl import URL
@@ -279,8 +300,7 @@ class Egress:
                     resolver=cast("AbstractResolver", self._resolver),
                     use_dns_cache=False,
                     ssl=self._tls or True,
-                    limit=0,  # callers limit themselves; one tenant's slow hosts must not stop the others
-                    limit_per_host=64,
+                    limit=0,  # what is limited are each tenant's requests to a host, before they get here
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -293,8 +313,7 @@ class Egress:
 
 
 async def system_resolver(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return await system_names().resolve(host, port)
 
 
 class _VettingResolver:

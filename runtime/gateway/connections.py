@@ -6,11 +6,13 @@ import ssl
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 from aiohappyeyeballs import start_connection
 
 from baobab.runtime.addresses import Target
 from baobab.runtime.gateway.connection import Answer, Connection, head_of
+from baobab.runtime.names import system_names
 
 # (host, port) -> a connection to it. Raises OSError, EgressError.
 Dial = Callable[[str, int], Awaitable[socket.socket]]
@@ -111,4 +113,12 @@ class Connections:
 
 async def dial(host: str, port: int) -> socket.socket:
     """A connection to wherever the system finds the host, whichever of its addresses answers first."""
-    return await start_connection(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    try:
+        addresses = [(one, port) for one in await system_names().resolve(host, port)]
+        found: Any = [
+            (socket.AF_INET6 if ":" in one[0] else socket.AF_INET, socket.SOCK_STREAM, 0, "", one) for one in addresses
+        ]
+    except OSError:
+        # The operator's own servers may have names that only the system's other services know.
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await start_connection(found)

@@ -2,23 +2,29 @@
 (draft-ietf-oauth-client-id-metadata-document)."""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
 from baobab.runtime.addresses import EgressError
+from baobab.runtime.shares import Shares
 from baobab.tools.oauth import redirects
 from baobab.tools.oauth.clients import MOST_REDIRECTS, Client, readable
 from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused
 from baobab.tools.services import Services
+from baobab.tools.tenancy import current_tenant
 
 _MAX_BYTES = 10 * 1024
 _TIMEOUT = 5.0
 _KEPT_SECONDS = 600.0
 _REFUSAL_KEPT_SECONDS = 60.0
 _MOST_KEPT = 500
+_MOST_AT_ONCE, _MOST_OF_A_SITE, _MOST_WAITING = 16, 2, 4
+"""Documents that are fetched at once, in all and of one site, and how many one address may wait for."""
 # A host and a path; no user, fragment or step up (section 3 of the draft).
 _ADDRESS = re.compile(r"https://[^/?#@\s\\]+/[^?#\s\\]+(\?[^#\s\\]*)?")
 _STEPS = re.compile(r"/\.\.?(/|$)")
@@ -37,15 +43,42 @@ class Documents:
         self._outgoing = services.outgoing
         self._now = services.clock.monotonic
         self._kept: dict[str, tuple[float, Client | str]] = {}
+        self._shares = Shares(1)
+        self._asking: Counter[str] = Counter()
 
     async def client(self, address: str) -> Client:
         """The client that an address describes; DocumentRefused where it describes none. May wait for its host."""
-        kept = self._kept.get(address)
-        if kept is None or kept[0] <= self._now():
-            kept = self._keep(address, await self._fetched(address))
+        kept = self._current(address)
+        if kept is None:
+            # Strangers name these addresses: few are fetched at a time, and one host keeps no other's place for long.
+            async with self._place(address):
+                kept = self._current(address) or self._keep(address, await self._fetched(address))
         if isinstance(kept[1], str):
             raise DocumentRefused(kept[1])
         return kept[1]
+
+    def _current(self, address: str) -> tuple[float, Client | str] | None:
+        kept = self._kept.get(address)
+        return kept if kept is not None and kept[0] > self._now() else None
+
+    @asynccontextmanager
+    async def _place(self, address: str) -> AsyncGenerator[None, None]:
+        """A fetch of whoever asks, of the site and of all; DocumentRefused where many wait for one already."""
+        asking = current_tenant()
+        if self._asking[asking] >= _MOST_WAITING:
+            raise DocumentRefused("Too many documents are being fetched for you. Try again in a few seconds.")
+        self._asking[asking] += 1
+        try:
+            async with (
+                self._shares.place(asking),
+                self._shares.place(("site", _site(address)), _MOST_OF_A_SITE),
+                self._shares.place("all", _MOST_AT_ONCE),
+            ):
+                yield
+        finally:
+            self._asking[asking] -= 1
+            if not self._asking[asking]:
+                del self._asking[asking]
 
     def _keep(self, address: str, found: Client | str) -> tuple[float, Client | str]:
         self._kept.pop(address, None)
@@ -78,6 +111,11 @@ class Documents:
             return _read(address, from_json(answer.body))
         except (ValueError, RedirectRefused) as error:
             return f"The client's document is not right: {error}"
+
+
+def _site(address: str) -> str:
+    """What a document's host has in common with those of the same owner: the last two parts of its name."""
+    return ".".join((urlsplit(address).hostname or "").rsplit(".", 2)[-2:])
 
 
 def _read(address: str, document: Any) -> Client:
