@@ -1,10 +1,14 @@
 """An endpoint: one tool, bound to its REST route. It translates; every rule is behind `Registry.run`."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
+from baobab.http.bodies import BODIES, FREE
+from baobab.http.open_streams import OpenStreams, while_allowed
 from baobab.http.request import LARGE, Request, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
@@ -12,6 +16,7 @@ from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, Caller
 from baobab.tools.credentials import ANONYMOUS
 from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated, UnknownField, UpgradeRequired
+from baobab.tools.limits import network
 from baobab.tools.registry import Registry
 from baobab.tools.stream import Stream
 from baobab.tools.tool import Tool
@@ -29,15 +34,17 @@ class Endpoint:
         "_refusal",
         "_registry",
         "_rest",
+        "_streams",
         "_takes_body",
         "_text",
         "tool",
     )
 
-    def __init__(self, registry: Registry, tool: Tool) -> None:
+    def __init__(self, registry: Registry, tool: Tool, streams: OpenStreams) -> None:
         assert tool.rest is not None
         self.tool = tool
         self._registry = registry
+        self._streams = streams
         self._credentials = registry.services.credentials
         self._rest = tool.rest
         key_header = tool.toolset.key_header
@@ -57,8 +64,7 @@ class Endpoint:
             raise UpgradeRequired(headers={"upgrade": "websocket"})
         caller, arguments = await self._read(request)
         if self._takes_body:
-            refusal = self._refusal if isinstance(caller, Anonymous) else None
-            body = await read_object(receive, request, self._rest.max_body, refusal)
+            body = await self._body(request, receive, caller)
             if not self._elsewhere.isdisjoint(body):
                 raise self._misplaced()
             arguments |= body
@@ -71,7 +77,8 @@ class Endpoint:
         if call.headers is not None:
             headers += call.headers
         if isinstance(result, Stream):
-            await send_stream(result, status, headers, receive, respond)
+            with self._streams.place(caller, request.ip, result.subject) if result.subject else nullcontext():
+                await send_stream(self._held(result, request, call), status, headers, receive, respond)
             return status
         content = b""
         if status != 204:
@@ -80,12 +87,44 @@ class Endpoint:
         await request.reply(status, headers, content)
         return status
 
-    async def opened(self, request: Request, base_url: str) -> Stream:
-        """The stream that a WebSocket asks for."""
+    async def _body(self, request: Request, receive: Any, caller: Caller) -> dict[str, Any]:
+        """The body's object. What is large has its room before it is read, and callers without a credential may send
+        no large one.
+        """
+        stranger = isinstance(caller, Anonymous)
+        largest = min(self._rest.max_body, LARGE) if stranger else self._rest.max_body
+        refusal = self._refusal if stranger else None
+        # As large as it says, or as it may be where it does not say.
+        size = largest if request.content_length < 0 else min(request.content_length, largest)
+        if size <= FREE:
+            return await read_object(receive, request, largest, refusal)
+        if stranger and (captured := request.captured_as(self.tool.app_parameter)) is not None:
+            # Nobody sends a large body to an app that is not there.
+            await self._registry.services.directory.app(captured)
+        whose = network(request.ip) if stranger else caller.actor_id or ""
+        with BODIES.hold(whose, size, stranger=stranger):
+            return await read_object(receive, request, largest, refusal)
+
+    @asynccontextmanager
+    async def opened(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
+        """The stream that a WebSocket asks for, while it has its place."""
         caller, arguments = await self._read(request)
-        result, _ = await self._run(request, arguments, caller, base_url)
+        result, call = await self._run(request, arguments, caller, base_url)
         assert isinstance(result, Stream)
-        return result
+        with self._streams.place(caller, request.ip, result.subject):
+            yield self._held(result, request, call)
+
+    def _held(self, stream: Stream, request: Request, call: Call) -> Stream:
+        """A stream that ends when whoever reads it may not read it any more."""
+        if not stream.subject:
+            return stream
+
+        async def check() -> None:
+            if await self._caller(request) != call.caller:
+                raise Forbidden
+            await self._registry.recheck(call)
+
+        return replace(stream, pieces=while_allowed(stream.pieces, check))
 
     async def _read(self, request: Request) -> tuple[Caller, dict[str, Any]]:
         """Who asks, and what the query and the headers say."""

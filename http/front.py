@@ -9,6 +9,7 @@ from typing import Any
 from baobab.http.answer import WHOLE, Headers, Send, reply_to, send_error
 from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
+from baobab.http.open_streams import Bounds, OpenStreams
 from baobab.http.origins import Origins
 from baobab.http.request import ClientGone, Request, Scope
 from baobab.http.socket import serve_socket
@@ -21,6 +22,7 @@ from baobab.tools.errors import (
     BaobabError,
     Internal,
     MethodNotAllowed,
+    NoSocket,
     RouteNotFound,
     Unavailable,
     WrongHost,
@@ -35,12 +37,24 @@ _access = logging.getLogger("baobab.access")
 
 
 class Front:
-    def __init__(self, registry: Registry, behind: ASGI, *, hosts: Iterable[str], access_log: float = 0.0) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        behind: ASGI,
+        *,
+        hosts: Iterable[str],
+        access_log: float = 0.0,
+        bounds: Bounds | None = None,
+    ) -> None:
+        """bounds: other ones than usual of how many streams may be open."""
         options = registry.services.options
         self._registry = registry
         self._behind = behind
         self._trie = Trie(registry.tools.values())
-        self._endpoints = {tool.name: Endpoint(registry, tool) for tool in registry.tools.values() if tool.rest}
+        streams = OpenStreams(bounds)
+        self._endpoints = {
+            tool.name: Endpoint(registry, tool, streams) for tool in registry.tools.values() if tool.rest
+        }
         self._hosts = Hosts(hosts, options.base_domain)
         self._origins = Origins(self._hosts, registry.services.directory)
         self._base_url = options.base_url
@@ -73,20 +87,20 @@ class Front:
         if scope["type"] != "websocket":
             await self._behind(scope, receive, respond)
             return
-        request = Request(scope, reply_to(scope, respond))
+        request = Request(scope, reply_to(scope, _before_accepting(scope, receive, respond)))
         try:
             tool = await self._socket_tool(scope, request)
-        except BaobabError:
-            await receive()
-            await respond({"type": "websocket.close", "code": 1008})
+        except BaobabError as error:
+            await send_error(request.reply, error, STRUCTURED, self._docs, request.headers)
             return
-        if tool is None:
-            await self._behind(scope, receive, respond)
-        else:
-            await serve_socket(self._endpoints[tool.name], request, receive, respond, self._base_url)
+        except DatabaseUnavailable:
+            unavailable = Unavailable("The database does not answer.")
+            await send_error(request.reply, unavailable, STRUCTURED, self._docs, request.headers)
+            return
+        await serve_socket(self._endpoints[tool.name], request, receive, respond, self._base_url)
 
-    async def _socket_tool(self, scope: Scope, request: Request) -> Tool | None:
-        """The tool of a WebSocket's path; None where what stands behind may have one. WrongHost, OriginRefused."""
+    async def _socket_tool(self, scope: Scope, request: Request) -> Tool:
+        """The tool of a WebSocket's path. NoSocket, WrongHost, OriginRefused."""
         host = self._hosts.find(request.host)
         if host is None:
             raise WrongHost
@@ -95,7 +109,7 @@ class Front:
         found = self._trie.find(request.path)
         tool = found[0].get("GET") if found else None
         if found is None or tool is None or tool.rest is None or not tool.rest.socket:
-            return None
+            raise NoSocket
         request.tool, request.captured = tool, found[1]
         if request.origin is not None:
             await self._origins.headers(request, request.captured_as(tool.app_parameter))
@@ -196,6 +210,22 @@ def not_found(docs: str) -> ASGI:
         await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, docs, [])
 
     return refuse
+
+
+def _before_accepting(scope: Scope, receive: Any, respond: Send) -> Send:
+    """Sends an HTTP answer in place of the WebSocket that was asked for, where the server can."""
+    can = "websocket.http.response" in scope.get("extensions", {})
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            await receive()
+        if can:
+            await respond({**message, "type": f"websocket.{message['type']}"})
+        elif message["type"] == "http.response.start":
+            # All that is left is 403.
+            await respond({"type": "websocket.close", "code": 1008})
+
+    return send
 
 
 async def _options(request: Request, methods: Methods) -> int:

@@ -10,6 +10,24 @@ from starlette.routing import Route
 from baobab.http.hosts import is_loopback
 from baobab.http.metrics import CallMetrics
 
+_FORWARDED = frozenset(
+    (
+        "cf-connecting-ip",
+        "client-ip",
+        "fastly-client-ip",
+        "forwarded",
+        "true-client-ip",
+        "via",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-real-ip",
+    )
+)
+"""Headers by which proxies say that they pass on what somebody else asks for."""
+
 
 def metrics_route(metrics: CallMetrics, token: str) -> Route:
     async def answer(request: Request) -> Response:
@@ -23,6 +41,8 @@ def metrics_route(metrics: CallMetrics, token: str) -> Route:
 def _may_read(request: Request, token: str) -> bool:
     if token:
         return hmac.compare_digest(request.headers.get("authorization", "").encode(), f"Bearer {token}".encode())
-    # A proxy on this machine would make the whole world look local; it passes the public name as Host, though.
+    # A proxy on this machine makes the whole world look local. Most say for whom they ask; some pass the public name.
+    if any(name in _FORWARDED or name.startswith("x-forwarded-") for name in request.headers):
+        return False
     client = request.client.host if request.client else ""
     return is_loopback(client) and is_loopback(request.url.hostname or "")

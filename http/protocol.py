@@ -20,6 +20,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from baobab.http.answer import ON_STOP, WHOLE
+from baobab.http.refusal_log import RefusalLog
+from baobab.http.request import new_request_id
 from baobab.http.whole import send_whole
 from baobab.tools.errors import BadRequest, BaobabError
 
@@ -87,6 +89,7 @@ class GuardedProtocol(HttpToolsProtocol):
         "_parting",
         "_read",
         "_refusal",
+        "_refused_id",
         "_timed",
         "_timer",
         "_upload",
@@ -99,6 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
     body_seconds: ClassVar[float] = 10.0
     upload_idle_seconds: ClassVar[float] = 10.0
     linger_seconds: ClassVar[float] = 2.0
+    refusals: ClassVar[RefusalLog] = RefusalLog()
 
     @staticmethod
     def is_upload(method: str, raw_path: bytes) -> bool:  # noqa: ARG004 - subclasses use them
@@ -298,7 +302,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refusal = reason
         self._deadline = None
         client = ":".join(map(str, self.client)) if self.client else "a local socket"
-        self.logger.warning("Refused a request from %s: %d %s", client, reason.status, reason.code)
+        # The query is left out: it may hold a token.
+        path = bytes(self.url).partition(b"?")[0] if self.scope is not None else b""
+        self._refused_id = new_request_id()
+        self.refusals.write(client, reason.status, reason.code, self._refused_id, path)
         last = self._abandon(self.cycle) if self._is_in_body() else self._unanswered()
         if last is None:
             self._part(reason)
@@ -327,7 +334,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._parting = True
-        self.transport.write(_render(reason, self.server_state.default_headers))
+        self.transport.write(_render(reason, self._refused_id, self.server_state.default_headers))
         # Closing at once, with bytes of the client unread, resets the connection and may destroy the answer on its
         # way: say that we are done, and read on for a moment.
         if self.transport.can_write_eof():
@@ -387,13 +394,14 @@ def _reason(error: httptools.HttpParserError) -> BaobabError:
     return MalformedRequest(f"The request is not valid HTTP/1.1: {error}.")
 
 
-def _render(reason: BaobabError, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+def _render(reason: BaobabError, request_id: str, default_headers: list[tuple[bytes, bytes]]) -> bytes:
     error = {"code": reason.code, "message": reason.message, "remediation": reason.remedy}
     body = json.dumps({"error": error}).encode()
     headers = [
         *default_headers,
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", request_id.encode()),
         (b"connection", b"close"),
     ]
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)

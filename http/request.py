@@ -27,6 +27,10 @@ _MORE_IDENTITY = frozenset((b"apikey", b"x-organization-id", b"x-platform-as-use
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 
+def new_request_id() -> str:
+    return f"{_PROCESS}{next(_COUNTER):x}"
+
+
 class ClientGone(Exception):
     """The client closed the connection before its request was whole."""
 
@@ -52,7 +56,7 @@ class Request:
         self.origin: bytes | None = given.get(b"origin")
         self.plain = given.keys().isdisjoint(_MORE_IDENTITY)
         """Whether `authorization` alone says who calls."""
-        self.id = self._given_id() if b"x-request-id" in given else f"{_PROCESS}{next(_COUNTER):x}"
+        self.id = self._given_id() if b"x-request-id" in given else new_request_id()
         self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
         """Headers of the answer, as far as they are known."""
 
@@ -99,7 +103,7 @@ class Request:
 
     def _given_id(self) -> str:
         given: bytes = self._given[b"x-request-id"]
-        return given.decode() if _GIVEN_ID.fullmatch(given) else f"{_PROCESS}{next(_COUNTER):x}"
+        return given.decode() if _GIVEN_ID.fullmatch(given) else new_request_id()
 
     def captured_as(self, name: str | None) -> str | None:
         """What a parameter of the path captured, still encoded."""
@@ -114,10 +118,10 @@ async def read_object(
 
     refusal: what a body above LARGE is answered with, unread, where the caller will be refused in any case.
     """
-    if request.content_length > max_bytes:
-        raise _too_large(max_bytes)
     if refusal is not None and request.content_length > LARGE:
         raise refusal
+    if request.content_length > max_bytes:
+        raise _too_large(max_bytes)
     message = await receive()
     raw = message.get("body", b"")
     if message.get("more_body"):
@@ -126,18 +130,18 @@ async def read_object(
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > max_bytes:
-                raise _too_large(max_bytes)
             if refusal is not None and size > LARGE:
                 raise refusal
+            if size > max_bytes:
+                raise _too_large(max_bytes)
         raw = b"".join(parts)
     if message["type"] == "http.disconnect":
         raise ClientGone
+    if refusal is not None and len(raw) > LARGE:
+        raise refusal
     if len(raw) > max_bytes:
         raise _too_large(max_bytes)
     if len(raw) > LARGE:
-        if refusal is not None:
-            raise refusal
         return await _large_bodies.parse(raw)
     return parse_object(raw) if raw else {}
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from contextlib import AsyncExitStack
 from typing import Any
 
 from pydantic_core import to_json
@@ -11,6 +12,7 @@ from baobab.http.answer import Send
 from baobab.http.endpoint import Endpoint
 from baobab.http.request import Request
 from baobab.tools.errors import BaobabError, Internal
+from baobab.tools.stream import Stream
 
 _REFUSED, _FAILED, _ENDED = 1008, 1011, 1000
 _STALLED_SECONDS = 60.0
@@ -22,16 +24,21 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
     """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case."""
     await receive()
     await respond({"type": "websocket.accept"})
-    try:
-        stream = await endpoint.opened(request, base_url)
-    except BaobabError as error:
-        said = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
-        await respond({"type": "websocket.send", "text": to_json(said).decode()})
-        await respond({"type": "websocket.close", "code": _REFUSED if error.status < Internal.status else _FAILED})
-        return
-    except Exception:
-        await respond({"type": "websocket.close", "code": _FAILED})
-        raise
+    async with AsyncExitStack() as stack:
+        try:
+            stream = await stack.enter_async_context(endpoint.opened(request, base_url))
+        except BaobabError as error:
+            said = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
+            await respond({"type": "websocket.send", "text": to_json(said).decode()})
+            await respond({"type": "websocket.close", "code": _REFUSED if error.status < Internal.status else _FAILED})
+            return
+        except Exception:
+            await respond({"type": "websocket.close", "code": _FAILED})
+            raise
+        await _serve(stream, receive, respond)
+
+
+async def _serve(stream: Stream, receive: Any, respond: Send) -> None:
     leaving = asyncio.create_task(_left(receive))
     sending = asyncio.create_task(_send(stream, respond))
     try:

@@ -30,7 +30,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from baobab.http.answer import ON_STOP
-from baobab.mcp_server.errors import TooManyStreams
 from baobab.mcp_server.refusals import Explained, refuse
 from baobab.mcp_server.results import told
 from baobab.mcp_server.visitor import Visitor, visitor
@@ -39,7 +38,7 @@ from baobab.storage.secrets import digest
 from baobab.tools import proposers
 from baobab.tools.callers import Account
 from baobab.tools.credentials import Credentials
-from baobab.tools.errors import BaobabError, MethodNotAllowed
+from baobab.tools.errors import BaobabError, MethodNotAllowed, TooManyStreams
 from baobab.tools.registry import Registry
 
 _PING_SECONDS = 15

@@ -1,6 +1,6 @@
 """What this door refuses by itself, before or beside any tool."""
 
-from baobab.tools.errors import BadRequest, BaobabError, MalformedBody, NotFound
+from baobab.tools.errors import BadRequest, BaobabError, MalformedBody, NotFound, TooManyStreams
 
 
 class NoMessage(MalformedBody):
@@ -28,13 +28,6 @@ class UnknownSession(NotFound):
     code = "SESSION_UNKNOWN"
     summary = "This session was not begun with this credential."
     remediation = "Begin with initialize, or leave Mcp-Session-Id out: any request may come at any time."
-
-
-class TooManyStreams(BaobabError):
-    code = "STREAMS_EXHAUSTED"
-    status = 429
-    summary = "As many streams of changes are open as may be."
-    remediation = "Close one of details.limit open streams, or do without: any list may be asked for again at any time."
 
 
 ERRORS: tuple[type[BaobabError], ...] = (

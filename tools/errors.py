@@ -261,6 +261,30 @@ class RateLimited(BaobabError):
         self.retry_after = retry_after
 
 
+class BusyWithBodies(BaobabError):
+    code = "HTTP_BODIES_IN_FLIGHT"
+    status = 503
+    summary = "As many bytes of request bodies as may be are being read already."
+    remediation = "Wait for the seconds in Retry-After and try again, with a smaller body or fewer at once."
+
+    def __init__(self) -> None:
+        super().__init__(headers={"retry-after": "2", "connection": "close"})
+
+
+class NoSocket(BaobabError):
+    code = "HTTP_NO_WEBSOCKET"
+    status = 400
+    summary = "There is no WebSocket at this path."
+    remediation = "Send an ordinary request; docs/agents.md names the path at which a run can be followed so."
+
+
+class TooManyStreams(BaobabError):
+    code = "STREAMS_EXHAUSTED"
+    status = 429
+    summary = "As many streams are open as may be."
+    remediation = "Close one of details.limit open streams, or ask for what is new from time to time instead."
+
+
 class Internal(BaobabError):
     code = "INTERNAL_ERROR"
     status = 500

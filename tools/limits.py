@@ -171,13 +171,36 @@ class PerAddress:
         return call.services.limits.spend(call.tool.name, subject, self.amount, self.window)
 
 
+def spend_of_app(call: "Call", policy: str, amount: int, window: int, cost: int = 1) -> Spent:
+    """Take from a bucket of the call's app.
+
+    Callers without a credential have one of their own, as large as the app's, of which an address has half: they never
+    spend what the app and those who run it need.
+    """
+    app, limits = call.require_app(), call.services.limits
+    if not isinstance(call.caller, Anonymous):
+        return limits.spend(policy, app.id, amount, window, cost)
+    share = max(cost, amount // 2)
+    first = limits.spend(f"{policy}-visitor", f"{app.id}:{network(call.door.ip)}", share, window, cost)
+    if isinstance(first, Allowance):
+        return limits.spend(f"{policy}-visitors", app.id, amount, window, cost)
+    return _spend_both(first, limits, f"{policy}-visitors", app.id, amount, window, cost)
+
+
+async def _spend_both(
+    first: Awaitable[Allowance], limits: Limiter, policy: str, subject: str, amount: int, window: int, cost: int
+) -> Allowance:
+    await first
+    return await settled(limits.spend(policy, subject, amount, window, cost))
+
+
 class AppRequests:
     """The bucket that all operations of one app share: by plan, per minute."""
 
     def spend(self, call: "Call", arguments: Any) -> Spent:
         if call.app is None or call.app.plan.requests_per_minute is None:
             return None
-        return call.services.limits.spend("app", call.app.id, call.app.plan.requests_per_minute, 60)
+        return spend_of_app(call, "app", call.app.plan.requests_per_minute, 60)
 
 
 class CallerRequests:

@@ -163,6 +163,19 @@ class Registry:
         told: str = await tool.preview(call, **values)
         return told
 
+    async def recheck(self, call: Call) -> None:
+        """Raise what a call that goes on for long would be refused with if it were made now."""
+        again = Call(self, self.services, call.tool, call.caller, call.door, self.services.database.unit(write=False))
+        arguments = {} if call.app is None else {call.tool.app_parameter or "": call.app.id}
+        try:
+            if call.app is not None:
+                again.app = await self.services.directory.app(call.app.id)
+            await call.tool.access.authorise(again, arguments)
+            key_limits.hold(call.caller, call.tool)
+        finally:
+            if not again.unit.untouched:
+                await again.unit.commit()
+
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admitted(call, arguments, nested)

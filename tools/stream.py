@@ -10,3 +10,7 @@ class Stream:
 
     pieces: AsyncGenerator[bytes, None]
     media_type: str = "text/event-stream"
+    subject: str = ""
+    """What it tells about, such as a run, where it may stay open for long: then there are bounds of how many are open,
+    and whoever reads it is asked for the right to it again and again.
+    """

@@ -17,6 +17,7 @@ from uvicorn.supervisors import Multiprocess
 
 from baobab import __version__, server
 from baobab.http.protocol import GuardedProtocol
+from baobab.http.websockets import MOST_BYTES, QuietSocketProtocol
 from baobab.logs import configure
 from baobab.runtime.gateway.providers import providers_of, servers_of
 from baobab.settings import Settings
@@ -133,6 +134,8 @@ async def _prepare(application: "server.Server") -> None:
 def _arguments(settings: Settings) -> dict[str, Any]:
     return {
         "http": GuardedProtocol,
+        "ws": QuietSocketProtocol,
+        "ws_max_size": MOST_BYTES,
         "loop": "uvloop",
         "log_config": None,
         "access_log": False,

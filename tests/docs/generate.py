@@ -10,7 +10,15 @@ from baobab.http.openapi import errors_of
 from baobab.mcp_server.errors import ERRORS
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
-from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost
+from baobab.tools.errors import (
+    BaobabError,
+    BusyWithBodies,
+    MethodNotAllowed,
+    NoSocket,
+    RouteNotFound,
+    ToolNotFound,
+    WrongHost,
+)
 from baobab.tools.plans import PLANS
 from baobab.tools.registry import Registry
 from baobab.tools.system.guidance import guidance
@@ -24,7 +32,16 @@ _OF_CONNECTIONS = [
     for kind in vars(protocol).values()
     if isinstance(kind, type) and issubclass(kind, BaobabError) and kind.__module__ == protocol.__name__
 ]
-_OF_DOORS = (MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost, *_OF_CONNECTIONS, *ERRORS)
+_OF_DOORS = (
+    BusyWithBodies,
+    MethodNotAllowed,
+    NoSocket,
+    RouteNotFound,
+    ToolNotFound,
+    WrongHost,
+    *_OF_CONNECTIONS,
+    *ERRORS,
+)
 
 _MADE = "<!-- Made by `make docs`. Change the code that it is made from. -->"
 

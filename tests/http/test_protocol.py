@@ -16,6 +16,7 @@ import uvicorn
 import uvloop
 
 from baobab.http.protocol import GuardedProtocol
+from baobab.http.refusal_log import RefusalLog
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
@@ -270,10 +271,17 @@ async def test_chunks_in_http_1_0_are_refused() -> None:
 async def test_malformed_http_is_answered_in_the_same_shape_with_one_warning(
     request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(never) as server:
-        assert refused(await server.exchange(request_bytes))[0] == 400
+    class Logged(GuardedProtocol):
+        refusals = RefusalLog()
+
+    async with serving(never, Logged) as server:
+        for _ in range(5):
+            assert refused(await server.exchange(request_bytes))[0] == 400
+    # Anybody can send such requests: one of many is written down.
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [(record.levelname, record.exc_info) for record in warnings] == [("WARNING", None)]
+    assert warnings[0].__dict__["request_id"]
+    assert "\n" not in warnings[0].__dict__["path"]
 
 
 @on_both_loops

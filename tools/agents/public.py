@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, NotRequired
 
 from pydantic import Field
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import stream_tokens
@@ -230,7 +230,11 @@ async def _require_token(call: Call, run_id: str, token: str, *, again: bool) ->
     named = [columns.digest == digest(token), columns.run_id == run_id, columns.expires_at > call.now]
     if not again:
         named.append(columns.opened_at.is_(None))
+    # Looked at before anything is written: strangers may send any token, and no turn of the app's is theirs to take.
+    async with call.stores.database.reading() as connection:
+        if not token or (await connection.execute(select(columns.digest).where(*named))).first() is None:
+            raise StreamTokenInvalid
     taken = update(stream_tokens).where(*named).values(opened_at=call.now)
     async with call.stores.database.writing() as connection:
-        if not token or (await connection.execute(taken)).rowcount != 1:
+        if (await connection.execute(taken)).rowcount != 1:
             raise StreamTokenInvalid

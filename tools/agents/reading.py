@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, cast
 
 from pydantic_core import to_json
 from sqlalchemy import select
 
-from baobab.runtime.agents.rows import ENDED, events, runs
+from baobab.runtime.agents.rows import ENDED, agents, events, runs
 from baobab.runtime.agents.watch import Watch
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.records import Events
 from baobab.tools.agents.tokens import approval_token
 from baobab.tools.call import Call
+from baobab.tools.callers import Anonymous
 from baobab.tools.services import Services
 from baobab.tools.stream import Stream
 
@@ -97,12 +99,30 @@ def streamed(call: Call, run_id: str, last_event_id: str | None, since_seq: int 
     """Server-sent events behind the one that a client names in the header, else in the query; else all of them."""
     named = last_event_id or ""
     after = int(named) if named.isascii() and named.isdigit() else since_seq
-    return cast(str, Stream(framed(following(call.services, call.stores.database, run_id, after))))
+    return cast(str, Stream(framed(_followed(call, run_id, after)), subject=run_id))
 
 
 def followed(call: Call, run_id: str, after: int) -> str:
     """The frames of a WebSocket."""
-    return cast(str, Stream(frames(following(call.services, call.stores.database, run_id, after)), "application/json"))
+    return cast(str, Stream(frames(_followed(call, run_id, after)), "application/json", subject=run_id))
+
+
+async def _followed(call: Call, run_id: str, after: int) -> AsyncGenerator[Any, None]:
+    """What `following` tells; to strangers for as long as the agent is public."""
+    database, stranger = call.stores.database, isinstance(call.caller, Anonymous)
+    async with aclosing(following(call.services, database, run_id, after)) as told:
+        async for event in told:
+            # Where nothing happens there is a beat, so that this is looked at every 15 seconds.
+            if stranger and event is None and await _is_private(database, run_id):
+                return
+            yield event
+
+
+async def _is_private(database: Database, run_id: str) -> bool:
+    """Whether the agent of a run is open to people who sign in only, or is gone."""
+    query = select(agents.c.visibility).join(runs, runs.c.agent_id == agents.c.id).where(runs.c.id == run_id)
+    async with database.reading() as connection:
+        return (await connection.scalar(query)) in (None, "private")
 
 
 def _payload(services: Services, row: Any) -> dict[str, Any]:

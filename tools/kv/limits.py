@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.limits import Spent
+from baobab.tools.limits import Spent, spend_of_app
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
@@ -21,7 +21,7 @@ class KvOperations:
         cost = 1
         if "ops" in arguments and isinstance(arguments["ops"], list):
             cost = min(max(1, len(arguments["ops"])), amount)
-        return call.services.limits.spend(POLICY, app.id, amount, 1, cost)
+        return spend_of_app(call, POLICY, amount, 1, cost)
 
 
 KV_OPERATIONS = KvOperations()

@@ -1,0 +1,34 @@
+"""The log of requests that are refused before they reach anything: a sample, for anybody can cause them."""
+
+import logging
+import time
+
+_EVERY_SECONDS = 10.0
+_LONGEST = 200
+
+_log = logging.getLogger("uvicorn.error")
+
+
+class RefusalLog:
+    """Writes the first refusal at once, and then one in ten seconds with how many others there were."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._unsaid = 0
+
+    def write(self, client: str, status: int, code: str, request_id: str, path: bytes) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            self._unsaid += 1
+            return
+        unsaid, self._unsaid, self._next = self._unsaid, 0, now + _EVERY_SECONDS
+        others = f", and {unsaid} others since the last that was logged" if unsaid else ""
+        shown = path[:_LONGEST].decode("latin-1").partition("?")[0].encode("ascii", "backslashreplace").decode()
+        _log.warning(
+            "Refused a request from %s: %d %s%s",
+            client,
+            status,
+            code,
+            others,
+            extra={"request_id": request_id, "path": "".join(c if c.isprintable() else "?" for c in shown)},
+        )

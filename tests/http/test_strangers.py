@@ -1,0 +1,256 @@
+"""Callers without a credential are bounded before they are served: their requests, bodies, sockets and streams."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from baobab import serving
+from baobab.http import open_streams
+from baobab.http.bodies import BodyBudget
+from baobab.server import Server
+from baobab.settings import load
+from tests.columns import begin, end
+from tests.conftest import KEY, Baobab
+from tests.people import key
+from tests.tools.agents.conftest import graph
+
+WAIT = graph(
+    {
+        "ask": {
+            "type": "tool",
+            "tool_ref": {"source": "builtin", "name": "interrupt"},
+            "args_template": {"reason": "Go on?"},
+            "output_key": "answer",
+        },
+        "done": {"type": "end", "output_template": "{{ state.answer }}"},
+    },
+    ("ask", "done"),
+    tools={"builtin": ["interrupt"]},
+)
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Baobab]:
+    """An installation behind a real socket, served as `baobab serve` does."""
+    data = tmp_path / "data"
+    given = load({"BAOBAB_PLAN": "enterprise", **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
+    server = Server(given)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with server.open() as house:
+            options = {**serving._arguments(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
+            running = _Quiet(uvicorn.Config(server.front, lifespan="off", **options))
+            task = asyncio.create_task(running.serve([listener]))
+            async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+                while not running.started:
+                    await asyncio.sleep(0.001)
+                yield Baobab(house, client)
+            running.should_exit = True
+            await task
+    end(data)
+
+
+class _Quiet(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+async def waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:
+    """An app, a run of its public agent that waits for a person, and an anon key."""
+    app = await baobab.app()
+    agent = {"name": "asker", "graph_spec": WAIT, "visibility": "public", "safety_acknowledged": True}
+    made = await baobab.client.post(f"/v1/{app}/agents", json=agent, headers=baobab.owner)
+    assert made.status_code == 201, made.text
+    anon = await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)
+    anon_key = (
+        {"apikey": anon.json()["anon_key"]} if "anon_key" in anon.json() else {"apikey": await _anon(baobab, app)}
+    )
+    run = await baobab.client.post(f"/v1/{app}/public/agents/asker/runs", json={"input": {}}, headers=anon_key)
+    assert run.status_code == 202, run.text
+    return app, run.json()["run_id"], anon_key
+
+
+async def _id_of(baobab: Baobab, name: str) -> str:
+    listed = (await baobab.client.get("/api-keys", headers=baobab.owner)).json()
+    keys = listed.get("keys") or listed.get("api_keys") or listed["data"]
+    [found] = [one for one in keys if one["name"] == name]
+    value: str = found["id"] if "id" in found else found["key_id"]
+    return value
+
+
+async def _anon(baobab: Baobab, app: str) -> str:
+    return (await baobab.house.services.directory.app(app)).anon_key
+
+
+def url_of(baobab: Baobab, path: str) -> str:
+    return str(baobab.client.base_url).replace("http://", "ws://") + path
+
+
+async def token_of(baobab: Baobab, app: str, run: str, anon: dict[str, str]) -> str:
+    made = await baobab.client.post(f"/v1/{app}/public/runs/{run}/stream-token", headers=anon)
+    value: str = made.json()["stream_token"]
+    return value
+
+
+@pytest.mark.parametrize("path", ["/health", "/llms.txt", "/mcp", "/docs", "/metrics", "/approvals", "/nowhere"])
+async def test_a_websocket_on_another_path_is_refused_cleanly(
+    served: Baobab, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(url_of(served, path)):
+            pass
+    answer = refused.value.response
+    assert answer.status_code == 400
+    assert json.loads(answer.body or b"")["error"]["code"] == "HTTP_NO_WEBSOCKET"
+    assert answer.headers["x-request-id"]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(("sent", "code"), [("x" * 2000, 1009), (b"\xff\xfe", 1007)])
+async def test_what_a_socket_takes_in_is_a_few_bytes_of_text(
+    served: Baobab, sent: Any, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, run, anon = await waiting_run(served)
+    token = await token_of(served, app, run, anon)
+    async with connect(url_of(served, f"/v1/{app}/public/runs/{run}/ws?token={token}")) as opened:
+        await opened.recv()
+        await opened.send(sent, text=True) if isinstance(sent, bytes) else await opened.send(sent)
+        with contextlib.suppress(ConnectionClosed):
+            async for _ in opened:
+                pass
+    assert opened.close_code == code
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_one_address_may_open_so_many_streams_of_events_and_no_more(served: Baobab) -> None:
+    app, run, anon = await waiting_run(served)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(32):
+            token = await token_of(served, app, run, anon)
+            opened = await stack.enter_async_context(
+                connect(url_of(served, f"/v1/{app}/public/runs/{run}/ws?token={token}"))
+            )
+            await opened.recv()
+        token = await token_of(served, app, run, anon)
+        refused = await served.client.get(f"/v1/{app}/public/runs/{run}/events?token={token}")
+        assert refused.status_code == 429, refused.text
+        # Those who sign in have places of their own.
+        async with served.client.stream(
+            "GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=served.owner
+        ) as answer:
+            assert answer.status_code == 200
+    token = await token_of(served, app, run, anon)
+    async with served.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer:
+        assert answer.status_code == 200
+
+
+async def test_a_stream_of_events_ends_when_its_key_is_revoked(served: Baobab, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, run, _ = await waiting_run(served)
+    made = await served.client.post("/api-keys", json={"name": "reader"}, headers=served.owner)
+    reader = {"authorization": f"Bearer {made.json()['key']}"}
+    # The beat and the time between two looks are parts of seconds here.
+    monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("baobab.tools.agents.reading._BEAT_SECONDS", 0.05)
+    async with (
+        asyncio.timeout(20),
+        served.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=reader) as answer,
+    ):
+        pieces = answer.aiter_text()
+        assert "retry" in await anext(pieces)
+        await served.client.delete(f"/api-keys/{(await _id_of(served, 'reader'))}", headers=served.owner)
+        async for _ in pieces:
+            pass
+
+
+async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
+    served: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, run, anon = await waiting_run(served)
+    token = await token_of(served, app, run, anon)
+    monkeypatch.setattr("baobab.tools.agents.reading._BEAT_SECONDS", 0.05)
+    async with (
+        asyncio.timeout(20),
+        served.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer,
+    ):
+        pieces = answer.aiter_text()
+        await anext(pieces)
+        hidden = await served.client.patch(
+            f"/v1/{app}/agents/asker", json={"visibility": "private"}, headers=served.owner
+        )
+        assert hidden.status_code == 200, hidden.text
+        async for _ in pieces:
+            pass
+
+
+async def test_visitors_never_spend_what_the_app_and_its_owner_have(baobab: Baobab) -> None:
+    app = await baobab.app()
+    path = f"/v1/{app}/public/runs/00000000-0000-4000-8000-000000000000/events?token=x"
+    answers = [(await baobab.client.get(path)).status_code for _ in range(330)]
+    assert set(answers) == {401, 429}
+    assert (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).status_code == 200
+    kept = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
+    assert kept.status_code < 300
+
+
+async def test_a_large_body_without_a_credential_is_refused_before_it_is_read(served: Baobab) -> None:
+    app = await served.app()
+    address = served.client.base_url
+    assert address.port is not None
+    for path, status in ((f"/v1/{app}/kv/_batch", 413), ("/v1/app_000000000000/kv/_batch", 404)):
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        head = f"POST {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nContent-Length: 24000000\r\n\r\n"
+        writer.write(head.encode())
+        # Nothing of the body is sent, and the answer comes all the same.
+        assert int((await reader.readline()).split()[1]) == status
+        writer.close()
+
+
+async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
+    served: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await served.app()
+    budget = BodyBudget(in_all=3_000_000, of_one=1_500_000, of_strangers=1_000_000)
+    monkeypatch.setattr("baobab.http.endpoint.BODIES", budget)
+    other = await key(served)
+    address = served.client.base_url
+    assert address.port is not None
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    head = f"POST /v1/{app}/kv/_batch HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nContent-Length: 900000\r\n\r\n"
+    # Half-sent bodies count for what they said they would be.
+    writer.write(head.encode() + b'{"ops": [')
+    await writer.drain()
+    body = {"ops": [{"op": "set", "key": f"k{number}", "value": "x" * 1500} for number in range(90)]}
+    async with asyncio.timeout(20):
+        while (await served.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code != 503:
+            await asyncio.sleep(0.001)
+    refused = await served.client.post(f"/v1/{app}/kv/_batch", json=body)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+    for by in (served.owner, other):
+        assert (await served.client.post(f"/v1/{app}/kv/_batch", json=body, headers=by)).status_code == 200
+    writer.close()
+    async with asyncio.timeout(20):
+        while (await served.client.post(f"/v1/{app}/kv/_batch", json=body)).status_code == 503:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Proto"])
+async def test_metrics_are_for_this_machine_and_not_for_whom_a_proxy_asks(served: Baobab, name: str) -> None:
+    assert (await served.client.get("/metrics")).status_code == 200
+    assert (await served.client.get("/metrics", headers={name: "8.8.8.8"})).status_code == 401
