@@ -57,6 +57,27 @@ class Hosts:
         return None
 
 
+class Addresses:
+    """The addresses of this server, one for each name that it is reached by: a client compares them with its own.
+
+    A loopback name counts only where the server's own is one: a proxy may put it in place of what was asked for.
+    """
+
+    def __init__(self, base_url: str, allowed_hosts: Iterable[str]) -> None:
+        self._base_url = base_url
+        self._scheme, _, self._authority = base_url.partition("://")
+        self._names = {name.lower() for name in allowed_hosts}
+        if is_loopback(_name(self._authority)):
+            self._names |= set(_LOOPBACK)
+
+    def find(self, host: bytes) -> str:
+        """The address by the name of a Host header; the server's own address where that name is none of these."""
+        authority = host.decode("latin-1").lower()
+        if authority != self._authority and _name(authority) in self._names:
+            return f"{self._scheme}://{authority}"
+        return self._base_url
+
+
 def _name(authority: str) -> str:
     """The name in `name:port`; empty for what is not of that form."""
     found = _AUTHORITY.fullmatch(authority)

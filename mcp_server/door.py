@@ -9,6 +9,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from baobab.http.answer import reply_to, send_error
+from baobab.http.hosts import Addresses
 from baobab.http.request import ClientGone, Request
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import Changes
@@ -69,7 +70,7 @@ class McpDoor:
         self._credentials = services.credentials
         self._views = Views(toolset.name for toolset in registry.toolsets)
         self._base_url = services.options.base_url
-        self._metadata = f"{self._base_url}/.well-known/oauth-protected-resource/mcp"
+        self._addresses = Addresses(self._base_url, services.options.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
         # uvicorn's parser leaves the blanks behind a value, which are no part of it (RFC 9110, 5.5).
@@ -121,7 +122,8 @@ class McpDoor:
     def _challenge(self, request: Request) -> str:
         """Where a client that has no credential, or a void one, finds out how to get one (RFC 9728, RFC 6750)."""
         void = ', error="invalid_token"' if request.authorization is not None else ""
-        return f'Bearer resource_metadata="{self._metadata}", scope="mcp"{void}'
+        metadata = f"{self._addresses.find(request.host)}/.well-known/oauth-protected-resource/mcp"
+        return f'Bearer resource_metadata="{metadata}", scope="mcp"{void}'
 
     async def _message(self, request: Request, who: Visitor, scope: Scope, receive: Any, respond: Any) -> None:
         modern = request.header(b"mcp-protocol-version") in _MODERN

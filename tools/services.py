@@ -57,6 +57,8 @@ class Options:
     """Percent added to what providers charge."""
     run_retention_days: int = 90
     """For how long ended runs of agents are kept; 0 is for ever."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that clients may reach the server by."""
 
 
 @dataclass(frozen=True, slots=True)

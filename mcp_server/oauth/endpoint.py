@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from baobab.http.answer import reply_to
+from baobab.http.hosts import Addresses
 from baobab.http.request import Request as FrontRequest
 from baobab.mcp_server.oauth.provider import CONSENT, Provider
 from baobab.tools.call import Door
@@ -33,11 +34,12 @@ class OAuthEndpoint:
     def __init__(self, registry: Registry, answer: Answer) -> None:
         self._registry = registry
         self._answer = answer
-        self._base_url = registry.services.options.base_url
+        options = registry.services.options
+        self._addresses = Addresses(options.base_url, options.allowed_hosts)
 
     async def __call__(self, scope: Any, receive: Any, respond: Any) -> None:
         came = FrontRequest(scope, reply_to(scope, respond))
-        door = Door(DOOR, came.id, came.ip, came.user_agent, self._base_url, came.path)
+        door = Door(DOOR, came.id, came.ip, came.user_agent, self._addresses.find(came.host), came.path)
         try:
             response = await self._answer(Provider(self._registry, door), Request(scope, receive))
         except BaobabError as error:

@@ -58,8 +58,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     def __init__(self, registry: Registry, door: Door) -> None:
         self._registry = registry
         self._door = door
-        self.issuer = registry.services.options.base_url
-        self.resource = requests.resource_of(registry.services)
+        self.issuer = door.base_url
+        self.resource = requests.resource_of(self.issuer)
 
     async def get_client(self, client_id: str) -> PublicClient | None:
         try:
@@ -95,6 +95,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
                 code_challenge=params.code_challenge,
                 scopes=params.scopes,
                 resource=params.resource,
+                issuer=self.issuer,
             )
         except OAuthError as error:
             raise AuthorizeError(error.oauth, error.message) from error  # type: ignore[arg-type]  # `seal` raises none but those

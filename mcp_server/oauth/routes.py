@@ -6,9 +6,12 @@ There is no revocation endpoint: the SDK's asks every client for a secret. A key
 from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from baobab.http.consent_page import consent_routes
+from baobab.http.hosts import Addresses
 from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, token
 from baobab.tools.oauth.requests import SCOPES
 from baobab.tools.registry import Registry
@@ -19,9 +22,20 @@ _RESOURCE = "/.well-known/oauth-protected-resource"
 
 
 def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
-    """base_url: the address of this installation, which is the issuer; without a slash at its end."""
-    server = MetadataHandler(_server_metadata(base_url)).handle
-    resource = ProtectedResourceMetadataHandler(_resource_metadata(base_url)).handle
+    """base_url: the address of this installation, without a slash at its end.
+
+    It is the issuer, and so is each other address that the server is reached by, for those who ask there.
+    """
+    addresses = Addresses(base_url, registry.services.options.allowed_hosts)
+
+    async def server(request: Request) -> Response:
+        return await MetadataHandler(_server_metadata(issuer_of(request))).handle(request)
+
+    async def resource(request: Request) -> Response:
+        return await ProtectedResourceMetadataHandler(_resource_metadata(issuer_of(request))).handle(request)
+
+    def issuer_of(request: Request) -> str:
+        return addresses.find(request.headers.get("host", "").encode("latin-1"))
 
     def endpoint(path: str, answer: Answer, *methods: str) -> Route:
         limited = RequestBodyLimitMiddleware(OAuthEndpoint(registry, answer), _MAX_BODY)

@@ -199,6 +199,7 @@ def options(settings: Settings) -> Options:
     nameless = host == "localhost" or host.replace(".", "").isdigit() or ":" in host
     return Options(
         base_url=settings.address,
+        allowed_hosts=tuple(settings.allowed_hosts),
         base_domain="localhost" if nameless else host,
         default_plan=settings.plan,
         default_region=settings.region,

@@ -88,15 +88,20 @@ def told(link: str) -> dict[str, str]:
 
 
 async def tools_of(
-    baobab: Baobab, browser: Browser, storage: Storage, redirect: str = REDIRECT, **options: Any
+    baobab: Baobab,
+    browser: Browser,
+    storage: Storage,
+    redirect: str = REDIRECT,
+    address: str = ADDRESS,
+    **options: Any,
 ) -> list[str]:
     """The names of the tools that the official client sees after it has been through OAuth."""
     metadata = OAuthClientMetadata(client_name="Official", redirect_uris=[AnyUrl(redirect)])
-    auth = OAuthClientProvider(f"{ADDRESS}/mcp", metadata, storage, browser.opens, browser.came_back, **options)
+    auth = OAuthClientProvider(f"{address}/mcp", metadata, storage, browser.opens, browser.came_back, **options)
     transport = httpx2.ASGITransport(app=baobab.client._transport.app)
     async with (
-        httpx2.AsyncClient(transport=transport, auth=auth, base_url=ADDRESS) as http,
-        Client(streamable_http_client(f"{ADDRESS}/mcp", http_client=http)) as client,
+        httpx2.AsyncClient(transport=transport, auth=auth, base_url=address) as http,
+        Client(streamable_http_client(f"{address}/mcp", http_client=http)) as client,
     ):
         return [tool.name for tool in (await client.list_tools()).tools]
 
@@ -152,6 +157,11 @@ class Steps:
 
 
 @pytest.fixture
+def settings(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "BAOBAB_ALLOWED_HOSTS": "baobab.test"}
+
+
+@pytest.fixture
 async def ada(baobab: Baobab) -> Person:
     return await person(baobab, "ada")
 
@@ -161,6 +171,27 @@ async def steps(baobab: Baobab, ada: Person) -> Steps:
     made = Steps(baobab, ada)
     await made.register()
     return made
+
+
+@pytest.mark.parametrize("address", ["http://localhost:8000", "http://[::1]:8000", "http://baobab.test:8000"])
+async def test_the_official_client_signs_in_at_every_name_of_the_server(
+    baobab: Baobab, ada: Person, address: str
+) -> None:
+    storage = Storage()
+    assert "kv_get" in await tools_of(baobab, Browser(baobab, ada), storage, address=address)
+    metadata = await baobab.client.get(f"{address}/.well-known/oauth-protected-resource/mcp")
+    assert metadata.json()["resource"] == f"{address}/mcp"
+    # One installation: the key that was made at one name is good at the others.
+    assert storage.tokens is not None
+    by = {"authorization": f"Bearer {storage.tokens.access_token}"}
+    assert (await baobab.client.get("/platform/me", headers=by)).status_code == 200
+
+
+async def test_metadata_name_no_address_but_the_servers_own(baobab: Baobab) -> None:
+    answer = await baobab.client.get("/.well-known/oauth-authorization-server", headers={"host": "evil.example"})
+    assert answer.status_code == 421
+    answer = await baobab.client.get("/.well-known/oauth-authorization-server")
+    assert answer.json()["issuer"] == ADDRESS
 
 
 async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_revoke(

@@ -34,6 +34,8 @@ class Request:
     scopes: list[str]
     resource: str | None
     expires_at: float
+    issuer: str
+    """The address of this server, by the name that the client asked at."""
 
     @property
     def document(self) -> bool:
@@ -41,9 +43,9 @@ class Request:
         return is_address(self.client_id)
 
 
-def resource_of(services: Services) -> str:
-    """What a key is for: the one resource of this server."""
-    return f"{services.options.base_url}/mcp"
+def resource_of(issuer: str) -> str:
+    """What a key is for: the one resource of this server, by the name that the client asked at."""
+    return f"{issuer}/mcp"
 
 
 def seal(
@@ -57,6 +59,7 @@ def seal(
     code_challenge: str,
     scopes: list[str] | None,
     resource: str | None,
+    issuer: str,
 ) -> str:
     """The text of a request, good for ten minutes. The redirect address has been found to be the client's own.
 
@@ -64,7 +67,7 @@ def seal(
     """
     if not set(scopes or ()) <= set(SCOPES):
         raise InvalidScope
-    if resource not in (None, resource_of(services)):
+    if resource not in (None, resource_of(issuer)):
         raise InvalidTarget
     if not _CHALLENGE.fullmatch(code_challenge):
         raise OAuthError("`code_challenge` must be an S256 challenge of 43 characters.")
@@ -80,6 +83,7 @@ def seal(
         scopes=[scope for scope in SCOPES if scope in (scopes or ["mcp"])],
         resource=resource,
         expires_at=services.clock.time() + LIFETIME_SECONDS,
+        issuer=issuer,
     )
     return services.vault.seal(json.dumps(asdict(request)).encode(), _CONTEXT)
 
@@ -88,7 +92,7 @@ def opened(services: Services, text: str) -> Request:
     """The request of a text; RequestGone for one that was not made here, or too long ago."""
     try:
         request = Request(**json.loads(services.vault.open(text, _CONTEXT)))
-    except SecretUnreadable as exc:
+    except (SecretUnreadable, TypeError) as exc:
         raise RequestGone from exc
     if request.expires_at <= services.clock.time():
         raise RequestGone

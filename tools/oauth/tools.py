@@ -181,7 +181,7 @@ async def oauth_decide(
     call.audit.resource_id, call.audit.organisation_id = asked.client_id[:200], organisation
     call.audit.data |= {"decision": decision, "client": asked.client_name, "redirect_host": host}
     if decision == "deny":
-        return _sent_back(call, asked, error="access_denied", error_description="The person refused.")
+        return _sent_back(asked, error="access_denied", error_description="The person refused.")
     await keys.require_room(call, organisation)
     if not asked.document:
         used = update(oauth_clients).where(oauth_clients.c.id == asked.client_id).values(last_used_at=call.now)
@@ -206,7 +206,7 @@ async def oauth_decide(
     }
     await call.execute(insert(oauth_codes), row)
     call.audit.data |= {"scopes": asked.scopes, "read_only": read_only, "approval": approval}
-    return _sent_back(call, asked, code=code)
+    return _sent_back(asked, code=code)
 
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
@@ -270,7 +270,6 @@ async def _code(call: Call, client_id: str, code: str) -> Any:
     return row
 
 
-def _sent_back(call: Call, asked: Request, **parameters: str) -> Decided:
+def _sent_back(asked: Request, **parameters: str) -> Decided:
     """The client's address with the answer, its own state, and who answers (RFC 9207)."""
-    issuer = call.services.options.base_url
-    return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=issuer)}
+    return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=asked.issuer)}
