@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -34,6 +35,8 @@ ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("baobab.access")
+# What opens something by itself and may stand in a path: invitations, and keys that somebody put there by mistake.
+_TOKENS = re.compile(r"\b(inv|bb_sk|bb_sub|bb_rt)_[A-Za-z0-9]{8,}")
 
 
 class Front:
@@ -261,7 +264,7 @@ def _log_access(request: Request, status: int, started: float) -> None:
         extra={
             "request_id": request.id,
             "method": request.method,
-            "path": request.path[:300],
+            "path": _TOKENS.sub(r"\1_(hidden)", request.path[:300]),
             "status": status,
             "ms": round((time.perf_counter() - started) * 1000, 2),
             "tool": request.tool and request.tool.name,

@@ -126,7 +126,7 @@ def _annotations(tool: Tool) -> dict[str, bool]:
         return {"readOnlyHint": True, "openWorldHint": tool.taints}
     return {
         "readOnlyHint": False,
-        "destructiveHint": tool.effect == "destructive",
+        "destructiveHint": tool.effect == "destructive" or tool.destructive_when is not None,
         "idempotentHint": tool.rest is not None and tool.rest.method in ("PUT", "DELETE"),
         "openWorldHint": tool.effect == "external" or tool.taints,
     }

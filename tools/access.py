@@ -167,6 +167,17 @@ class OfApp:
 EVERYBODY, OF_APP = Everybody(), OfApp()
 
 
+def require_sign_in(call: "Call") -> None:
+    """Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
+
+    What shows a token of its own in place of a credential (an event stream) is not meant.
+    """
+    if not isinstance(call.caller, Anonymous) or call.app is None or not call.tool.access.credential:
+        return
+    if call.app.access_mode == "authenticated":
+        raise Unauthenticated("This app requires sign-in.", remediation="Send a token of one of the app's users.")
+
+
 async def owner_role(call: "Call") -> Role:
     """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to."""
     app, caller = call.require_app(), call.caller

@@ -301,12 +301,18 @@ class Approvals:
             "caller": proposers.kept(call.caller),
             "tool": call.tool.name,
             "tool_version": call.tool.version,
-            "effect": call.tool.effect,
+            "effect": call.effect,
             "door": call.door.name,
             "request_id": call.door.request_id[:80],
             "arguments": self._seals.seal(approval_id, "arguments", asked),
             "arguments_digest": digest,
-            "summary": worded(call.tool, json.loads(asked), call.caller, tainted=step is not None and step.tainted),
+            "summary": worded(
+                call.tool,
+                json.loads(asked),
+                call.caller,
+                effect=call.effect,
+                tainted=step is not None and step.tainted,
+            ),
             "status": "pending",
             "created_at": now,
             "expires_at": now + (LIFETIME if step is None else step.patience),
@@ -352,7 +358,8 @@ def required(call: "Call") -> bool:
     """Whether a call waits for a person."""
     if call.door.step is not None and call.door.step.asks:
         return True
-    return held(call.caller, call.tool.effect)
+    # What is public asks for no credential: it cannot matter which one was sent along.
+    return call.tool.access.credential and held(call.caller, call.tool.effect)
 
 
 def held(caller: Caller, effect: Effect) -> bool:

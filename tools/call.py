@@ -12,7 +12,7 @@ from baobab.storage.database import Execute, Unit
 from baobab.tools.access import Role
 from baobab.tools.callers import Account, Caller
 from baobab.tools.directory import App
-from baobab.tools.effects import exceeds
+from baobab.tools.effects import exceeds, needs_approval
 from baobab.tools.errors import AppNotFound, Forbidden, Unavailable
 from baobab.tools.limits import Allowance
 from baobab.tools.services import Services, Stores
@@ -63,6 +63,10 @@ class AuditNote:
     """Set by a handler that found everything as asked already: then there is nothing to write down."""
 
 
+class WouldDestroy(Exception):
+    """Ends a call that would destroy or replace something, and whose caller must ask a person before that."""
+
+
 class Call:
     __slots__ = (
         "_audit",
@@ -71,6 +75,7 @@ class Call:
         "approved",
         "caller",
         "door",
+        "effect",
         "headers",
         "nested",
         "registry",
@@ -91,6 +96,8 @@ class Call:
         self.unit = unit
         self.app: App | None = None
         self.role: Role | None = None
+        self.effect = tool.effect
+        """What the call does: what its tool does, or destroy, where that depends on what it finds."""
         self.allowance: Allowance | None = None
         self.approved: Approved | None = None
         self.nested = False
@@ -105,6 +112,23 @@ class Call:
         if self._audit is None:
             self._audit = AuditNote()
         return self._audit
+
+    @property
+    def asks_before_destroying(self) -> bool:
+        """Whether a person must agree before this call destroys or replaces something."""
+        limits = self.caller.limits
+        asks = limits is not None and needs_approval("destructive", limits.approval)
+        return asks and not self.nested and self.approved is None
+
+    def destroys(self) -> None:
+        """Say, before it is done, that the call destroys or replaces something that is there now.
+
+        WouldDestroy where a person must agree to that first: the call then waits for them, and has changed nothing.
+        """
+        if self.tool.destructive_when is None:
+            raise RuntimeError(f"{self.tool.name}: say with `destructive_when` in which case it destroys something")
+        if self.asks_before_destroying:
+            raise WouldDestroy
 
     def require_app(self) -> App:
         if self.app is None:

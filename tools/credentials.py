@@ -35,6 +35,8 @@ _MAX_TOKEN = 8192
 _UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 
 ANONYMOUS = Anonymous()
+ANON_KEY = "bb_anon_"
+"""What the public key of an app begins with, in the header `apikey` or in `Authorization`."""
 
 
 class Credentials:
@@ -113,6 +115,8 @@ class Credentials:
         return caller
 
     async def _key(self, token: str) -> Caller:
+        if token.startswith(ANON_KEY):
+            return await self._anonymous(token.encode())
         key = await self._directory.key(hashlib.sha256(token.encode()).hexdigest())
         if key is None:
             raise InvalidApiKey
@@ -147,7 +151,7 @@ class Credentials:
             return ANONYMOUS
         app_id = await self._directory.app_id_of_anon_key(anon_key.decode("latin-1")[:100])
         if app_id is None:
-            raise InvalidApiKey("The `apikey` header holds no app's anon key.")
+            raise InvalidApiKey("This is no app's anon key.")
         return Anonymous(app_id)
 
     async def _in_organisation(self, caller: Caller, organisation: bytes) -> Caller:

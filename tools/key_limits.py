@@ -1,5 +1,8 @@
 """Limits of a key: what it may not call although its account may."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from baobab.tools.callers import Caller, Limits
 from baobab.tools.effects import stricter
 from baobab.tools.errors import KeyLimited
@@ -20,6 +23,22 @@ def passed(caller: Caller, tool: Tool) -> str | None:
         what = "a budget" if limits.budgeted else "limits"
         return f"A key with {what} cannot hand out credentials or rights."
     return None
+
+
+def hold_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise KeyLimited where a caller with limits gives an argument that widens what somebody may.
+
+    values: the arguments as they were validated; given: as they came, so without defaults.
+    """
+    if caller.limits is None:
+        return
+    for name, widens in tool.widens.items():
+        if name in given and widens(values[name]):
+            raise KeyLimited(
+                f"A key with limits cannot give this `{name}`: it widens what somebody may do.",
+                remediation=f"Leave `{name}` out, or have somebody do it who is signed in or has a key without limits.",
+                details={"argument": name},
+            )
 
 
 def hold(caller: Caller, tool: Tool) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from ipaddress import IPv6Network
@@ -96,10 +96,16 @@ class RateLimits:
         return taken
 
     def _forget_idle(self, now: float) -> None:
-        """Drop what no longer counts; in a flood of new subjects the longest known go first."""
+        """Drop what no longer counts. A flood is of one policy: it takes places from its own, longest known first.
+
+        So a flood of addresses cannot make another policy forget what it guards.
+        """
         self._windows = {name: taken for name, taken in self._windows.items() if taken and taken[-1] > now - name[3]}
-        for name in list(self._windows)[: len(self._windows) - _MOST_WINDOWS // 2]:
-            del self._windows[name]
+        excess = len(self._windows) - _MOST_WINDOWS // 2
+        if excess > 0:
+            flooded = Counter(name[0] for name in self._windows).most_common(1)[0][0]
+            for name in [name for name in self._windows if name[0] == flooded][:excess]:
+                del self._windows[name]
 
 
 class SharedRateLimits:

@@ -12,7 +12,8 @@ from baobab.storage.database import DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.tools import approval, key_limits
-from baobab.tools.call import Call, Door
+from baobab.tools.access import require_sign_in
+from baobab.tools.call import Call, Door, WouldDestroy
 from baobab.tools.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, Naming, ToolNotFound, Unavailable
 from baobab.tools.executor import Approved
@@ -184,6 +185,8 @@ class Registry:
                 await call.unit.commit()
                 await self._require_hope(call, arguments, values)
                 return await call.services.approvals.propose(call, arguments)
+            if call.tool.destructive_when is not None and call.asks_before_destroying:
+                return await self._work_or_propose(call, values, arguments)
             return await self._work(call, values, nested)
         except (IntegrityError, NoResultFound) as exc:
             # The app may have been deleted while the call was on its way.
@@ -218,6 +221,18 @@ class Registry:
         # Whoever proposes may hold no turn that the proposal would wait for.
         await unit.commit()
 
+    async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
+        """Make the call where it destroys nothing now; else it waits for a person, as one that always does."""
+        if not await call.services.approvals.has_standing(call, arguments):
+            try:
+                return await self._work(call, values, nested=False)
+            except WouldDestroy:
+                # What it had changed has been taken back.
+                pass
+        call.effect = "destructive"
+        await call.unit.commit()
+        return await call.services.approvals.propose(call, arguments)
+
     async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """The validated arguments of a call that may be made."""
         tool = call.tool
@@ -226,10 +241,12 @@ class Registry:
             _validated(tool, arguments)
         if tool.app_parameter is not None:
             call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
+        if tool.access.anonymous:
+            require_sign_in(call)
         await tool.access.authorise(call, arguments)
         if not nested:
             set_tenant(_tenant(call))
-        if call.caller.limits is not None and not nested:
+        if call.caller.limits is not None and not nested and tool.access.credential:
             key_limits.hold(call.caller, tool)
         if tool.limit is not None and not nested and call.approved is None:
             allowance = tool.limit.spend(call, arguments)
@@ -237,7 +254,10 @@ class Registry:
             if allowance is not None and not isinstance(allowance, Allowance):
                 allowance = await allowance
             call.allowance = allowance
-        return _validated(tool, arguments)
+        values = _validated(tool, arguments)
+        if tool.widens and not nested:
+            key_limits.hold_arguments(call.caller, tool, values, arguments)
+        return values
 
     async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
         tool = call.tool

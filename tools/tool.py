@@ -20,7 +20,9 @@ from baobab.tools.errors import BaobabError, UnknownField
 from baobab.tools.jobs import MOST_ATTEMPTS, JobKind, Work
 from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
 from baobab.tools.schema import portable, unbounded
+from baobab.tools.secret import find_undeclared_secrets, holds_secret
 from baobab.tools.types import OMITTED
+from baobab.tools.widening import Widens, whatever_is_given
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -102,6 +104,8 @@ class Tool:
     examples: Mapping[str, Any]
     start: bool
     grants: bool
+    widens: Mapping[str, Widens]
+    destructive_when: str | None
     long_running: bool
     preview: Handler | None
     mcp: bool
@@ -111,7 +115,7 @@ class Tool:
     @cached_property
     def version(self) -> str:
         """Changes when what a call means may have changed: an approval is good for one version."""
-        meaning = [self.name, self.effect, self.description, self.input_schema]
+        meaning = [self.name, self.effect, self.destructive_when, self.description, self.input_schema]
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
@@ -246,6 +250,8 @@ class Toolset:
         examples: Mapping[str, Any] | None = None,
         start: bool = False,
         grants: bool = False,
+        widens: Mapping[str, Widens] | None = None,
+        destructive_when: str | None = None,
         long_running: bool | None = None,
         preview: Handler | None = None,
         mcp: bool | None = None,
@@ -264,6 +270,10 @@ class Toolset:
         socket: its result is a Stream, whose pieces are the frames of a WebSocket.
         start: among the few tools that a model is shown first; the others it finds by search.
         grants: hands out a credential or a right, so that keys with limits of their own may not call it.
+        widens: by argument, which of its values give somebody more than they had, or take a guard away: a key with
+            limits may not give those (tools/widening.py). Secrets among the arguments are so by themselves.
+        destructive_when: for a tool of a lesser effect, in which case it destroys or replaces something all the same.
+            Its handler says so by `call.destroys()` before it does.
         long_running: may wait for something outside; left out, that is so for what leaves the platform.
         preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
         mcp: whether models are offered the tool; left out, as the family says.
@@ -277,7 +287,8 @@ class Toolset:
                 raise RegistrationError(f"{name}: a tool's name is lower case words joined by underscores")
             if name in self.tools:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a tool of this name already")
-            arguments, returns = _signature(handler)
+            hints = get_type_hints(handler, include_extras=True)
+            arguments, returns = _signature(handler, hints)
             title, summary, description = _docstring(handler)
             if taints:
                 description += f"\n\n{_TAINTED}"
@@ -315,6 +326,8 @@ class Toolset:
                 examples=examples or {},
                 start=start,
                 grants=grants,
+                widens=_widening(name, hints, access, widens or {}),
+                destructive_when=destructive_when,
                 long_running=effect == "external" if long_running is None else long_running,
                 preview=preview,
                 mcp=self.mcp if mcp is None else mcp,
@@ -337,10 +350,22 @@ def _audit(name: str, effect: Effect, audit: Audit | None) -> Audit | None:
     return Audit(event=name.replace("_", ".", 1), action=action)
 
 
-def _signature(handler: Handler) -> tuple[type[BaseModel], Any]:
+def _widening(name: str, hints: Mapping[str, Any], access: Access, given: Mapping[str, Widens]) -> dict[str, Widens]:
+    """Which arguments widen. A secret does where a credential is asked for: it is kept, and used for others."""
+    unknown = sorted(given.keys() - hints.keys())
+    if unknown:
+        raise RegistrationError(f"{name}: `widens` names {unknown[0]}, which it does not take")
+    taken = {argument: hint for argument, hint in hints.items() if argument not in ("call", "return")}
+    for argument, hint in taken.items():
+        for found in find_undeclared_secrets(argument, hint):
+            raise RegistrationError(f"{name}: {found} is called like a secret; declare its type Secret or NotSecret")
+    kept = {argument: whatever_is_given for argument, hint in taken.items() if access.credential and holds_secret(hint)}
+    return {**kept, **given}
+
+
+def _signature(handler: Handler, hints: Mapping[str, Any]) -> tuple[type[BaseModel], Any]:
     """The model of the arguments and the type of the result."""
     name = handler.__name__
-    hints = get_type_hints(handler, include_extras=True)
     parameters = list(inspect.signature(handler).parameters.values())
     if not inspect.iscoroutinefunction(handler) or not parameters or parameters[0].name != "call":
         raise RegistrationError(f"{name}: a handler is `async def` and takes `call` first")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from baobab.tools.callers import Caller, EndUser
+from baobab.tools.effects import Effect
 
 if TYPE_CHECKING:
     from baobab.tools.tool import Tool
@@ -17,9 +18,19 @@ _CONSEQUENCE = {
 }
 
 
-def worded(tool: "Tool", arguments: Mapping[str, Any], caller: Caller, *, tainted: bool = False) -> str:
-    """The tool's own first sentence, what follows from it, and every argument; secrets are not shown."""
-    lines = [tool.summary, _CONSEQUENCE.get(tool.effect, "")]
+def worded(
+    tool: "Tool",
+    arguments: Mapping[str, Any],
+    caller: Caller,
+    *,
+    effect: Effect | None = None,
+    tainted: bool = False,
+) -> str:
+    """The tool's own first sentence, what follows from it, and every argument; secrets are not shown.
+
+    effect: that of the call, where it is not the tool's.
+    """
+    lines = [tool.summary, _CONSEQUENCE.get(effect or tool.effect, "")]
     if tainted:
         lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
     if isinstance(caller, EndUser):

@@ -25,6 +25,7 @@ from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError,
 from baobab.tools.registry import Registry
 from baobab.tools.steps import Step
 from baobab.tools.tool import Tool
+from baobab.tools.wording import shown
 
 _COST = b"x-baobab-cost-usd"
 # So long a call waits here; after that, and for at least as long, its run rests.
@@ -67,8 +68,8 @@ class Desk:
             result, _ = await self._made(tool, asked, self.caller, door)
         except ApprovalRequired as exc:
             until = exc.details["expires_at"] if exc.details["status"] == "pending" else None
-            shown = {"args": dict(arguments), "tainted": tainted, "until": until}
-            raise Waiting(exc.details["approval_id"], shown) from exc
+            told = {"args": dict(self.shown(ref, arguments)), "tainted": tainted, "until": until}
+            raise Waiting(exc.details["approval_id"], told) from exc
         except ApprovalRejected as exc:
             raise Denied(exc.message) from exc
         except ApprovalExpired as exc:
@@ -79,6 +80,11 @@ class Desk:
         except BaobabError as exc:
             raise ToolFailed(_told(exc)) from exc
         return _held(tool.encode(result))
+
+    def shown(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments as events tell them: without secrets."""
+        tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
+        return arguments if tool is None else shown(tool, arguments)
 
     def taints(self, ref: ToolRef) -> bool:
         tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None

@@ -344,7 +344,8 @@ async def _asked(session: Session, node: LlmNode, messages: list[Message], step:
 async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
     """The result of a call, told of before and after."""
     about: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
-    session.journal.tell("tool_call_start", {**about, "args": arguments}, f"call {call_id}")
+    shown = session.toolbox.shown(ref, arguments)
+    session.journal.tell("tool_call_start", {**about, "args": shown}, f"call {call_id}")
     ended, begin = f"called {call_id}", time.monotonic()
     try:
         result = await session.toolbox.call(ref, arguments, call_id, tainted=tainted)

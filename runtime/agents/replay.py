@@ -114,6 +114,9 @@ class _Player:
     def child_id(self, call_id: str) -> str:
         return child_id(self.run.id, call_id)
 
+    def shown(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return arguments
+
     def taints(self, ref: ToolRef) -> bool:
         calls = self.record.calls.values()
         return any(call.get("tainted") for call in calls if call["tool_name"] == ref.name)

@@ -45,6 +45,10 @@ class Toolbox(Protocol):
         """The result. Waiting, Limited, Denied, TimedOut, ToolFailed."""
         ...
 
+    def shown(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a call as people may see them: without secrets."""
+        ...
+
     def taints(self, ref: ToolRef) -> bool:
         """Whether results of the tool hold text from outside."""
         ...

@@ -165,6 +165,27 @@ def tools(*, as_json: bool) -> None:
             click.echo(f"  {tool.name:28} {tool.effect:12} {route:50} {tool.summary}")
 
 
+@main.command()
+@click.argument("email", required=False)
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.password_option(help="The new password; asked for when left out.")
+def password(email: str | None, data: Path | None, password: str) -> None:
+    """Set the password of the account EMAIL, or of the first account, `owner@localhost`.
+
+    With it a person signs in, to decide approvals or let programs in. It works on the data folder itself, so that it
+    also replaces a password that was forgotten. Every session of the account ends.
+    """
+    from baobab.tools.accounts.resetting import set_password
+
+    settings = _settings(data=data)
+
+    async def work() -> str:
+        async with _house(settings) as home:
+            return await set_password(home.services, email, password)
+
+    click.echo(f"{_run(work())} signs in with the new password from now on.")
+
+
 @main.group()
 def keys() -> None:
     """API keys of the first account, and the keys that secrets are sealed with.

@@ -97,3 +97,11 @@ def test_keys_of_an_empty_installation_are_one_line(data: Path) -> None:
     assert done.returncode == 1
     assert "baobab init" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_password_set_on_the_folder_signs_its_account_in(data: Path, server: ServerProcess) -> None:
+    done = told("password", "--data", data, "--password", "correct Horse 7!")
+    assert "owner@localhost" in done
+    asked = {"email": "owner@localhost", "password": "correct Horse 7!"}
+    assert httpx.post(f"{server.address}/platform/login", json=asked, timeout=PATIENCE).status_code == 200
+    assert baobab("password", "nobody@example.com", "--data", data, "--password", "correct Horse 7!").returncode == 1

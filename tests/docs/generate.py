@@ -140,6 +140,15 @@ def _tool(tool: Tool) -> Iterator[str]:
     yield f"{f'`{tool.rest.method} {tool.rest.path}`, ' if tool.rest else ''}{tool.effect}{apart}"
     yield ""
     yield tool.description
+    if tool.destructive_when is not None:
+        yield ""
+        yield f"Counts as destructive {tool.destructive_when}."
+    if tool.grants:
+        yield ""
+        yield "A key with limits cannot use it."
+    elif tool.widens:
+        yield ""
+        yield f"A key with limits cannot give, where it widens something: {', '.join(f'`{n}`' for n in tool.widens)}."
     yield ""
     yield f"Who: {tool.access.description}"
     properties = tool.input_schema["properties"]

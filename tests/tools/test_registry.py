@@ -32,9 +32,11 @@ from baobab.tools.errors import (
 from baobab.tools.limits import PerAddress
 from baobab.tools.platform_tables import audit_logs
 from baobab.tools.registry import Registry
+from baobab.tools.secret import NotSecret, Secret
 from baobab.tools.suggestions.tools import table as suggestions
 from baobab.tools.tool import Audit, RegistrationError, Toolset
 from baobab.tools.types import OMITTED, Text
+from baobab.tools.wording import worded
 from tests.columns import address
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +121,20 @@ async def Shelf_Read(call: Call, word: Word) -> Done:  # noqa: N802 - a name tha
     return {"word": word}
 
 
+class Lock(TypedDict):
+    masterKey: Word
+
+
+async def shelf_secret(call: Call, api_key: Word | None = None) -> Done:
+    """Read a word."""
+    return {"word": api_key or ""}
+
+
+async def shelf_secret_inside(call: Call, locks: Annotated[list[Lock], Field(max_length=2)]) -> Done:
+    """Read a word."""
+    return {"word": locks[0]["masterKey"]}
+
+
 READ = {"access": EVERYBODY, "effect": "read"}
 
 
@@ -131,6 +147,9 @@ READ = {"access": EVERYBODY, "effect": "read"}
         (shelf_without_call, "GET /", {}, "takes `call` first"),
         (shelf_blocking, "GET /", {}, "async def"),
         (shelf_describes_another, "GET /", {}, "describes words"),
+        (shelf_secret, "GET /", {}, "api_key is called like a secret"),
+        (shelf_secret_inside, "GET /", {}, "locks.masterKey is called like a secret"),
+        (shelf_read, "GET /", {"widens": {"title": bool}}, "`widens` names title"),
         (Shelf_Read, "GET /", {}, "lower case"),
         (shelf_read, "FETCH /", {}, "no `METHOD /path`"),
         (shelf_read, "GET shelf", {}, "no `METHOD /path`"),
@@ -216,6 +235,7 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab, effect):
             expected = {hint: kind == effect for kind, hint in hints.items()}
             # What strangers wrote comes from outside, too.
             expected["openWorldHint"] |= tool.taints
+            expected["destructiveHint"] |= tool.destructive_when is not None
             assert hinted == expected, listed
 
 
@@ -240,6 +260,21 @@ async def test_an_error_names_operations_as_its_door_does(baobab):
     assert "api_keys_create" in unknown.text
     # Models are not offered what takes a password.
     assert baobab.house.registry.name_by_tool("platform_login") == "POST /platform/login"
+
+
+async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at():
+    async def shelf_locked(
+        call: Call, api_key: Annotated[str, Secret(40)], index_key: Annotated[str, NotSecret("a name"), Text(9)]
+    ) -> Done:
+        """Read a word."""
+        return {"word": api_key}
+
+    tool = registered(toolset(), shelf_locked).find("shelf_locked")
+    values = tool.validate({"api_key": "SUPERSECRET", "index_key": "open"})
+    assert values["api_key"] == "SUPERSECRET"
+    assert repr(values) == "{'api_key': '(hidden)', 'index_key': 'open'}"
+    assert tool.input_schema["properties"]["api_key"]["writeOnly"] is True
+    assert "SUPERSECRET" not in worded(tool, {"api_key": "SUPERSECRET", "index_key": "open"}, ANONYMOUS)
 
 
 # -- The steps of a call -----------------------------------------------------------------------------------------------

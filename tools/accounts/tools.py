@@ -17,11 +17,13 @@ from baobab.tools.accounts.errors import (
     WeakPassword,
     WrongPassword,
 )
+from baobab.tools.accounts.guesses import Guesses
 from baobab.tools.call import Call
-from baobab.tools.errors import BadRequest, MissingField, SignupClosed
+from baobab.tools.errors import BadRequest, Forbidden, MissingField, SignupClosed
 from baobab.tools.limits import PerAddress, settled
 from baobab.tools.membership import found, of_account
 from baobab.tools.platform_tables import accounts as rows
+from baobab.tools.secret import Secret
 from baobab.tools.services import Services
 from baobab.tools.signing import PLATFORM
 from baobab.tools.tool import Audit, Toolset
@@ -36,11 +38,11 @@ _GUESSES = 10
 Name = Annotated[str, Text(200, min_length=1)]
 Password = Annotated[
     str,
-    Text(passwords.LONGEST),
+    Secret(passwords.LONGEST),
     Field(description="At least 8 characters with an uppercase letter, a lowercase letter, a digit and a special one."),
 ]
-AnyPassword = Annotated[str, Text(passwords.LONGEST)]
-RefreshToken = Annotated[str, Text(100, min_length=1)]
+AnyPassword = Annotated[str, Secret(passwords.LONGEST)]
+RefreshToken = Annotated[str, Secret(100, min_length=1)]
 
 
 class User(TypedDict):
@@ -146,7 +148,8 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Na
     access=EVERYBODY,
     effect="write",
     raises=(InvalidCredentials,),
-    limit=PerAddress(10, _WINDOW),
+    # Tries, right or wrong: a team behind one address signs in as often as it needs to.
+    limit=PerAddress(60, _WINDOW),
     audit=Audit("login", category="auth", action="create", resource="session"),
     examples={"email": "ada@example.com", "password": "correct Horse 7!"},
     mcp=False,
@@ -154,8 +157,13 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Na
 async def platform_login(call: Call, email: Email, password: AnyPassword) -> SignedIn:
     """Sign in: an access token for one hour and a refresh token for seven days.
 
+    Ten wrong passwords from one address close it for fifteen minutes; right ones do not count. After twenty wrong ones
+    for one account, from wherever, each address has one try more for it: nobody can lock its owner out.
+
     password: the account's password.
     """
+    guesses = Guesses(call, email)
+    await guesses.require_room()
     async with call.services.database.reading() as connection:
         account = (await connection.execute(select(rows).where(rows.c.email == email))).mappings().first()
     encoded: str | None = account["password_hash"] if account else None
@@ -164,6 +172,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
         # The refusal says no more than that; its audit row may say whose door was tried.
         if account is not None:
             _note(call, account["id"], await _home(call.services, account["id"]))
+        await guesses.count_wrong()
         raise InvalidCredentials
     token = await _token(call, account["id"], email)
     renewed = await passwords.encode(password) if passwords.is_outdated(encoded) else encoded
@@ -256,8 +265,11 @@ async def platform_update(
 ) -> Updated:
     """Change the account's name or password. A new password ends every session; sign in again afterwards.
 
+    A password makes a person, who may do more than a key: no key sets one. Sign in for it. An account that never had a
+    password gets its first from the operator, by the command `baobab password`.
+
     name: the new name; the personal organisation keeps its own.
-    current_password: the password in force, needed for a new one unless the account never had any.
+    current_password: the password in force, needed for a new one.
     """
     if name is None and password is None:
         raise BadRequest("Nothing to change: send `name` or `password`.")
@@ -265,6 +277,11 @@ async def platform_update(
     changes: dict[str, Any] = {} if name is None else {"name": name}
     same = [rows.c.id == account_id]
     if password is not None:
+        if call.account.key_id is not None:
+            raise Forbidden(
+                "A key cannot set a password.",
+                remediation="Sign in with POST /platform/login, or have the operator set one with `baobab password`.",
+            )
         encoded = await _proven(call, account_id, current_password)
         passwords.check(password)
         changes["password_hash"] = await passwords.encode(password)

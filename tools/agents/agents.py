@@ -37,6 +37,7 @@ from baobab.tools.callers import Account
 from baobab.tools.money import Usd
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
+from baobab.tools.widening import Widens, one_of
 
 _DEDUPE_SECONDS = 60
 _MOST_BYTES = 2 * 2**20
@@ -62,6 +63,13 @@ DisplayName = Annotated[str, Text(200)]
 Window = Annotated[int, Field(ge=0, le=3600)]
 Days = Annotated[int, Field(ge=1, le=3650)]
 Concurrent = Annotated[int, Field(ge=1, le=10_000)]
+
+
+_WIDENS: dict[str, Widens] = {
+    "visibility": one_of(["authenticated", "public"]),
+    "safety_acknowledged": one_of([True]),
+    "taint_checks": one_of([False]),
+}
 
 
 class Validity(TypedDict):
@@ -102,6 +110,7 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     status=201,
     raises=(AgentExists, InvalidGraph, UnsafePublic),
     audit=Audit("agent.create", action="create", resource="agent"),
+    widens=_WIDENS,
     max_body=_MOST_BYTES,
     examples=_EXAMPLE,
     keywords="build, new agent, bot, chatbot, assistant, workflow, automation, pipeline, graph, LLM with tools; "
@@ -168,6 +177,8 @@ async def agents_create(
     effect="write",
     raises=(AgentNotFound, InvalidGraph, UnsafePublic),
     audit=Audit("agent.update", resource="agent"),
+    widens=_WIDENS,
+    destructive_when="where it gives another graph: the one before is not kept",
     max_body=_MOST_BYTES,
     keywords="edit, change an agent's graph, prompt, model, limits, make an agent public, enable, disable; "
     "Agent ändern, bearbeiten; "
@@ -210,6 +221,8 @@ async def agents_update(
     async with writing(call) as unit:
         row = await _found(unit.execute, app_id, name)
         graph = values.get("graph_spec", row.graph_spec)
+        if graph != row.graph_spec:
+            call.destroys()
         if graph_spec is not OMITTED:
             # Only then: an agent can be disabled though a tool of its graph is no more, or has changed.
             await _valid(call, name, graph)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StringConstraints
 
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
+from baobab.tools.secret import NotSecret, Secret
 from baobab.tools.types import JsonObject, Text, Uuid
 
 PAGE = 500
@@ -24,7 +25,12 @@ Held = Annotated[JsonObject, AfterValidator(_shallow)]
 Input = Annotated[Held, Field(description="What the graph calls `input`.", max_length=1000)]
 UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
 """A user of the app by its id, or, where that is said, a visitor by what it holds."""
-IdempotencyKey = Annotated[str, Text(128, min_length=1), Field(description="names the run instead of its body.")]
+IdempotencyKey = Annotated[
+    str,
+    Text(128, min_length=1),
+    NotSecret("a name of the caller's own"),
+    Field(description="names the run instead of its body."),
+]
 ThreadId = Annotated[
     str,
     Text(128, min_length=1),
@@ -46,6 +52,7 @@ WebhookUrl = Annotated[
 ]
 ApprovalToken = Annotated[
     str,
+    NotSecret("the id of an approval: who may decide it is asked of the caller"),
     StringConstraints(pattern=r"^appr_[A-Za-z0-9]{1,80}$", max_length=90),
     Field(description="The approval_token of the run_paused event.", examples=["appr_0a1b2c3d"]),
 ]
@@ -57,4 +64,4 @@ LastEventId = Annotated[
     Text(20),
     Field(description="the `id` of the last event that was received; those after it are sent."),
 ]
-StreamToken = Annotated[str, Text(100), Field(description="From POST .../stream-token.")]
+StreamToken = Annotated[str, Secret(100), Field(description="From POST .../stream-token.")]

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.agents.remote.server import State, ToolServer
 from baobab.runtime.agents.spec import Exposure, Mode
+from baobab.tools.secret import Secret
 from baobab.tools.types import Text
 
 ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
@@ -16,15 +17,15 @@ ServerId = Annotated[str, Text(36, min_length=1), Field(description="The tool se
 ToolName = Annotated[str, Text(128, min_length=1)]
 Url = Annotated[str, Text(2000, min_length=8)]
 Transport = Literal["streamable_http", "sse", "http"]
-Secret = Annotated[str, Text(8000, min_length=1, pattern="^[!-~]+$"), Field(json_schema_extra={"writeOnly": True})]
-HeaderValue = Annotated[str, Text(8000, min_length=1, pattern="^[ -~]+$"), Field(json_schema_extra={"writeOnly": True})]
+HeaderValue = Annotated[str, Secret(8000, min_length=1, pattern="^[ -~]+$")]
+_Credential = Annotated[str, Secret(8000, min_length=1, pattern="^[!-~]+$")]
 Digest = Annotated[str, Text(64, min_length=1)]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 class BearerToken(TypedDict):
     type: Literal["bearer"]
-    token: Secret
+    token: _Credential
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
@@ -33,7 +34,7 @@ class ClientCredentials(TypedDict):
 
     type: Literal["oauth"]
     client_id: Annotated[str, Text(500, min_length=1, pattern="^[!-~]+$")]
-    client_secret: Secret
+    client_secret: _Credential
     token_url: Url
     scope: NotRequired[Annotated[str, Text(1000, pattern="^[ -~]*$")]]
 

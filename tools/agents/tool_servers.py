@@ -51,6 +51,7 @@ from baobab.tools.call import Call
 from baobab.tools.errors import AlreadyExists, BadRequest, BaobabError, Conflict, Forbidden
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, JsonObject
+from baobab.tools.widening import whatever_is_given
 
 MOST = 50
 """Servers of an app."""
@@ -91,6 +92,7 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     status=201,
     raises=(ToolServerExists, TooManyToolServers, AddressRefused, UrlRefused),
     audit=Audit("agent.tool_server.create", action="create", resource="mcp_server"),
+    widens={"tool_acl": whatever_is_given},
     examples={"name": "docs", "url": "https://mcp.example.com/mcp"},
     keywords="connect, add, register an external or third-party MCP server, tools for agents, integration, "
     "connector, plugin; "
@@ -184,6 +186,7 @@ async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  
     statuses=(200, 502),
     raises=(ToolServerNotFound, ToolChanged),
     audit=Audit("agent.tool_server.probe", resource="mcp_server"),
+    widens={"accept": bool},
     keywords="test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
     "have; "
     "MCP-Server prüfen; "

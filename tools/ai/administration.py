@@ -15,6 +15,7 @@ from baobab.tools.ai.toolset import ai
 from baobab.tools.call import Call
 from baobab.tools.days import Day, first_and_last
 from baobab.tools.errors import BadRequest
+from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
 
@@ -22,7 +23,7 @@ _NANOS = 10**9
 
 Models = Annotated[list[ModelName], Field(max_length=500)]
 MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
-ProviderKey = Annotated[str, Text(500, min_length=8, pattern="^[!-~]+$")]
+ProviderKey = Annotated[str, Secret(500, min_length=8, pattern="^[!-~]+$")]
 
 
 class AiConfig(TypedDict):
@@ -80,6 +81,7 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     effect="write",
     raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("app.config.ai", resource="app"),
+    destructive_when="where it replaces or takes back a key",
     examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000},
     keywords="choose the default model, allow, restrict or block models, fallback, limit tokens per request, app's"
     " own provider key, BYOK; "
@@ -116,6 +118,8 @@ async def ai_config_update(
     values |= {name: value for name, value in given.items() if value is not OMITTED}
     if isinstance(byokProvider, str) and not isinstance(byokKey, str):
         raise BadRequest("`byokProvider` says whose `byokKey` is: it is given with the key.")
+    if byokKey is not OMITTED and (await settings.as_written(call, app_id)).byok_last4 is not None:
+        call.destroys()
     if byokKey is None:
         values |= {"byok_key": None, "byok_provider": None, "byok_last4": None}
     elif byokKey is not OMITTED:

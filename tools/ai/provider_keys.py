@@ -77,6 +77,7 @@ async def provider_keys_list(call: Call) -> KeysOfProviders:
     effect="write",
     raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("ai.provider_key.set", resource="provider_key"),
+    destructive_when="where the organisation has a key for the provider: it is replaced",
     examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"},
     keywords="add my own OpenAI, Anthropic, Gemini, Mistral or provider API key, bring your own key, BYOK, use my "
     "account; "
@@ -100,6 +101,8 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
         raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
     organisation = call.account.organisation_id
     id_ = f"{organisation}:{provider}"
+    if (await call.execute(select(rows.c.id).where(rows.c.id == id_))).first():
+        call.destroys()
     values = {
         "key": call.services.vault.seal(key.encode(), reach.context(rows, id_)),
         "last4": reach.last4(key),

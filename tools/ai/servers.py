@@ -24,6 +24,7 @@ from baobab.tools.ai.toolset import model_servers
 from baobab.tools.call import Call
 from baobab.tools.errors import BadRequest, Conflict, MissingField, NotFound
 from baobab.tools.platform_tables import organisations
+from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, Text
 
@@ -38,7 +39,7 @@ ServerName = Annotated[
     Field(description="What its models' names begin with: `<name>/<model>`.", examples=["lab"]),
 ]
 Url = Annotated[str, Text(500, min_length=8)]
-ServerKey = Annotated[str, Text(500, min_length=1, pattern="^[!-~]+$")]
+ServerKey = Annotated[str, Secret(500, min_length=1, pattern="^[!-~]+$")]
 
 
 class ModelServer(TypedDict):
@@ -174,6 +175,7 @@ async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     effect="external",
     raises=(ServerNotFound, ServerChanged, KeyNeededAgain, MissingField, AddressRefused, UrlRefused),
     audit=Audit("ai.server.update", resource="model_server"),
+    destructive_when="where it replaces a key",
     keywords="change URL or key of a self-hosted LLM, vLLM, Ollama endpoint; "
     "Modellserver ändern; "
     "cambiar servidor de modelos",
@@ -192,6 +194,8 @@ async def model_servers_update(
     address = before["url"] if url is None else _address(url)
     if key is OMITTED and before["key"] is not None and _origin(address) != _origin(before["url"]):
         raise KeyNeededAgain
+    if key is not OMITTED and before["key"] is not None:
+        call.destroys()
     values = {"url": address} if key is OMITTED else {"url": address, **_sealed(call, before["id"], key)}
     opened = _opened(call, before) if key is OMITTED else key
     return await _write(call, before, values | await _asked(call, name, address, opened))

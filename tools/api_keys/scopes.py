@@ -30,7 +30,8 @@ def wanted(
     if reach == "both":
         raise KeyScopesUnclear("`scope: both` would be one key for two doors.")
     if reach == "substrate":
-        if key_scope or target_app_id or additional:
+        # `account` is what `key_scope` is where it is left out.
+        if key_scope == "app" or target_app_id or additional:
             raise KeyScopesUnclear("`scope: substrate` stands alone.")
         return [SUBSTRATE]
     if key_scope == "app":

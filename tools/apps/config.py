@@ -15,6 +15,7 @@ from baobab.tools.errors import AppNotFound, BadRequest, MissingField
 from baobab.tools.platform_tables import apps
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, Text
+from baobab.tools.widening import one_of, whatever_is_given
 
 config = Toolset("config", "An app's settings.", base="/v1/{app_id}")
 
@@ -183,6 +184,7 @@ async def config_get(call: Call, app_id: AppId) -> Config:
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.access_mode", resource="app"),
+    widens={"access_mode": one_of(["public"])},
     examples={"access_mode": "authenticated"},
     keywords="allow anonymous access, open the whole app without login or lock it to signed-in users, require "
     "authentication; "
@@ -190,7 +192,9 @@ async def config_get(call: Call, app_id: AppId) -> Config:
     "acceso anónimo, exigir inicio de sesión",
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
-    """Let anonymous requests reach the app's data, or only signed-in users and keys.
+    """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
+
+    In force within 2 s. Whoever has the token of an event stream follows that to its end.
 
     access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
     """
@@ -211,9 +215,10 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
 async def config_secure(
     call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
 ) -> Secured:
-    """Require sign-in for the app's data and give each named table user isolation.
+    """Require sign-in: anonymous requests to the app's key-value store and public agents are answered 401.
 
-    A table that cannot be secured is reported in `table_errors`; the others, and the access mode, are set all the same.
+    It sets the access mode to `authenticated`. Apps have no tables yet: those that are named are reported in
+    `table_errors`, and the access mode is set all the same.
 
     tables: the tables to isolate by user; left out, only the access mode changes.
     """
@@ -261,6 +266,7 @@ async def config_auth_hooks(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.visibility", resource="app"),
+    widens={"visibility": one_of(["public"])},
     examples={"visibility": "public", "listed": True},
     keywords="publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
     "Vorlage veröffentlichen; "
@@ -284,6 +290,7 @@ async def config_visibility(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.storage", resource="app"),
+    widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given},
     examples={"publicReadEnabled": True},
     keywords="upload limits, maximum file size, allowed file types, MIME, public files; "
     "Dateigröße, Dateitypen, Upload; "
@@ -345,6 +352,7 @@ async def config_jwt(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.cors", resource="app"),
+    widens={"allowed_origins": whatever_is_given},
     examples={"allowed_origins": ["https://shop.example.com"]},
     keywords="CORS, blocked by browser, allow my website, domain or front end to call the API, cross-origin, "
     "Access-Control-Allow-Origin; "

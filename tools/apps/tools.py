@@ -15,6 +15,7 @@ from baobab.tools.apps.rows import app_now
 from baobab.tools.apps.subdomains import RESERVED, free
 from baobab.tools.apps.toolset import apps
 from baobab.tools.call import Call
+from baobab.tools.credentials import ANON_KEY
 from baobab.tools.errors import AppNotFound
 from baobab.tools.failures import failures
 from baobab.tools.function_keys import make_function_key
@@ -154,7 +155,7 @@ async def apps_init(
             "allowed_origins": [],
             "storage_config": _DEFAULT_STORAGE,
             "jwt_config": _DEFAULT_JWT,
-            "anon_key": "bb_anon_" + ids.secret(32),
+            "anon_key": ANON_KEY + ids.secret(32),
             **function_key,
             "provisioning_status": "ready",
             "created_at": now,

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import ABSENT, Quota, Tier
+from baobab.storage.kv.json_equality import matches
 from baobab.tools.call import Call
 from baobab.tools.errors import AppMigrating, BaobabError
 from baobab.tools.kv.access import Exposed
@@ -131,6 +132,20 @@ async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     return {"exists": await call.stores.kv.exists(app_id, key)}
 
 
+async def _putting(
+    call: Call,
+    app_id: AppId,
+    key: Key,
+    value: Value,
+    ttl: Ttl | None = OMITTED,  # noqa: ARG001 - a preview takes what its tool takes
+    ephemeral: bool = False,  # noqa: ARG001
+) -> str:
+    before = await call.stores.kv.get(app_id, key)
+    if before is None:
+        return f"The key is not there: it would store {len(value)} bytes."
+    return f"It would replace the value, which has {len(before)} bytes, by one of {len(value)}."
+
+
 @kv.tool(
     "PUT /{key:path}",
     access=Exposed("write"),
@@ -142,6 +157,8 @@ async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     max_body=_MAX_BODY,
     examples={"value": {"items": [1, 2]}, "ttl": 3600},
     start=True,
+    preview=_putting,
+    destructive_when="where the key is there already: its value is replaced",
     keywords="save, store, write, set, update, overwrite, remember, keep a value, record, document or data, "
     "insert, upsert, cache, flag, configuration value; "
     "Wert speichern, ablegen, schreiben, setzen, merken; "
@@ -152,11 +169,18 @@ async def kv_put(
 ) -> None:
     """Store a value under a key, in place of what was there.
 
+    A key of yours that must ask before it destroys something asks before it replaces a value.
+
     ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
     ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
     """
     tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
-    await stored(call.stores.kv.put(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
+    held_back = call.asks_before_destroying
+    # Who must ask before replacing something writes only where nothing is, in the one step that finds that out.
+    write = call.stores.kv.setnx if held_back else call.stores.kv.put
+    wrote = await stored(write(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
+    if held_back and not wrote:
+        call.destroys()
 
 
 async def _deleting(call: Call, app_id: AppId, key: Key) -> str:
@@ -264,6 +288,7 @@ async def kv_setnx(
     max_body=_MAX_BODY,
     examples={"expected": {"stock": 3}, "next": {"stock": 2}},
     start=True,
+    destructive_when="where it replaces a value",
     keywords="compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
     "updates, race condition, change only if unchanged; "
     "nur ändern wenn unverändert, gleichzeitige Änderung; "
@@ -275,6 +300,17 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
     expected: compared as JSON, whatever the order of its fields; null stands for a key that is not there.
     next: the value to store.
     """
+    if call.asks_before_destroying:
+        # In the place of nothing it is stored at once; a value that would be replaced now is asked for.
+        kv_of_app = call.stores.kv
+        if matches(None, expected):
+            write = kv_of_app.setnx(app_id, key, next, DURABLE_TTL, Tier.DURABLE, quota(call))
+            if await stored(write):
+                return {"swapped": True}
+        before = await kv_of_app.get(app_id, key)
+        if before is not None and matches(before, expected):
+            call.destroys()
+        return {"swapped": False}
     swap = call.stores.kv.cas(app_id, key, expected, next, DURABLE_TTL, quota(call))
     return {"swapped": await stored(swap)}
 

@@ -164,6 +164,8 @@ async def kv_expose_replace(
     effect="destructive",
     limit=KV_OPERATIONS,
     audit=_CHANGED,
+    # A rule that denies may be what keeps a broader one from opening the keys.
+    grants=True,
     preview=_unexposing,
     keywords="make keys private again, stop sharing, unpublish, remove an access rule or public read; "
     "Freigabe entfernen, nicht mehr öffentlich; "

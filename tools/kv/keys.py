@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, KeySegmentEmpty, ValueTooLarge
+from baobab.tools.secret import NotSecret
 from baobab.tools.types import encode_json
 
 MAX_KEY = 512
@@ -42,6 +43,7 @@ def encode_value(value: Any) -> bytes:
 Key = Annotated[
     str,
     AfterValidator(check_key),
+    NotSecret("the name of an entry"),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_KEY}),
     Field(description="Printable ASCII; may hold `/`; must not start with `_`.", examples=["user:42:cart"]),
 ]

@@ -30,6 +30,7 @@ from baobab.tools.organisations.errors import (
 from baobab.tools.organisations.standing import another_owner, organisation, reaches
 from baobab.tools.platform_tables import accounts, api_keys, apps, members
 from baobab.tools.platform_tables import organisations as rows
+from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import Email, Text, Uuid
 
@@ -43,7 +44,7 @@ OrganizationId = Annotated[Uuid, Field(description="The organisation.")]
 AccountId = Annotated[Uuid, Field(description="The member's account.")]
 InvitationId = Annotated[Uuid, Field(description="The invitation.")]
 InvitationToken = Annotated[
-    str, Text(60, pattern=r"^inv_[A-Za-z0-9]+$"), Field(description="What the inviter passed on.")
+    str, Secret(60, pattern=r"^inv_[A-Za-z0-9]+$"), Field(description="What the inviter passed on.")
 ]
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.accounts.first import ensure_first_account, first_account
+from baobab.tools.accounts.resetting import set_password
 from baobab.tools.callers import Account
-from baobab.tools.errors import InvalidApiKey
+from baobab.tools.errors import Forbidden, InvalidApiKey
 from tests.tools.conftest import PASSWORD, House
 
 BOOTSTRAP = "bb_sk_" + "A1b2" * 10
@@ -45,9 +46,13 @@ async def test_a_revoked_key_does_not_come_back_with_the_next_start(house: House
         await house.bearer(BOOTSTRAP)
 
 
-async def test_the_first_account_gives_itself_a_password_and_signs_in(house: House) -> None:
+async def test_the_first_account_gets_its_password_from_whoever_has_the_folder_and_no_key_sets_one(
+    house: House,
+) -> None:
     owner = await house.bearer(await ensure_first_account(house.services, None) or "")
-    await house.use("platform_update", owner, password=PASSWORD)
+    with pytest.raises(Forbidden):
+        await house.use("platform_update", owner, password=PASSWORD)
+    assert await set_password(house.services, None, PASSWORD) == "owner@localhost"
     signed_in = await house.use("platform_login", email="owner@localhost", password=PASSWORD)
     assert isinstance(owner, Account)
     assert signed_in["user"]["id"] == owner.account_id

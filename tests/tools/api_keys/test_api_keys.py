@@ -47,7 +47,7 @@ async def test_an_app_key_opens_its_app_and_nothing_else(house: House) -> None:
     made = await house.use("api_keys_create", ada, name="backend", key_scope="app", target_app_id=APP)
     assert made["scopes"] == [f"app:{APP}", "ai:gateway"]
     caller = await house.bearer(made["key"])
-    assert caller == AppKey(APP, made["key_id"], ada.account_id)
+    assert caller == AppKey(APP, made["key_id"], ada.account_id, gateway=True)
     with pytest.raises(Forbidden):
         await house.use("api_keys_create", caller, name="more")
 
@@ -59,6 +59,7 @@ async def test_an_app_key_opens_its_app_and_nothing_else(house: House) -> None:
         ({"scopes": ["ai:gateway", "ai:gateway"]}, ["ai:gateway"], "bb_sk_"),
         ({"scopes": ["substrate"]}, ["substrate"], "bb_sub_"),
         ({"scope": "substrate"}, ["substrate"], "bb_sub_"),
+        ({"scope": "substrate", "key_scope": "account"}, ["substrate"], "bb_sub_"),
         ({"scope": "app", "key_scope": "account"}, ["*"], "bb_sk_"),
         ({"additional_scopes": ["ai:gateway"]}, ["*", "ai:gateway"], "bb_sk_"),
     ],
@@ -120,7 +121,7 @@ async def test_only_those_who_run_an_app_make_keys_for_it(house: House) -> None:
         await house.use("api_keys_create", ada, **asked | {"target_app_id": "app_000000000404"})
     # The app's organisation decides, whichever one the caller works in at the moment.
     made = await house.use("api_keys_create", admin, **asked)
-    assert await house.bearer(made["key"]) == AppKey(APP, made["key_id"], admin.account_id)
+    assert await house.bearer(made["key"]) == AppKey(APP, made["key_id"], admin.account_id, gateway=True)
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,9 @@ async def test_lists_go_on_where_a_page_ends(desk: Desk) -> None:
         seen += [approval["id"] for approval in page["approvals"]]
         cursor = page["next_cursor"]
     assert len(seen) == len(set(seen)) == 5
+
+
+async def test_what_is_public_asks_nobody_whatever_credential_was_sent_along(desk: Desk) -> None:
+    narrow, _ = await desk.key(approval="write", toolsets=["kv"])
+    answer = await desk.ask("POST", "/platform/refresh", narrow, {"refresh_token": "bb_rt_unknown"})
+    assert answer.status_code == 401, answer.text

@@ -46,6 +46,8 @@ EXPECTED: dict[str, Mapping[str, object]] = {
     "anonymous": NOBODY,
     "anon key": NOBODY,
     "anon key of another app": NOBODY,
+    "anon key as bearer": NOBODY,
+    "garbage anon key as bearer": BAD_KEY,
     "garbage anon key": BAD_KEY,
     "user ada": HERSELF,
     "user bob": SOMEBODY,
@@ -125,6 +127,8 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
         "anon key": {"apikey": app.anon_key},
         "anon key of another app": {"apikey": other.anon_key},
         "garbage anon key": {"apikey": "bb_anon_garbage"},
+        "anon key as bearer": bearer(app.anon_key),
+        "garbage anon key as bearer": bearer("bb_anon_garbage"),
         "user ada": await world.user(app, ADA),
         "user bob": await world.user(app, BOB),
         "an editor": await world.user(app, BOB, role="editor"),
@@ -243,3 +247,36 @@ async def test_a_user_whose_id_holds_the_separator_owns_nothing(world: Installat
     user = await world.user(scene.app, f"{ADA}:a")
     answer = await world.ask("GET", f"{scene.app.kv}/user:{ADA}:a", user)
     assert (answer.status, answer.json["error"]) == (403, "forbidden")
+
+
+async def test_an_app_that_requires_sign_in_answers_nobody_else(world: Installation) -> None:
+    app = await world.app()
+    await world.expose(app, ("public:*", "public", "public"))
+    user = await world.user(app, ADA)
+    assert (await world.ask("PUT", f"{app.kv}/public:a", {}, PUT)).status == 204
+    assert (await world.ask("POST", f"/v1/{app.id}/secure", world.owner, {})).status == 200
+    agent = ("POST", f"/v1/{app.id}/public/agents/helper/runs", {"input": {}})
+    for anonymous in ({}, {"apikey": app.anon_key}, bearer(app.anon_key)):
+        asked = [
+            *ASKED.values(),
+            ("PUT", "/public:b", PUT),
+            ("POST", "/_batch", {"ops": [{"op": "get", "key": "public:a"}]}),
+        ]
+        for method, path, body in asked:
+            refused = await world.ask(method, app.kv + path, anonymous, body)
+            assert refused.status == (403 if path == "/_stats" else 401), path
+        method, path, body = agent
+        assert (await world.ask(method, path, anonymous, body)).status == 401
+    for known in (user, world.owner):
+        assert (await world.ask("GET", f"{app.kv}/public:a", known)).json == {"value": 1}
+    opened = await world.ask("PATCH", f"/v1/{app.id}/config/access-mode", world.owner, {"access_mode": "public"})
+    assert opened.status == 200
+    assert (await world.ask("GET", f"{app.kv}/public:a")).json == {"value": 1}
+
+
+async def test_the_function_key_opens_each_operation_of_a_batch(world: Installation, scene: Scene) -> None:
+    ops = [{"op": "set", "key": "of:functions", "value": 1}, {"op": "get", "key": "of:functions"}]
+    answer = await world.ask("POST", f"{scene.app.kv}/_batch", scene.callers["function key"], {"ops": ops})
+    assert answer.json == {"results": [{"ok": True}, {"value": 1}]}
+    for_bob = await world.ask("POST", f"{scene.app.kv}/_batch", scene.callers["function key for bob"], {"ops": ops})
+    assert for_bob.json == {"results": [{"error": "KV_FORBIDDEN"}] * 2}

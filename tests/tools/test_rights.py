@@ -1,0 +1,283 @@
+"""Whatever hands out credentials or rights, in any order, against a model of who may hold what.
+
+Nobody ever holds more than the model says, and nobody less: removals, demotions and revocations included.
+"""
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from baobab import composition
+from baobab.settings import load
+from baobab.tools.callers import Account, Caller
+from baobab.tools.errors import BaobabError
+from tests.clock import FixedClock
+from tests.columns import begin, end
+from tests.tools.conftest import House
+
+RANK = {"member": 0, "admin": 1, "owner": 2}
+LIMITS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "reads": {"read_only": True},
+    "kv": {"toolsets": ["kv"]},
+    "kv and keys": {"toolsets": ["kv", "api_keys"]},
+}
+PROBES: dict[str, tuple[str, dict[str, Any]]] = {
+    "read": ("config_get", {}),
+    "run": ("config_visibility", {"visibility": "private"}),
+    "write": ("kv_put", {"key": "k", "value": 1}),
+    "expose": ("kv_expose_replace", {"rules": []}),
+}
+
+people, limits = st.integers(0, 2), st.sampled_from(sorted(LIMITS))
+roles = st.sampled_from(sorted(RANK))
+# Who acts: a person who is signed in, or the n-th of the credentials that were handed out.
+sources = st.one_of(people.map(lambda n: ("person", n)), st.integers(0, 30).map(lambda n: ("credential", n)))
+
+
+@dataclass
+class Credential:
+    """kind: `account`, `app`, `function`, or `invitation`. held_to: names of LIMITS, its makers' among them."""
+
+    kind: str
+    text: str
+    id: str
+    person: int
+    maker: "Credential | None" = None
+    held_to: frozenset[str] = frozenset()
+    role: str = "member"
+    lives: bool = True
+
+
+class Rights(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.folder = tempfile.TemporaryDirectory()
+        self.roles: list[str | None] = [None, None, None]
+        self.handed_out: list[Credential] = []
+        self.guests: dict[str, Account] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        self.runner.run(self._begin())
+        self.join(0, "admin")
+        self.join(1, "admin")
+
+    async def _begin(self) -> None:
+        clock, path = FixedClock(), Path(self.folder.name)
+        opened = await self.stack.enter_async_context(composition.house(load(begin(path), data=path), clock=clock))
+        self.house = House(opened.services, opened.registry, clock, path)
+        self.owner = await self.house.sign_up("owner@example.com")
+        self.team = await self.house.organisation(self.owner)
+        self.app = (await self.house.use("apps_init", self.owner, name="shop", organization_id=self.team))["app_id"]
+        self.people = [await self.house.sign_up(f"person{n}@example.com") for n in range(3)]
+
+    def teardown(self) -> None:
+        self.runner.run(self.stack.aclose())
+        self.runner.close()
+        end(Path(self.folder.name))
+        self.folder.cleanup()
+
+    # -- What is done --------------------------------------------------------------------------------------------------
+
+    @rule(who=people, role=roles)
+    def take_in(self, who: int, role: str) -> None:
+        self.join(who, role)
+
+    def join(self, who: int, role: str) -> None:
+        if self.roles[who] is None:
+            email = f"person{who}@example.com"
+            invited = self.use("organisations_invite", self.owner, organization_id=self.team, email=email, role=role)
+            self.use("organisations_accept_invitation", self.people[who], token=invited["token"])
+            self.roles[who] = role
+
+    @rule(who=people)
+    def remove(self, who: int) -> None:
+        if self.roles[who] is not None:
+            gone = {"organization_id": self.team, "account_id": self.people[who].account_id}
+            self.use("organisations_remove_member", self.owner, **gone)
+            self.roles[who] = None
+            self.void(lambda credential: credential.person == who)
+
+    @rule(who=people, role=roles)
+    def change_role(self, who: int, role: str) -> None:
+        before = self.roles[who]
+        if before is not None:
+            changed = {"organization_id": self.team, "account_id": self.people[who].account_id, "role": role}
+            self.use("organisations_set_role", self.owner, **changed)
+            self.roles[who] = role
+            if role == "member":
+                self.void(lambda credential: credential.person == who and credential.kind in ("app", "function"))
+            if RANK[role] < RANK[before]:
+                self.void(lambda credential: credential.person == who and credential.kind == "invitation")
+
+    @rule(source=sources, kind=st.sampled_from(["account", "app"]), held_to=limits)
+    def make_key(self, source: tuple[str, int], kind: str, held_to: str) -> None:
+        found = self.source(source)
+        if found is None:
+            return
+        caller, who, maker = found
+        asked = {"key_scope": "app", "target_app_id": self.app} if kind == "app" else {"organization_id": self.team}
+        inherited = maker.held_to if maker else frozenset[str]()
+        may = self.is_account(maker) and self.rank(who) >= (1 if kind == "app" else 0)
+        may = may and not inherited & {"reads", "kv"}
+        made = self.attempt(may, "api_keys_create", caller, name="k", **asked, **LIMITS[held_to])
+        if made is not None:
+            every = inherited | ({held_to} - {"none"})
+            self.handed_out.append(Credential(kind, made["key"], made["key_id"], who, maker, every))
+
+    @rule(source=sources)
+    def rotate(self, source: tuple[str, int]) -> None:
+        found = self.source(source)
+        if found is None:
+            return
+        caller, who, maker = found
+        may = self.rank(who) >= 1 and (maker is None or (maker.kind in ("account", "app") and not maker.held_to))
+        made = self.attempt(may, "kv_rotate_key", caller, app_id=self.app)
+        if made is not None:
+            self.void(lambda credential: credential.kind == "function")
+            self.handed_out.append(Credential("function", made["function_key"], "", who, maker))
+
+    @rule(source=sources, role=roles)
+    def invite(self, source: tuple[str, int], role: str) -> None:
+        found = self.source(source)
+        if found is None:
+            return
+        caller, who, maker = found
+        may = self.is_account(maker) and not (maker and maker.held_to) and self.rank(who) >= max(1, RANK[role])
+        email = f"guest{len(self.handed_out)}@example.com"
+        asked = {"organization_id": self.team, "email": email, "role": role}
+        made = self.attempt(may, "organisations_invite", caller, **asked)
+        if made is not None:
+            self.handed_out.append(Credential("invitation", made["token"], email, who, maker, role=role))
+
+    @rule(n=st.integers(0, 30))
+    def accept(self, n: int) -> None:
+        open_ones = [credential for credential in self.handed_out if credential.kind == "invitation"]
+        if open_ones:
+            invitation = open_ones[n % len(open_ones)]
+            if invitation.id not in self.guests:
+                self.guests[invitation.id] = self.runner.run(self.house.sign_up(invitation.id))
+            guest = self.guests[invitation.id]
+            self.attempt(invitation.lives, "organisations_accept_invitation", guest, token=invitation.text)
+            invitation.lives = False
+
+    @rule(n=st.integers(0, 30), keep_made=st.booleans())
+    def revoke(self, n: int, keep_made: bool) -> None:
+        keys = [credential for credential in self.handed_out if credential.kind in ("account", "app")]
+        if keys:
+            key = keys[n % len(keys)]
+            self.attempt(key.lives, "api_keys_revoke", self.owner, key_id=key.id, keep_made=keep_made)
+            if key.lives:
+                key.lives = False
+                if not keep_made:
+                    self.void(lambda credential: self.comes_from(credential, key))
+
+    # -- What must hold ------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def nobody_holds_more_or_less_than_the_model_says(self) -> None:
+        if not hasattr(self, "people"):
+            return
+        for who, person in enumerate(self.people):
+            assert self.held(person) == self.rights_of_role(self.roles[who]), f"person {who}"
+        for credential in self.handed_out[-8:]:
+            if credential.kind == "invitation":
+                continue
+            caller = self.caller(credential)
+            assert (set() if caller is None else self.held(caller)) == self.rights(credential), credential
+
+    def rights(self, credential: Credential) -> set[str]:
+        if not credential.lives:
+            return set()
+        if credential.kind == "function":
+            return {"write", "expose"}
+        rights = self.rights_of_role(self.roles[credential.person])
+        if credential.held_to:
+            rights -= {"expose"}
+        if "reads" in credential.held_to:
+            rights &= {"read"}
+        if credential.held_to & {"kv", "kv and keys"}:
+            rights &= {"write"}
+        return rights
+
+    @staticmethod
+    def rights_of_role(role: str | None) -> set[str]:
+        return set() if role is None else {"read", "write"} if role == "member" else set(PROBES)
+
+    def held(self, caller: Caller) -> set[str]:
+        return {right for right, (tool, given) in PROBES.items() if self.tried(tool, caller, app_id=self.app, **given)}
+
+    # -- How it is done ------------------------------------------------------------------------------------------------
+
+    def use(self, tool: str, by: Caller, **arguments: Any) -> Any:
+        self.house.services.limits._windows.clear()
+        return self.runner.run(self.house.use(tool, by, **arguments))
+
+    def tried(self, tool: str, by: Caller, **arguments: Any) -> bool:
+        try:
+            self.use(tool, by, **arguments)
+        except BaobabError as error:
+            if error.status not in (401, 403, 404, 409):
+                raise
+            return False
+        return True
+
+    def attempt(self, may: bool, tool: str, by: Caller, **arguments: Any) -> Any:
+        """What the tool answers to one who may; None where it must refuse, and does."""
+        if may:
+            return self.use(tool, by, **arguments)
+        assert not self.tried(tool, by, **arguments), f"{tool} by {by}"
+        return None
+
+    def source(self, source: tuple[str, int]) -> tuple[Caller, int, Credential | None] | None:
+        """Who acts, which person that is, and with which credential."""
+        kind, n = source
+        if kind == "person":
+            return self.people[n], n, None
+        usable = [credential for credential in self.handed_out if credential.kind != "invitation" and credential.lives]
+        if not usable:
+            return None
+        credential = usable[n % len(usable)]
+        caller = self.caller(credential)
+        assert caller is not None, credential
+        return caller, credential.person, credential
+
+    def caller(self, credential: Credential) -> Caller | None:
+        try:
+            return self.runner.run(self.house.bearer(credential.text))
+        except BaobabError:
+            return None
+
+    def rank(self, who: int) -> int:
+        role = self.roles[who]
+        return -1 if role is None else RANK[role]
+
+    @staticmethod
+    def is_account(maker: Credential | None) -> bool:
+        return maker is None or maker.kind == "account"
+
+    @staticmethod
+    def comes_from(credential: Credential, key: Credential) -> bool:
+        maker = credential.maker
+        while maker is not None and maker is not key:
+            maker = maker.maker
+        return maker is key
+
+    def void(self, which: Any) -> None:
+        for credential in self.handed_out:
+            if which(credential):
+                credential.lives = False
+
+
+Rights.TestCase.settings = settings(max_examples=12, stateful_step_count=20)
+TestRights = Rights.TestCase
