@@ -418,8 +418,10 @@ async def test_a_large_body_of_nobody_is_refused_without_being_looked_at(
 
 async def test_large_bodies_are_answered_as_small_ones_are(world: Installation, app: App) -> None:
     padding = b" " * 2**20
-    # Some of its operations may be for everybody.
-    answer = await world.ask("POST", app.kv + "/_batch", content=b'{"ops": []}' + padding)
+    # Some of its operations may be for everybody, but not with a large body.
+    batch = b'{"ops": []}' + padding
+    assert (await world.ask("POST", app.kv + "/_batch", content=batch)).status == 413
+    answer = await world.ask("POST", app.kv + "/_batch", world.owner, content=batch)
     assert (answer.status, answer.json) == (200, {"results": []})
     asked = b'{"messages": [{"role": "user", "content": "Hello!"}]}' + padding
     answers = await asyncio.gather(
