@@ -1,5 +1,6 @@
 """What pydantic found wrong, told so that a caller can mend it: which field, what about it, what to send."""
 
+import re
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -7,6 +8,10 @@ from pydantic import BaseModel, ValidationError
 from baobab.tools.errors import BadRequest, InvalidType, MissingField, UnknownField
 
 _MOST = 10
+
+
+_BRANCH = re.compile(r"[\[(]|^(?:constrained-)?(?:str|int|float|bool|list|dict|none)$")
+"""What pydantic puts into a path for a branch of a union: no field is called so."""
 
 
 def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
@@ -48,7 +53,8 @@ def _quoted(names: list[str]) -> str:
 
 
 def _path(location: tuple[Any, ...]) -> str:
-    return ".".join(str(part) for part in location)[:200] or "body"
+    parts = [str(part) for number, part in enumerate(location) if number == 0 or not _BRANCH.search(str(part))]
+    return ".".join(parts)[:200] or "body"
 
 
 def _problem(fault: Any) -> str:

@@ -23,17 +23,19 @@ def without_nul(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string of at most `max_length` characters, none of them NUL: `Annotated[str, Text(100)]`."""
+    """A string of at most `max_length` characters, none of them NUL by default: `Annotated[str, Text(100)]`."""
 
     max_length: int
     min_length: int = 0
     pattern: str | None = None
+    nul: bool = False
+    """Whether it may hold NUL: for what is passed on, and never stored as it is."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = core_schema.str_schema(
             strict=True, max_length=self.max_length, min_length=self.min_length or None, pattern=self.pattern
         )
-        return core_schema.no_info_after_validator_function(without_nul, text)
+        return text if self.nul else core_schema.no_info_after_validator_function(without_nul, text)
 
 
 def encode_json(value: Any) -> bytes:
@@ -69,6 +71,9 @@ Json = Annotated[Any, AfterValidator(_storable), WithJsonSchema({})]
 """Any JSON value."""
 
 JsonObject = Annotated[dict[str, Any], AfterValidator(_storable), WithJsonSchema({"type": "object"})]
+
+AnyJsonObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+"""A JSON object of whatever texts: NUL too, as tools read it from files. Not for what is stored as text or JSON."""
 
 APP_ID = r"^app_[0-9a-z]{6,32}$"
 AppId = Annotated[

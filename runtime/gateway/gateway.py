@@ -24,6 +24,7 @@ from baobab.runtime.gateway.errors import (
 )
 from baobab.runtime.gateway.media.files import Files
 from baobab.runtime.gateway.model import Modality, Model
+from baobab.runtime.gateway.naming import provider_of
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.pictures import shown
 from baobab.runtime.gateway.providers import TAKEN, Provider
@@ -103,9 +104,13 @@ class Gateway:
         )
         if model := next(own, found[0] if found else None):
             return model
-        # Its list is asked for with the installation's key only; what it has is called all the same.
-        lists = vendor in reach.keys and vendor in self._vendors and self._vendors[vendor].lists
-        return unlisted(vendor, name, vendor) if lists else None
+        # Fine-tunes, and what is newer than the list: whoever brings the key pays for it.
+        provider = provider_of(name)
+        return (
+            unlisted(vendor if "/" in name else provider, name, provider)
+            if provider in reach.keys and provider in self._vendors
+            else None
+        )
 
     def models(self, reach: Reach = NOTHING, modality: Modality | None = None) -> tuple[Model, ...]:
         """All that can be called by whoever has that reach, by id."""

@@ -148,6 +148,21 @@ VENDORS = frozenset([*(own.vendor for own in _OWN.values()), *_FAMILIES.values()
 """First parts of ids that no server of an operator may take for its name."""
 
 
+_PROVIDERS = {name: own.provider for own in _OWN.values() for name in (own.vendor, own.provider)}
+_BY_BEGINNING = {"ft:": "openai", "gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "gemini-": "gemini"}
+
+
+def provider_of(name: str) -> str:
+    """Whom a model is asked of that no list has: the vendor in front of its name, or whose names begin so.
+
+    Such as `openai/gpt-9`, `google/gemini-9` and `ft:gpt-4o-mini:acme::1`; what is no vendor stays as it is.
+    """
+    vendor, slash, _ = name.partition("/")
+    if slash:
+        return _PROVIDERS.get(vendor, vendor)
+    return next((provider for start, provider in _BY_BEGINNING.items() if name.startswith(start)), "")
+
+
 def named(service: str, key: str, modality: Modality) -> Named | None:
     """What a model of the price map is called; None for one that is not listed.
 

@@ -22,13 +22,13 @@ from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, 
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.stream import Stream
-from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.types import AnyJsonObject, AppId, JsonObject, Text
 
 ModelName = Annotated[str, Text(200, min_length=1), Field(description="A model's id, as GET /v1/models lists it.")]
-Messages = Annotated[list[JsonObject], Field(min_length=1, max_length=10_000)]
+Messages = Annotated[list[AnyJsonObject], Field(min_length=1, max_length=10_000)]
 _MOST_TOKENS, _MOST_CHOICES = 10_000_000, 128
 MaxTokens = Annotated[int, Field(ge=1, le=_MOST_TOKENS)]
-OneText = Annotated[str, Text(200_000)]
+OneText = Annotated[str, Text(200_000, nul=True)]
 Tokens = Annotated[list[int], Field(max_length=100_000)]
 Texts = Annotated[
     OneText

@@ -58,10 +58,12 @@ class AiEnvelope(Envelope):
         )
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        # What other envelopes hold apart stands in the error itself here.
+        remedy = error.remedy.replace("details.", "error.")
         inner = {
             **error.details,
-            "message": f"{error.message} {error.remedy}",
-            "remediation": error.remedy,
+            "message": f"{error.message} {remedy}",
+            "remediation": remedy,
             "type": _kind(error.status),
             "code": self.code(type(error)),
         }

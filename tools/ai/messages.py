@@ -23,11 +23,11 @@ from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
 from baobab.tools.tool import Audit
-from baobab.tools.types import JsonObject, Text
+from baobab.tools.types import AnyJsonObject, JsonObject, Text
 
 __all__ = ["messages"]
 
-System = Annotated[str, Text(900_000)] | Annotated[list[JsonObject], Field(max_length=1000)]
+System = Annotated[str, Text(900_000, nul=True)] | Annotated[list[AnyJsonObject], Field(max_length=1000)]
 Beta = Annotated[str, Text(2000), Field(description="Names of Anthropic's betas, with commas between.")]
 Version = Annotated[
     str, Text(10, pattern=r"^\d{4}-\d\d-\d\d$"), Field(description="The version of Anthropic's wire, a date.")

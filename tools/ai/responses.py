@@ -19,10 +19,11 @@ from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
 from baobab.tools.tool import Audit
-from baobab.tools.types import JsonObject, Text
+from baobab.tools.types import AnyJsonObject, JsonObject, Text
 
 Input = Annotated[
-    Annotated[str, Text(900_000, min_length=1)] | Annotated[list[JsonObject], Field(min_length=1, max_length=10_000)],
+    Annotated[str, Text(900_000, min_length=1, nul=True)]
+    | Annotated[list[AnyJsonObject], Field(min_length=1, max_length=10_000)],
     Field(description="A text, or the items of a conversation, which may be longer."),
 ]
 ResponseId = Annotated[str, Text(200, min_length=1), Field(description="A response's id, as its answer said it.")]
