@@ -203,7 +203,7 @@ class _Compiler:
             session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             arguments = _rendered(node_id, node.args_template, state)
-            result = await self._use(session, node.tool_ref, arguments, f"{step}", node, state["tainted"])
+            result = await self._use(session, node, arguments, f"{step}", state["tainted"])
             session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             written = {node.output_key: result} if node.output_key else {}
             tainted = session.toolbox.taints(node.tool_ref)
@@ -218,7 +218,14 @@ class _Compiler:
             session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             given = _rendered(node_id, node.input_template, state)
-            outcome = await _delegated(session, node, given, f"{step}", tainted=state["tainted"])
+            try:
+                outcome = await _delegated(session, node, given, f"{step}", tainted=state["tainted"])
+            except RunFailed as failed:
+                if node.on_error == "fail":
+                    raise
+                # The run below may have read text from outside, and its message may quote it.
+                session.journal.taint()
+                outcome = Outcome({"error": {"code": failed.type, "message": failed.message}}, tainted=True)
             session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             written = {node.output_key: outcome.output}
             update = {"state": written, "steps": 1, "calls": 1, "tainted": outcome.tainted}
@@ -261,7 +268,7 @@ class _Compiler:
 
         async def do(arg: dict[str, Any], runtime: Runtime[Session]) -> Command[Any]:
             session = runtime.context
-            result = await self._use(session, node.tool_ref, arg["arguments"], arg["call_id"], None, arg["tainted"])
+            result = await self._use(session, node, arg["arguments"], arg["call_id"], arg["tainted"])
             tainted = session.toolbox.taints(node.tool_ref)
             done = {f"{name} {arg['index']}": result}
             return Command(update={"items": done, "tainted": tainted}, goto=f"{name}_all")
@@ -294,19 +301,21 @@ class _Compiler:
     async def _use(
         self,
         session: Session,
-        ref: ToolRef,
+        node: ToolNode | MapNode,
         arguments: dict[str, Any],
         call_id: str,
-        node: ToolNode | None,
         tainted: bool,
     ) -> Any:
-        """A call that the graph itself makes: what its tool refuses ends the run."""
+        """Make a call of the graph itself. What its tool refuses ends the run, or stands in place of the result."""
+        ref = node.tool_ref
         try:
             return await _called(session, ref, arguments, call_id, tainted=tainted)
         except ToolFailed as failed:
+            if node.on_error == "tell":
+                return {"error": failed.told}
             raise RunFailed("tool_failed", f"{ref.name}: {failed.told.get('message', 'failed')}") from failed
         except Denied as denied:
-            if node is None or node.on_denied == "fail":
+            if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied
             return {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
 

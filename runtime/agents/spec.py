@@ -22,6 +22,13 @@ Text = Annotated[str, StringConstraints(max_length=100_000)]
 Mode = Literal["read_only", "read_write"]
 Exposure = Literal["developer_only", "end_user"]
 OnDenied = Literal["fail", "tell"]
+OnError = Annotated[
+    Literal["fail", "tell"],
+    Field(
+        description="What an error of the tool does: `fail` ends the run; `tell` writes "
+        '`{"error": {"code", "message"}}` in place of the result and goes on.'
+    ),
+]
 Arguments = Annotated[dict[str, JsonValue], Field(max_length=100)]
 
 
@@ -72,6 +79,7 @@ class ToolNode(_Part):
     args_template: Arguments = {}
     output_key: OutputKey | None = None
     on_denied: OnDenied = "fail"
+    on_error: OnError = "fail"
 
 
 class MapNode(_Part):
@@ -80,6 +88,8 @@ class MapNode(_Part):
     tool_ref: ToolRef
     output_key: OutputKey
     args_template: Arguments = {}
+    on_denied: OnDenied = "fail"
+    on_error: OnError = "fail"
 
 
 class AgentNode(_Part):
@@ -87,6 +97,7 @@ class AgentNode(_Part):
     agent: AgentName
     output_key: OutputKey
     input_template: Arguments = {}
+    on_error: OnError = "fail"
 
 
 class EndNode(_Part):

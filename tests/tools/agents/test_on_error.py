@@ -1,0 +1,94 @@
+"""Tools that refuse, as something that a graph can decide about."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.docs.blocks import blocks
+from tests.docs.generate import ROOT
+from tests.tools.agents.conftest import Agency, graph
+
+GET = {"source": "builtin", "name": "kv_get"}
+KV = {"tools": {"builtin": ["kv_get", "kv_put", "interrupt"]}}
+
+
+def documented(heading: str) -> dict[str, Any]:
+    """The example in a section of the page about graphs."""
+    (block,) = blocks((ROOT / "docs/graph-spec.md").read_text(), "json", below=heading)
+    spec: dict[str, Any] = json.loads(block)
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "output"),
+    [
+        ({"email": "stranger@example.com", "amount": 10}, "completed", {"granted": False}),
+        ({"email": "amina@example.com"}, "completed", {"granted": False}),
+        ({"email": "amina@example.com", "amount": 10}, "completed", {"granted": True, "member": 7}),
+        ({"email": "amina@example.com", "amount": 10, "fee": 95}, "paused", None),
+        ({"email": "guest@example.com", "amount": 10}, "paused", None),
+    ],
+)
+async def test_the_documented_example_of_conditions_does_what_the_page_says(
+    agency: Agency, given: dict[str, Any], status: str, output: Any
+) -> None:
+    await agency.put("member:amina@example.com", {"id": 7, "role": "member"})
+    await agency.put("member:guest@example.com", {"id": 8, "role": "guest"})
+    await agency.agent("refunds", documented("Conditions"))
+    run = await agency.run("refunds", input=given)
+    assert (run["status"], run["output"]) == (status, output), run["error"]
+    if status == "paused":
+        run = await agency.decide("refunds", run["id"])
+        assert run["output"]["granted"] is True, run["error"]
+
+
+async def test_an_item_of_a_map_that_fails_leaves_the_others_their_results(agency: Agency) -> None:
+    await agency.put("a", 1)
+    await agency.put("c", 3)
+    node = {
+        "type": "map",
+        "over": "{{ input.keys }}",
+        "tool_ref": GET,
+        "args_template": {"key": "{{ item }}"},
+        "output_key": "found",
+        "on_error": "tell",
+    }
+    done = {"type": "end", "output_template": "{{ state.found }}"}
+    await agency.agent("each", graph({"each": node, "done": done}, ("each", "done"), **KV))
+    run = await agency.run("each", input={"keys": ["a", "b", "c"]})
+    assert run["status"] == "completed", run["error"]
+    first, second, third = run["output"]
+    assert [first, third] == [{"value": 1}, {"value": 3}]
+    assert second["error"]["code"] == "not_found"
+    ends = await agency.events("each", run["id"], "tool_call_end")
+    assert sorted(end["payload"]["status"] for end in ends) == ["error", "ok", "ok"]
+
+
+async def test_an_item_of_a_map_that_is_denied_leaves_the_others_their_results(agency: Agency) -> None:
+    node = {
+        "type": "map",
+        "over": "{{ input.questions }}",
+        "tool_ref": {"source": "builtin", "name": "interrupt"},
+        "args_template": {"reason": "{{ item }}"},
+        "output_key": "answers",
+        "on_denied": "tell",
+    }
+    done = {"type": "end", "output_template": "{{ state.answers }}"}
+    await agency.agent("each", graph({"each": node, "done": done}, ("each", "done"), **KV))
+    run = await agency.run("each", input={"questions": ["One?", "Two?"]})
+    await agency.decide("each", run["id"], approved=False, index=0)
+    run = await agency.decide("each", run["id"], index=1)
+    assert run["status"] == "completed", run["error"]
+    assert sum("error" in answer for answer in run["output"]) == 1
+
+
+async def test_a_run_below_that_fails_is_something_to_decide_about(agency: Agency) -> None:
+    get = {"type": "tool", "tool_ref": GET, "args_template": {"key": "nothing"}}
+    await agency.agent("below", graph({"get": get, "done": {"type": "end"}}, ("get", "done"), **KV))
+    ask = {"type": "agent", "agent": "below", "output_key": "told", "on_error": "tell"}
+    done = {"type": "end", "output_template": "{{ state.told.error.code }}"}
+    await agency.agent("above", graph({"ask": ask, "done": done}, ("ask", "done")))
+    run = await agency.ended("above", await agency.start("above"))
+    assert (run["status"], run["output"]) == ("completed", "tool_failed"), run["error"]
+    assert run["tainted"] is True
