@@ -96,6 +96,31 @@ def migrate(data: Path | None) -> None:
     click.echo(f"Applied {', '.join(applied)}." if applied else "The database is up to date.")
 
 
+@main.command("forget-store")
+@click.argument("store")
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+def forget_store(store: str, data: Path | None) -> None:
+    """Accept that the data of a store is lost, and begin anew with an empty one.
+
+    STORE is the name that the error of the start tells, such as `kv:local` or `objects:local`. Restore a backup
+    instead where there is one.
+    """
+    from baobab.storage.databases import database_at
+    from baobab.storage.identity import forget_store as forget
+
+    async def work() -> bool:
+        database = database_at(_settings(data=data).rows_url)
+        await database.open()
+        try:
+            return await forget(database, store)
+        finally:
+            await database.close()
+
+    if not _run(work()):
+        raise Failure(f"no store of the name {store} is known; the start names the one that is missing")
+    click.echo(f"The next start begins anew with an empty {store}.")
+
+
 @main.command()
 @click.option("--to", required=True, help="Empty database, postgresql://..., or new folder that will have the rows.")
 @click.option("--valkey", help="Empty Valkey or Redis that will have the key-value store: redis://...")
@@ -430,6 +455,7 @@ def _told(work: Callable[[], T]) -> T:
     from baobab.composition import RegionUnavailable
     from baobab.storage.backup.errors import BackupError
     from baobab.storage.database import DatabaseUnavailable
+    from baobab.storage.identity import StoreLost
     from baobab.storage.kv.errors import StoreUnavailable
     from baobab.storage.migrate import SchemaTooNew
     from baobab.storage.secrets import SecretUnreadable
@@ -440,7 +466,15 @@ def _told(work: Callable[[], T]) -> T:
         return work()
     except BaobabError as exc:
         raise Failure(f"{exc.message} {exc.remedy}") from exc
-    except (BackupError, RegionUnavailable, SchemaTooNew, SecretUnreadable, SettingsError, TransferRefused) as exc:
+    except (
+        BackupError,
+        RegionUnavailable,
+        SchemaTooNew,
+        SecretUnreadable,
+        SettingsError,
+        StoreLost,
+        TransferRefused,
+    ) as exc:
         raise Failure(str(exc)) from exc
     except DatabaseUnavailable as exc:
         raise Failure(f"the database does not open: {exc.reason}") from exc

@@ -21,6 +21,7 @@ from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
+from baobab.storage.identity import Identity
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.errors import KvError, StoreUnavailable
 from baobab.storage.migrate import migrate
@@ -94,6 +95,7 @@ async def house(
     async with contextlib.AsyncExitStack() as stack:
         regions = await _regions(settings, clock, stack)
         database = regions[settings.region].database
+        await _require_own_stores(settings, regions, clock)
         notices = {stores.database: Notices(stores.database, clock, ids) for stores in regions.values()}
         told = notices[database]
         directory = Directory(database, clock, told)
@@ -175,6 +177,25 @@ async def _regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExit
         stack.push_async_callback(kv.close)
         regions[name] = Stores(databases[url], kv, store_at(place.objects_url, settings.data / "objects" / name))
     return regions
+
+
+async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores], clock: Clock) -> None:
+    """StoreLost where a store is empty that was not, or is another installation's."""
+    own = regions[settings.region].database
+    identity = await Identity.of(own, settings.region, clock.now())
+    for region, stores in regions.items():
+        if stores.database is not own:
+            await identity.require_rows(stores.database, region)
+        await identity.require_kv(stores.kv, region)
+        place = settings.places[region]
+        # Beside rows on servers, a folder for objects is each machine's own.
+        shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
+        try:
+            await identity.require_objects(stores.objects, region, shared=shared)
+        except ObjectError as exc:
+            # It is asked for with the first file, and readiness tells meanwhile.
+            _log.warning("objects: the store of the region %s does not answer (%s)", region, type(exc).__name__)
+    await identity.remember()
 
 
 @contextlib.asynccontextmanager

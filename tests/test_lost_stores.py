@@ -1,0 +1,111 @@
+"""A start on stores that are not the installation's own says what is wrong and what to restore, and serves nothing."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from baobab.server import Server
+from baobab.settings import load
+from baobab.storage.identity import StoreLost
+from tests.cli.test_transfer import command
+from tests.conftest import ADDRESS, KEY
+from tests.servers import postgres
+
+OWNER = {"authorization": f"Bearer {KEY}"}
+
+
+def server(data: Path, **variables: str) -> Server:
+    return Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data))
+
+
+async def use(data: Path, **variables: str) -> str:
+    """Start, store a value, and stop; the id of its app."""
+    running = server(data, **variables)
+    async with running.open():
+        transport = httpx.ASGITransport(app=running)
+        async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=OWNER) as client:
+            app: str = (await client.post("/init", json={"name": "shop"})).json()["app_id"]
+            assert (await client.put(f"/v1/{app}/kv/a", json={"value": 1})).status_code == 204
+    return app
+
+
+async def refusal(data: Path, **variables: str) -> str:
+    """The one line that a start is refused with."""
+    with pytest.raises(StoreLost) as refused:
+        async with server(data, **variables).open():
+            pass
+    line = str(refused.value)
+    assert "\n" not in line
+    return line
+
+
+def empty_the_database(data: Path) -> None:
+    (data / "baobab.db").write_bytes(b"")
+    for beside in data.glob("baobab.db-*"):
+        beside.unlink()
+
+
+def lose_the_keys(data: Path) -> None:
+    for file in (data / "kv" / "local").glob("kv.db*"):
+        file.unlink()
+
+
+def lose_the_objects(data: Path) -> None:
+    shutil.rmtree(data / "objects")
+
+
+@pytest.mark.parametrize(
+    ("lose", "words"),
+    [
+        (empty_the_database, ("belongs to another installation", "the database was emptied")),
+        (lose_the_keys, ("key-value store of the region local is empty, and was not", "kv/local", "kv:local")),
+        (lose_the_objects, ("object store of the region local is empty, and was not", "objects/local")),
+    ],
+)
+async def test_a_store_that_lost_its_data_is_not_started_on(
+    tmp_path: Path, lose: Callable[[Path], None], words: tuple[str, ...]
+) -> None:
+    data = tmp_path / "data"
+    await use(data)
+    lose(data)
+    line = await refusal(data)
+    for word in words:
+        assert word in line
+
+
+async def test_an_emptied_postgres_beside_the_files_of_an_installation_is_not_started_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with postgres() as servers:
+        await use(data, BAOBAB_DATABASE_URL=servers.database("before"))
+        line = await refusal(data, BAOBAB_DATABASE_URL=servers.database("emptied"))
+    assert "object store of the region local belongs to another installation" in line
+
+
+async def test_a_changed_region_is_refused_and_the_right_one_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    await use(data)
+    line = await refusal(data, BAOBAB_REGION="mars")
+    assert "BAOBAB_REGION=local" in line
+
+
+async def test_the_key_value_store_of_another_installation_is_refused(tmp_path: Path) -> None:
+    data, other = tmp_path / "data", tmp_path / "other"
+    await use(data)
+    await use(other)
+    lose_the_keys(data)
+    for file in (other / "kv" / "local").glob("kv.db*"):
+        shutil.copyfile(file, data / "kv" / "local" / file.name)
+    assert "belongs to another installation" in await refusal(data)
+
+
+async def test_an_operator_may_begin_anew_with_an_empty_store(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    await use(data)
+    lose_the_objects(data)
+    assert "forget-store objects:local" in await refusal(data)
+    assert command("forget-store", "objects:mars", "--data", data).exit_code == 1
+    assert command("forget-store", "objects:local", "--data", data).exit_code == 0
+    await use(data)
