@@ -40,7 +40,9 @@ def behind(
     async def errors() -> Response:
         return error_page(registry, of_doors)
 
-    app.router.routes.extend([*docs_routes(), *approval_routes(), metrics_route(metrics, metrics_token), *routes])
+    app.router.routes.extend(
+        [*docs_routes(), *approval_routes(), metrics_route(registry, metrics, metrics_token), *routes]
+    )
     app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]  # it is ASGI
     return app
 

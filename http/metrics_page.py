@@ -9,6 +9,8 @@ from starlette.routing import Route
 
 from baobab.http.hosts import is_loopback
 from baobab.http.metrics import CallMetrics
+from baobab.http.state_metrics import state_text
+from baobab.tools.registry import Registry
 
 _FORWARDED = frozenset(
     (
@@ -29,11 +31,11 @@ _FORWARDED = frozenset(
 """Headers by which proxies say that they pass on what somebody else asks for."""
 
 
-def metrics_route(metrics: CallMetrics, token: str) -> Route:
+def metrics_route(registry: Registry, metrics: CallMetrics, token: str) -> Route:
     async def answer(request: Request) -> Response:
         if not _may_read(request, token):
             return Response("Metrics need the token of BAOBAB_METRICS_TOKEN.\n", 401, {"www-authenticate": "Bearer"})
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.text() + await state_text(registry), media_type=CONTENT_TYPE_LATEST)
 
     return Route("/metrics", answer, methods=["GET"])
 

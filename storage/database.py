@@ -10,6 +10,7 @@ from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.pool import QueuePool
 
 from baobab.storage.cancellation import completed
 
@@ -111,6 +112,12 @@ class Database(ABC):
             return
         async with self._turn, self._among_processes():
             yield
+
+    @property
+    def connections_in_use(self) -> int:
+        """How many connections of this process somebody works with at the moment."""
+        pool = self._engine.pool
+        return pool.checkedout() if isinstance(pool, QueuePool) else 0
 
     @property
     def dialect(self) -> str:

@@ -40,6 +40,7 @@ class Registry:
         self.toolsets = tuple(toolsets)
         self.tools: dict[str, Tool] = {}
         self.jobs: dict[str, JobKind] = {}
+        self.gauges = tuple(gauge for toolset in self.toolsets for gauge in toolset.gauges.values())
         routes: dict[tuple[str, str], str] = {}
         for toolset in self.toolsets:
             for kind in toolset.jobs.values():

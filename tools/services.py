@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from baobab.storage.clock import Clock, Ids
@@ -51,10 +52,13 @@ class Options:
     default_plan: str
     default_region: str
     signup_open: bool
+    data: Path
+    """The folder of the installation."""
+    version: str
     ai_markup: int = 0
+    """Percent added to what providers charge."""
     ai_drop_params: bool = False
     ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
-    """Percent added to what providers charge."""
     run_retention_days: int = 90
     """For how long ended runs of agents are kept; 0 is for ever."""
     allowed_hosts: tuple[str, ...] = ()

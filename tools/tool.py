@@ -17,6 +17,7 @@ from baobab.tools.app_data import AppData
 from baobab.tools.effects import Effect
 from baobab.tools.envelopes import STRUCTURED, Envelope
 from baobab.tools.errors import BaobabError, UnknownField
+from baobab.tools.gauges import Gauge, ReadGauge
 from baobab.tools.jobs import MOST_ATTEMPTS, JobKind, Work
 from baobab.tools.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
 from baobab.tools.schema import portable, unbounded
@@ -200,6 +201,22 @@ class Toolset:
     key_header: str | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     jobs: dict[str, JobKind] = field(default_factory=dict)
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+
+    def gauge(self, name: str, *, labels: tuple[str, ...] = ()) -> Callable[[ReadGauge], ReadGauge]:
+        """Register the decorated function as what a gauge of `/metrics` reads; its docstring says what that is.
+
+        labels: names of the labels, in the order of the values that the function answers by.
+        """
+
+        def register(read: ReadGauge) -> ReadGauge:
+            text = inspect.getdoc(read)
+            if name in self.gauges or not name.startswith("baobab_") or not text:
+                raise RegistrationError(f"{name}: a gauge has a name of its own, `baobab_...`, and a docstring")
+            self.gauges[name] = Gauge(name, labels, " ".join(text.split()), read)
+            return read
+
+        return register
 
     def job(
         self,

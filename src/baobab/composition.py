@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-from baobab import tools
+from baobab import __version__, tools
 from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
@@ -225,6 +225,8 @@ def options(settings: Settings) -> Options:
         default_plan=settings.plan,
         default_region=settings.region,
         signup_open=settings.signup == "open",
+        data=settings.data,
+        version=__version__,
         ai_markup=settings.ai_markup,
         ai_drop_params=settings.ai_drop_params,
         ai_web_search=settings.ai_web_search,

@@ -1,11 +1,13 @@
 """The server: the house behind its doors, as one ASGI application."""
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ from baobab.logs import configure
 from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
+from baobab.tools.lifecycle import Lifecycle
 
 Scope = dict[str, Any]
 
@@ -42,6 +45,7 @@ class Server:
         self._import_doors = import_doors
         self._parts = parts
         self.front: Front | None = None
+        self.lifecycle = Lifecycle()
         self.first_key: str | None = None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -57,6 +61,7 @@ class Server:
         settings = self._settings
         async with contextlib.AsyncExitStack() as stack:
             home = await stack.enter_async_context(house(settings, **self._parts))
+            self.lifecycle = home.services.lifecycle
             self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
             metrics = CallMetrics()
             home.registry.observers.append(metrics)
@@ -77,9 +82,28 @@ class Server:
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         async with self.open():
+            self._drain_at_sigterm()
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _drain_at_sigterm(self) -> None:
+        """Put our handler before the one that uvicorn has set in this worker."""
+        stop = signal.getsignal(signal.SIGTERM)
+        if callable(stop) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, partial(self.drain, stop))
+
+    def drain(self, stop: Callable[[int, Any], object], number: int, frame: Any) -> None:
+        """Tell balancers that this process will stop, and stop when they have had time to see it; the second time at
+        once.
+        """
+        seconds = 0 if self.lifecycle.draining else self._settings.drain_seconds
+        self.lifecycle.draining = True
+        if seconds:
+            loop = asyncio.get_running_loop()
+            loop.call_soon_threadsafe(loop.call_later, seconds, stop, number, frame)
+        else:
+            stop(number, frame)
 
 
 def own_hosts(settings: Settings) -> list[str]:

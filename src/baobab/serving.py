@@ -92,8 +92,8 @@ class _OneProcess(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn's, but the signal is not raised again at the end: the house is still to be closed then."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+        loop.add_signal_handler(signal.SIGTERM, self._application.drain, self.handle_exit, signal.SIGTERM, None)
+        loop.add_signal_handler(signal.SIGINT, self.handle_exit, signal.SIGINT, None)
         yield
 
 

@@ -35,6 +35,12 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Server processes.")
+    drain_seconds: int = Field(
+        0,
+        ge=0,
+        le=600,
+        description="After SIGTERM, how long the server still takes requests while `/health/ready` says `draining`.",
+    )
     base_url: str = Field("", description="Address under which clients reach the server; HOST and PORT when empty.")
     database_url: DatabaseUrl = Field(
         "", description="Database of rows: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."

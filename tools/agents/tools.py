@@ -1,7 +1,7 @@
 """Every tool and job of agents: importing their files registers them."""
 
 from baobab.tools.agents import agents as agents_made
-from baobab.tools.agents import deleting, forking, interrupting, public, running, tool_servers, working
+from baobab.tools.agents import deleting, forking, gauges, interrupting, public, running, tool_servers, working
 from baobab.tools.agents.toolset import agents
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "agents_made",
     "deleting",
     "forking",
+    "gauges",
     "interrupting",
     "public",
     "running",

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, func, or_, select
 from typing_extensions import TypedDict
 
 from baobab.tools import proposers
@@ -17,9 +17,11 @@ from baobab.tools.callers import Account
 from baobab.tools.effects import Effect
 from baobab.tools.errors import AppNotFound, BaobabError, Forbidden
 from baobab.tools.executor import MOST_ATTEMPTS
+from baobab.tools.gauges import Reading
 from baobab.tools.jobs import Job
 from baobab.tools.membership import role_now
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.services import Services
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, JsonObject, Text
 from baobab.tools.wording import shown
@@ -280,6 +282,15 @@ async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> str | Non
         return await call.registry.preview(tool, arguments, caller, door, call.unit)
     except BaobabError as error:
         return f"It would fail now: {error.message}"
+
+
+@approvals.gauge("baobab_approvals_pending")
+async def read_pending(services: Services) -> Reading:
+    """Calls that wait for a person's decision."""
+    waiting = (rows.c.status == "pending", rows.c.expires_at > services.clock.now())
+    async with services.database.reading() as connection:
+        number = await connection.scalar(select(func.count()).select_from(rows).where(*waiting))
+    return {(): float(number or 0)}
 
 
 def _past(call: Call) -> Any:

@@ -10,10 +10,11 @@ from baobab.storage.kv.errors import KvError
 from baobab.storage.objects.errors import ObjectError
 from baobab.tools.access import EVERYBODY
 from baobab.tools.call import Call
+from baobab.tools.system import gauges
 from baobab.tools.system.guidance import guidance
-from baobab.tools.tool import Toolset
+from baobab.tools.system.toolset import system
 
-system = Toolset("system", "The installation: health, regions, guidance for language models.")
+__all__ = ["gauges", "system"]
 
 SERVICE = "baobab"
 

@@ -1,6 +1,8 @@
 """The installation itself: health, readiness, regions, llms.txt, metrics."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,6 +15,8 @@ from baobab.tools import toolsets
 from baobab.tools.registry import Registry
 from baobab.tools.services import Stores
 from tests.conftest import ADDRESS
+
+ROOT = Path(__file__).parents[3]
 
 
 async def ready(services):
@@ -170,3 +174,35 @@ class TestMetricsWithAToken:
     async def test_the_token_alone_opens_them(self, baobab, authorization, status):
         headers = {} if authorization is None else {"authorization": authorization.encode()}
         assert (await baobab.client.get("/metrics", headers=headers)).status_code == status
+
+
+async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is_there_is_in_the_docs(baobab):
+    await baobab.client.get("/apps", headers=baobab.owner)
+    await baobab.client.get("/apps")
+    text = (await baobab.client.get("/metrics")).text
+    told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE baobab_")}
+    table = (ROOT / "docs/operating.md").read_text().partition("\n## Metrics")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `baobab_")]
+    named = {name for row in rows for name in re.findall(r"`(baobab_\w+)`", row.split("|")[1])}
+    assert told == named
+
+
+async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab):
+    asked = {"name": "agent", "approval": "write"}
+    agent = (await baobab.client.post("/api-keys", json=asked, headers=baobab.owner)).json()["key"]
+    held = await baobab.client.post("/init", json={"name": "x"}, headers={"authorization": f"Bearer {agent}"})
+    assert held.status_code == 428
+    lines = (await baobab.client.get("/metrics")).text.splitlines()
+    assert "baobab_approvals_pending 1.0" in lines
+    assert 'baobab_agent_runs{status="running"} 0.0' in lines
+    assert 'baobab_jobs{state="given_up"} 0.0' in lines
+    for store in ("database:local", "kv:local", "objects:local"):
+        assert f'baobab_store_up{{store="{store}"}} 1.0' in lines
+
+
+async def test_a_server_that_is_being_stopped_says_draining_and_still_answers(baobab):
+    baobab.house.services.lifecycle.draining = True
+    ready = await baobab.client.get("/health/ready")
+    assert (ready.status_code, ready.json()["status"]) == (503, "draining")
+    assert (await baobab.client.get("/apps", headers=baobab.owner)).status_code == 200
+    assert "baobab_draining 1.0" in (await baobab.client.get("/metrics")).text.splitlines()

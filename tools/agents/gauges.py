@@ -1,0 +1,20 @@
+"""Gauges of agents."""
+
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.rows import UNENDED, runs
+from baobab.tools.agents.toolset import agents
+from baobab.tools.gauges import Reading
+from baobab.tools.services import Services
+
+
+@agents.gauge("baobab_agent_runs", labels=("status",))
+async def read_runs(services: Services) -> Reading:
+    """Runs that have not ended, by status."""
+    counted: dict[tuple[str, ...], float] = {(status,): 0.0 for status in ("queued", "running", "paused")}
+    asked = select(runs.c.status, func.count()).where(UNENDED).group_by(runs.c.status)
+    for database in {stores.database for stores in services.regions.values()}:
+        async with database.reading() as connection:
+            for status, number in (await connection.execute(asked)).all():
+                counted[status,] = counted.get((status,), 0.0) + number
+    return counted

@@ -1,0 +1,19 @@
+"""Gauges of credits."""
+
+from sqlalchemy import func, select
+
+from baobab.tools.billing.toolset import billing
+from baobab.tools.credit_rows import credit_reservations
+from baobab.tools.gauges import Reading
+from baobab.tools.services import Services
+
+_NANOS_A_DOLLAR = 10**9
+
+
+@billing.gauge("baobab_credits_reserved_usd")
+async def read_reserved(services: Services) -> Reading:
+    """Credits that are set aside for calls under way, of all organisations together, in US dollars."""
+    open_ = credit_reservations.c.ended_at.is_(None)
+    async with services.database.reading() as connection:
+        reserved = await connection.scalar(select(func.sum(credit_reservations.c.amount)).where(open_))
+    return {(): float(reserved or 0) / _NANOS_A_DOLLAR}

@@ -1,0 +1,123 @@
+"""Gauges of the installation itself: its stores, its jobs, its processes and its disk."""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from baobab.runtime.job_rows import jobs
+from baobab.storage.database import DatabaseUnavailable
+from baobab.storage.kv.errors import KvError
+from baobab.storage.objects.errors import ObjectError
+from baobab.tools.gauges import Reading
+from baobab.tools.services import Services
+from baobab.tools.system.toolset import system
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@system.gauge("baobab_store_up", labels=("store",))
+async def read_store_states(services: Services) -> Reading:
+    """Whether a store answers: 1 or 0."""
+    return {store: float(seconds is not None) for store, seconds in (await _ask_stores(services)).items()}
+
+
+@system.gauge("baobab_store_seconds", labels=("store",))
+async def read_store_latencies(services: Services) -> Reading:
+    """How long a store took to answer this scrape."""
+    return {store: seconds for store, seconds in (await _ask_stores(services)).items() if seconds is not None}
+
+
+@system.gauge("baobab_database_connections", labels=("region",))
+async def read_connections(services: Services) -> Reading:
+    """Connections to the database of rows that are in use, of the process that answers."""
+    return {(region,): float(stores.database.connections_in_use) for region, stores in services.regions.items()}
+
+
+@system.gauge("baobab_jobs", labels=("state",))
+async def read_jobs(services: Services) -> Reading:
+    """Durable jobs: `waiting` for their time, `due`, `held` by a process, `given_up` and kept for a look."""
+    counted = dict.fromkeys(("waiting", "due", "held", "given_up"), 0.0)
+    now = services.clock.now()
+    open_ = jobs.c.finished_at.is_(None)
+    states = {
+        "waiting": open_ & jobs.c.held_by.is_(None) & (jobs.c.due_at > now),
+        "due": open_ & jobs.c.held_by.is_(None) & (jobs.c.due_at <= now),
+        "held": open_ & jobs.c.held_by.is_not(None),
+        "given_up": jobs.c.error.is_not(None) & jobs.c.finished_at.is_not(None),
+    }
+    for database in {stores.database for stores in services.regions.values()}:
+        async with database.reading() as connection:
+            for state, condition in states.items():
+                number = await connection.scalar(select(func.count()).select_from(jobs).where(condition))
+                counted[state] += number or 0
+    return {(state,): number for state, number in counted.items()}
+
+
+@system.gauge("baobab_process_resident_bytes", labels=("pid",))
+async def read_memory(services: Services) -> Reading:  # noqa: ARG001 - every gauge takes the services
+    """Memory of each server process."""
+    return {(str(pid),): float(_number(pid, "statm", 1) * _PAGE) for pid in _processes()}
+
+
+@system.gauge("baobab_process_open_files", labels=("pid",))
+async def read_open_files(services: Services) -> Reading:  # noqa: ARG001 - every gauge takes the services
+    """Open file descriptors of each server process."""
+    return {(str(pid),): float(_open_files(pid)) for pid in _processes()}
+
+
+@system.gauge("baobab_disk_free_bytes")
+async def read_free_space(services: Services) -> Reading:
+    """Free space on the disk of the data folder."""
+    return {(): float(shutil.disk_usage(services.options.data).free)}
+
+
+@system.gauge("baobab_build_info", labels=("version",))
+async def read_build(services: Services) -> Reading:
+    """Always 1; the label is the version that runs."""
+    return {(services.options.version,): 1.0}
+
+
+@system.gauge("baobab_draining")
+async def read_draining(services: Services) -> Reading:
+    """1 once the process that answers has been told to stop."""
+    return {(): float(services.lifecycle.draining)}
+
+
+async def _ask_stores(services: Services) -> dict[tuple[str, ...], float | None]:
+    """How many seconds each store took to answer; None where it did not."""
+    asked: dict[str, Awaitable[float | None]] = {}
+    for region, stores in services.regions.items():
+        asked[f"database:{region}"] = _timed(stores.database.ping, DatabaseUnavailable)
+        asked[f"kv:{region}"] = _timed(stores.kv.check, KvError)
+        asked[f"objects:{region}"] = _timed(stores.objects.check, ObjectError)
+    answers = await asyncio.gather(*asked.values())
+    return {(store,): seconds for store, seconds in zip(asked, answers, strict=True)}
+
+
+async def _timed(ask: Callable[[], Awaitable[None]], failure: type[Exception]) -> float | None:
+    began = time.perf_counter()
+    try:
+        await ask()
+    except failure:
+        return None
+    return time.perf_counter() - began
+
+
+def _processes() -> list[int]:
+    """The ids of the server processes of this machine that answer on our port, where the system tells of processes."""
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    named = [path.stem.rpartition("_")[2] for path in Path(folder).glob("*_*.db")] if folder else [str(os.getpid())]
+    return sorted({int(pid) for pid in named if pid.isdigit() and Path(f"/proc/{pid}/statm").exists()})
+
+
+def _number(pid: int, file: str, place: int) -> int:
+    return int(Path(f"/proc/{pid}/{file}").read_text().split()[place])
+
+
+def _open_files(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
