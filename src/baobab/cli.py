@@ -195,7 +195,7 @@ def tools(*, as_json: bool) -> None:
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 @click.password_option(help="The new password; asked for when left out.")
 def password(email: str | None, data: Path | None, password: str) -> None:
-    """Set the password of the account EMAIL, or of the first account, `owner@localhost`.
+    """Set the password of the account [EMAIL]; without one, of the first account, `owner@localhost`.
 
     With it a person signs in, to decide approvals or let programs in. It works on the data folder itself, so that it
     also replaces a password that was forgotten. Every session of the account ends.
