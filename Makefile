@@ -17,7 +17,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test check fuzz bench bench-peers crash e2e lock docs dist
+.PHONY: help install install-dev serve test check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -92,9 +92,14 @@ crash: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/crash $(ARGS)
 	$(BIN)/python -m pytest --column grown tests/crash $(ARGS)
 
-## make e2e: let the public MCP conformance suite judge the server (needs npm and Linux on x86-64)
+## make e2e: let the public MCP conformance suite judge the server, and the light clients use it (needs npm and Linux on x86-64)
 e2e: $(VENV)/.developing $(E2E)/node_modules/.installed
 	$(BIN)/python -m tests.e2e.run
+	$(BIN)/python -m tests.clients.run
+
+## make clients: run all clients of docs/clients.md against the server, and note the results (ARGS="openai" runs that one)
+clients: $(VENV)/.developing $(E2E)/node_modules/.installed
+	$(BIN)/python -m tests.clients.run $(or $(ARGS),--all)
 
 ## make docs: write the generated pages anew
 docs: $(VENV)/.developing
@@ -112,3 +117,7 @@ lock:
 	"$$folder/bin/uv" $(COMPILE) --output-file requirements.lock; \
 	"$$folder/bin/uv" $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock; \
 	"$$folder/bin/uv" $(WEIGHTS) --output-file requirements-embeddings.lock
+
+## make lock-clients: resolve what tests/clients/clients.toml pins anew (needs npm)
+lock-clients: $(VENV)/.developing
+	$(BIN)/python -m tests.clients.lock

@@ -23,6 +23,7 @@ from baobab.tools.plans import PLANS
 from baobab.tools.registry import Registry
 from baobab.tools.system.guidance import guidance
 from baobab.tools.tool import Tool
+from tests.clients.page import clients_page
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:8000"
@@ -126,6 +127,7 @@ def llms_txt(registry: Registry) -> str:
 
 
 PAGES: Mapping[str, Callable[[Registry], str]] = {
+    "docs/clients.md": lambda _registry: clients_page(_MADE),
     "docs/errors.md": errors_page,
     "docs/settings.md": settings_page,
     "docs/tools.md": tools_page,

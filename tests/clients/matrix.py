@@ -1,0 +1,101 @@
+"""The matrix of clients: which there are, at which versions, and what each must show."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results.json"
+LOCKS = FOLDER / "python" / "locks"
+NODE_FOLDERS = {"light": FOLDER / "node", "heavy": FOLDER / "node_heavy"}
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    door: Literal["models", "mcp"]
+    description: str
+    expected: tuple[str, ...]
+    """What must be in what the client saw, once white space is taken out."""
+
+    def accepts(self, saw: str) -> bool:
+        # Some clients quote JSON within JSON; that is a matter of theirs.
+        compact = "".join(saw.split()).replace("\\", "")
+        return all("".join(text.split()) in compact for text in self.expected)
+
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check("chat", "models", "asks a model and gets its answer", ("Hello from a client.",)),
+        Check("stream", "models", "reads an answer piece by piece", ("Hello from a client.",)),
+        Check("tools", "models", "runs its own tool when the model calls it", ("Rain in Oslo.",)),
+        Check("structured", "models", "gets an answer to its schema", ('"city":"Oslo"', '"degrees":7')),
+        Check("turns", "models", "goes on with a conversation", ("One.", "Two.")),
+        Check("embeddings", "models", "gets embeddings", ("384 numbers",)),
+        Check("connect", "mcp", "connects and lists the tools", ("kv_get", "search_tools")),
+        Check("value", "mcp", "shows a model the value that a tool returns", ("hello, client",)),
+        Check("search", "mcp", "shows a model what `search_tools` finds", ("kv_setnx",)),
+        Check("refusal", "mcp", "shows a model why a call is refused and what to do", ("not_found", "Put a value")),
+        Check(
+            "approval",
+            "mcp",
+            "shows a model that a person must approve, and the result after that",
+            ("APPROVAL_REQUIRED", "/approvals/", '"deleted":1'),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Client:
+    name: str
+    title: str
+    language: Literal["python", "node"]
+    weight: Literal["light", "heavy"]
+    packages: Mapping[str, str]
+    """Package and exact version; the first is the client itself."""
+    shows: tuple[str, ...]
+    lines: str
+    """What a person pastes to connect it."""
+    faults: Mapping[str, str]
+    """Check that this client does not pass by a fault of its own, and which fault it is."""
+    note: str = ""
+
+    @property
+    def version(self) -> str:
+        return next(iter(self.packages.values()))
+
+    @property
+    def script(self) -> Path:
+        if self.language == "python":
+            return FOLDER / "python" / f"{self.name.replace('-', '_')}_client.py"
+        return NODE_FOLDERS[self.weight] / f"{self.name}.mjs"
+
+    @property
+    def lock(self) -> Path:
+        return LOCKS / f"{self.name}.txt"
+
+
+def load_clients() -> list[Client]:
+    """Reads the declared clients, in the order of the page."""
+    declared = tomllib.loads((FOLDER / "clients.toml").read_text())["client"]
+    return [
+        Client(**{"faults": {}, **fields, "shows": tuple(fields["shows"]), "lines": fields["lines"].strip()})
+        for fields in declared
+    ]
+
+
+def load_left_out() -> Mapping[str, str]:
+    """Reads the clients that are not run, with the reason."""
+    left_out: Mapping[str, str] = tomllib.loads((FOLDER / "clients.toml").read_text())["left_out"]
+    return left_out
+
+
+def load_results() -> dict[str, Any]:
+    """Reads what the last whole run found: its date, and each client's version and checks."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text())
+    return results

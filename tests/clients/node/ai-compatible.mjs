@@ -1,0 +1,12 @@
+// The Vercel AI SDK with its provider for whatever speaks the wire of OpenAI.
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { checksOf } from "./ai_checks.mjs";
+import { APP, BASE, KEY, MODEL, run } from "./checks.mjs";
+
+const baobab = createOpenAICompatible({
+  name: "baobab",
+  baseURL: `${BASE}/v1/${APP}`,
+  apiKey: KEY,
+  supportsStructuredOutputs: true,
+});
+await run(checksOf(baobab(MODEL)));

@@ -1,0 +1,56 @@
+"""The page of clients, made from the matrix and from what its last whole run found."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from tests.clients.matrix import CHECKS, Client, load_clients, load_left_out, load_results
+
+
+def clients_page(made: str) -> str:
+    """The page `docs/clients.md`; `made` is the note at its top that says how it is made."""
+    clients, results = load_clients(), load_results()
+    lines = [
+        "# Clients",
+        made,
+        "",
+        "These clients were run, unchanged and at these versions, against a real server. Find yours, paste its lines,",
+        "and put your server's address and your key in. Others that speak the same protocols work the same way:",
+        "",
+        "- **models**: the OpenAI wire at `/v1`, or at `/v1/APP` for one app; the Anthropic wire at `/v1/messages`.",
+        "  Take your model's name from `GET /v1/models`; `baobab/echo` is [built in](models.md#the-built-in-model).",
+        "- **tools**: MCP at `/mcp`, with `?app_id=APP` for one app ([more](mcp.md#the-address-chooses-the-view)).",
+        "",
+        f"All of them were last run on {results['date']} (`make clients`). Those marked with a star run with every",
+        "change, too (`make e2e`).",
+    ]
+    for door, title in (("models", "Models"), ("mcp", "Tools, over MCP")):
+        lines += ["", f"## {title}", "", *_table(door, clients, results["clients"])]
+    lines += ["", "## Lines to paste"]
+    for client in clients:
+        lines += ["", f"### {client.title}", "", client.lines]
+        lines += ["", client.note] if client.note else []
+    left_out = load_left_out()
+    if left_out:
+        lines += ["", "## Not run", "", *(f"- {name}: {reason}" for name, reason in left_out.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _table(door: Literal["models", "mcp"], clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
+    checks = [check for check in CHECKS.values() if check.door == door]
+    yield "| Client | Version | " + " | ".join(check.name for check in checks) + " |"
+    yield "|---" * (len(checks) + 2) + "|"
+    shown = [client for client in clients if any(check.name in client.shows for check in checks)]
+    for client in shown:
+        passed = found.get(client.name, {}).get("checks", {})
+        cells = [{True: "yes", False: "no", None: ""}[passed.get(check.name)] for check in checks]
+        star = " ★" if client.weight == "light" else ""
+        versions = ", ".join(f"`{package}` {version}" for package, version in client.packages.items())
+        yield f"| {client.title}{star} | {versions} | {' | '.join(cells)} |"
+    yield ""
+    yield "An empty field: not tried."
+    yield ""
+    yield from (f"- **{check.name}**: it {check.description}" for check in checks)
+    for client in shown:
+        for check, reason in client.faults.items():
+            if CHECKS[check].door == door:
+                yield f"- {client.title}, {check}: {reason}"

@@ -1,0 +1,177 @@
+"""Run real clients against a real server: the light ones in `make e2e`, all of them in `make clients`.
+
+`python -m tests.clients.run [--all] [NAME ...]`. A run of all writes `results.json`, which
+`docs/clients.md` is made from.
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cli.server_process import ServerProcess, serving
+from tests.clients.install import NODE, install_node, install_python
+from tests.clients.matrix import CHECKS, RESULTS, Client, load_clients
+
+_SCRIPT_SECONDS = 150
+_QUIET = {
+    "ANONYMIZED_TELEMETRY": "false",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_DISABLE_VERSION_CHECK": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "LANGSMITH_TRACING": "false",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "OTEL_SDK_DISABLED": "true",
+}
+"""What keeps clients from calling home."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    client: Client
+    reports: dict[str, dict[str, str]]
+    """What the script reported, by check."""
+    errors: str
+    """The end of what it wrote to standard error."""
+
+    def passed(self, check: str) -> bool:
+        report = self.reports.get(check, {})
+        return "saw" in report and CHECKS[check].accepts(report["saw"])
+
+    def faults(self) -> list[str]:
+        """What did not come out as declared: a check that fails, or passes though it is declared not to."""
+        faults = [] if set(self.reports) >= set(self.client.shows) else [f"the script ended early: {self.errors}"]
+        for check in self.client.shows:
+            if self.passed(check) == (check in self.client.faults):
+                report = json.dumps(self.reports.get(check, "no report"))
+                faults.append(f"{check}: {'passes after all' if self.passed(check) else report[:1000]}")
+        return faults
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="the heavy clients too; writes the results")
+    parser.add_argument("names", nargs="*", help="these clients only")
+    options = parser.parse_args(arguments)
+    declared = load_clients()
+    clients = [c for c in declared if c.name in options.names] if options.names else declared
+    if not (options.all or options.names):
+        clients = [client for client in clients if client.weight == "light"]
+    outcomes = run_clients(clients)
+    failed = 0
+    for outcome in outcomes:
+        faults = outcome.faults()
+        failed += len(faults)
+        print(f"{outcome.client.title} {outcome.client.version}: {_counted(outcome)}")
+        print(*(f"  {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
+    print(f"{len(outcomes)} clients, {failed} checks not as declared")
+    if options.all and not failed and clients == declared:
+        write_results(outcomes)
+    return 1 if failed else 0
+
+
+def run_clients(clients: Sequence[Client]) -> list[Outcome]:
+    """Installs clients and runs each against one server, one after the other, while the next are being installed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="baobab-clients-") as name,
+        ThreadPoolExecutor(1) as node_installer,
+        ThreadPoolExecutor(1) as python_installer,
+    ):
+        folder = Path(name)
+        weights = sorted({client.weight for client in clients if client.language == "node"}, reverse=True)
+        packages = {weight: node_installer.submit(install_node, weight) for weight in weights}
+        programs: dict[str, Future[Path]] = {
+            client.name: python_installer.submit(install_python, client)
+            for client in clients
+            if client.language == "python"
+        }
+        # Everything comes from one address and one account.
+        settings = {"BAOBAB_PLAN": "enterprise"}
+        with serving(folder / "data", settings=settings) as server:
+            outcomes = {}
+            # The Python environments are ready one by one, and first.
+            for client in sorted(clients, key=lambda client: client.language != "python"):
+                if client.language == "python":
+                    command = [programs[client.name].result(), client.script]
+                else:
+                    packages[client.weight].result()
+                    command = [NODE / "node", client.script]
+                outcomes[client.name] = run_client(client, command, server, folder / client.name)
+            server.terminate()
+    return [outcomes[client.name] for client in clients]
+
+
+def run_client(client: Client, command: Sequence[object], server: ServerProcess, home: Path) -> Outcome:
+    """Runs a client's script in an app of its own, with a key whose destructive calls wait for a person."""
+    home.mkdir()
+    app = _ask(server, "POST", "/init", {"name": client.name})["app_id"]
+    for key, value in (("greeting", "hello, client"), ("doomed", "not for long")):
+        _ask(server, "PUT", f"/v1/{app}/kv/{key}", {"value": value})
+    key = _ask(server, "POST", "/api-keys", {"name": client.name, "approval": "destructive"})["key"]
+    environment = {
+        **{name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ},
+        **_QUIET,
+        "PATH": f"{NODE}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "CLIENT_BASE": server.address,
+        "CLIENT_APP": app,
+        "CLIENT_KEY": key,
+        "CLIENT_OWNER": server.key,
+    }
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_SCRIPT_SECONDS,
+            check=False,
+        )
+        written, errors = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as expired:
+        written = (expired.stdout or b"").decode()
+        errors = f"not done after {_SCRIPT_SECONDS} s"
+    reports = (json.loads(line) for line in written.splitlines() if line.startswith('{"check"'))
+    return Outcome(client, {report["check"]: report for report in reports}, errors[-1500:])
+
+
+def write_results(outcomes: Sequence[Outcome]) -> None:
+    """Writes what `docs/clients.md` is made from."""
+    results = {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "clients": {
+            outcome.client.name: {
+                "version": outcome.client.version,
+                "checks": {check: outcome.passed(check) for check in outcome.client.shows},
+            }
+            for outcome in outcomes
+        },
+    }
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def _counted(outcome: Outcome) -> str:
+    passed = sum(outcome.passed(check) for check in outcome.client.shows)
+    return f"{passed} of {len(outcome.client.shows)} checks pass"
+
+
+def _ask(server: ServerProcess, method: str, path: str, body: dict[str, Any]) -> Any:
+    headers = {"Authorization": f"Bearer {server.key}"}
+    answer = httpx.request(method, server.address + path, json=body, headers=headers, timeout=30)
+    answer.raise_for_status()
+    return answer.json() if answer.content else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

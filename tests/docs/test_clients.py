@@ -1,0 +1,35 @@
+"""The matrix of clients is whole: what is declared is locked, has a script, and was run at the version it names."""
+
+import json
+import re
+
+import pytest
+
+from tests.clients.matrix import CHECKS, NODE_FOLDERS, Client, load_clients, load_results
+
+CLIENTS = load_clients()
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_a_client_is_locked_at_the_version_that_it_names(client: Client) -> None:
+    if client.language == "python":
+        lock = client.lock.read_text()
+        locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", lock, re.MULTILINE))
+    else:
+        lock = (NODE_FOLDERS[client.weight] / "package-lock.json").read_text()
+        locked = json.loads(lock)["packages"][""]["dependencies"]
+    assert {package: locked[package] for package in client.packages} == dict(client.packages)
+    assert "://" not in re.sub(r'"(url|funding|license)": "[^"]*"', "", lock), "a lock names no address"
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_a_client_has_a_script_and_shows_known_checks(client: Client) -> None:
+    assert client.script.exists()
+    assert set(client.shows) <= set(CHECKS)
+    assert set(client.faults) <= set(client.shows)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_a_client_was_run_as_it_is_declared(client: Client) -> None:
+    expected = {"version": client.version, "checks": {check: check not in client.faults for check in client.shows}}
+    assert load_results()["clients"][client.name] == expected, "run `make clients`, then `make docs`"
