@@ -32,6 +32,7 @@ from baobab.runtime.addresses import (
     Target,
     UrlRefused,
 )
+from baobab.runtime.job_slots import network_wait
 from baobab.runtime.names import system_names
 from baobab.runtime.shares import Shares
 from baobab.tools.tenancy import current_tenant
@@ -156,7 +157,7 @@ class EgressStream:
         return size + len(data)
 
     async def _read(self) -> bytes:
-        async with _translated(self._deadline):
+        async with network_wait(), _translated(self._deadline):
             return await self._response.content.read(_CHUNK)
 
 
@@ -190,7 +191,7 @@ class Egress:
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
         """Send a request and read the whole answer, whatever its status. The options are those of `stream`."""
-        async with self.stream(method, url, **options) as answer:
+        async with network_wait(), self.stream(method, url, **options) as answer:
             body = b"".join([piece async for piece in answer])
             return EgressResponse(answer.status, answer.headers, body, answer.url)
 
@@ -238,7 +239,7 @@ class Egress:
         """One of the requests that a tenant may have under way to a host; waited for until the deadline."""
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with network_wait(), asyncio.timeout_at(deadline):
                     await stack.enter_async_context(self._shares.place((current_tenant(), target.origin)))
             except TimeoutError as exc:
                 raise EgressTimeout from exc
@@ -277,7 +278,7 @@ class Egress:
 
         self._vet(asked.target)
         session = self._session()
-        async with _translated(deadline):
+        async with network_wait(), _translated(deadline):
             return await session.request(
                 asked.method,
                 URL(asked.target.url, encoded=True),

@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, Integer, String, Table, Text
+from sqlalchemy import Column, Index, Integer, String, Table, Text
 
 from baobab.storage.database import Unit
 from baobab.storage.tables import Instant, Json, inserting, metadata
+from baobab.tools.tenancy import PLATFORM
 
 jobs = Table(
     "jobs",
     metadata,
     Column("id", String(200), primary_key=True),
     Column("kind", String(64), nullable=False),
+    # Whom it is for, as tools/tenancy.py says it: tenants take turns.
+    Column("tenant", String(80), nullable=False, server_default=PLATFORM),
     Column("arguments", Json, nullable=False),
     Column("due_at", Instant, nullable=False),
     Column("epoch", Integer, nullable=False, default=0),
@@ -21,6 +24,15 @@ jobs = Table(
     Column("created_at", Instant, nullable=False),
     Column("finished_at", Instant, index=True),
     Column("error", Text),
+)
+_UNFINISHED = jobs.c.finished_at.is_(None)
+Index(
+    "ix_jobs_unfinished",
+    jobs.c.tenant,
+    jobs.c.kind,
+    jobs.c.due_at,
+    sqlite_where=_UNFINISHED,
+    postgresql_where=_UNFINISHED,
 )
 
 events = Table(

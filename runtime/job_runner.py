@@ -7,20 +7,22 @@ keeps moving on; whatever the holder writes is written only while the epoch is s
 import asyncio
 import logging
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, false, not_, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, bindparam, false, not_, or_, select, text, tuple_, update
 
 from baobab.runtime.job_attempt import LEASE, Attempt
 from baobab.runtime.job_rows import insert_new, jobs
+from baobab.runtime.job_slots import Lane, Slot
 from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.tables import Instant
 from baobab.tools.jobs import OUTAGES, Again, JobKind, JobLost
 from baobab.tools.registry import Registry
+from baobab.tools.tenancy import PLATFORM, set_tenant
 
 _HEARTBEAT_SECONDS = 3.0
 _GRACE_SECONDS = 3.0
@@ -35,11 +37,59 @@ _DOUBTFUL = and_(jobs.c.held_by.is_not(None), jobs.c.attempts >= _LOST)
 # One that has been made for so long without harm holds up no other that is doubtful.
 _HARMLESS_SECONDS = 30.0
 
+# Rounds are few and short; many of them are due in the same second.
+_UPKEEP_SLOTS = 2
+# What a job of a bounded kind holds is large: few more wait for the network.
+_INSIDE_FOR_EACH_BOUNDED = 4
+# Each tenant and kind of which there is a job that is due: found by leaps along the index, however many jobs wait.
+_DUE_LINES = text(
+    """
+    WITH RECURSIVE lines (tenant, kind) AS (
+        SELECT CAST(eldest.tenant AS TEXT), CAST(eldest.kind AS TEXT) FROM (
+            SELECT tenant, kind FROM jobs WHERE finished_at IS NULL ORDER BY tenant, kind LIMIT 1
+        ) AS eldest
+        UNION ALL
+        SELECT
+            (SELECT CAST(jobs.tenant AS TEXT) FROM jobs WHERE jobs.finished_at IS NULL
+                AND (jobs.tenant, jobs.kind) > (lines.tenant, lines.kind)
+                ORDER BY jobs.tenant, jobs.kind LIMIT 1),
+            (SELECT CAST(jobs.kind AS TEXT) FROM jobs WHERE jobs.finished_at IS NULL
+                AND (jobs.tenant, jobs.kind) > (lines.tenant, lines.kind)
+                ORDER BY jobs.tenant, jobs.kind LIMIT 1)
+        FROM lines WHERE lines.tenant IS NOT NULL
+    )
+    SELECT lines.tenant, lines.kind FROM lines WHERE EXISTS (
+        SELECT 1 FROM jobs WHERE jobs.finished_at IS NULL AND jobs.tenant = lines.tenant AND jobs.kind = lines.kind
+            AND (jobs.due_at <= :now OR (jobs.held_by IS NOT NULL AND jobs.due_at > :absurd))
+    )
+    """
+).bindparams(bindparam("now", type_=Instant()), bindparam("absurd", type_=Instant()))
+
 _log = logging.getLogger(__name__)
 
 
+class Running(NamedTuple):
+    """An attempt that is under way here, and the slot it has."""
+
+    attempt: Attempt
+    slot: Slot
+
+
+class Hand(NamedTuple):
+    """Slots that were taken for jobs of one tenant."""
+
+    lane: Lane
+    tenant: str
+    kinds: Collection[str]
+    slots: int
+
+
 class Runner:
-    """Makes the jobs of one database in this process, so many at once."""
+    """Makes the jobs of one database in this process.
+
+    at_once: how many work at the same time, beside those that wait for the network. Half as many slots more are kept
+    for what people have approved, some for upkeep, and as many as it says for each kind that has a bound of its own.
+    """
 
     def __init__(
         self,
@@ -56,16 +106,20 @@ class Runner:
         self._registry = registry
         self._clock = clock
         self._kinds = kinds
-        self._unlimited = [kind.name for kind in kinds.values() if kind.at_once is None]
-        self._at_once = at_once
+        shared, upkeep, approved = Lane(at_once), Lane(_UPKEEP_SLOTS), Lane(max(at_once // 2, 2))
+        self._lanes: dict[str, Lane] = {}
+        for kind in kinds.values():
+            if kind.at_once is not None:
+                self._lanes[kind.name] = Lane(kind.at_once, kind.at_once * _INSIDE_FOR_EACH_BOUNDED)
+            else:
+                self._lanes[kind.name] = upkeep if kind.every else approved if kind.approved else shared
         # A round begins at its time and not with a process: whoever is there then makes it.
         self._periodic = [(kind, kind.every) for kind in rounds if kind.every]
         self._rounds = {kind.name: self._round(seconds) for kind, seconds in self._periodic}
         self._me = ids.uuid()
         self._wake = asyncio.Event()
-        self._more = False
         self._stopping = False
-        self._running: dict[asyncio.Task[None], Attempt] = {}
+        self._running: dict[asyncio.Task[None], Running] = {}
         self._lapses: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -110,39 +164,49 @@ class Runner:
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
 
     async def _take(self) -> None:
-        """Begin as many as there is room for. After a full hand there is more to come: then nobody looks first."""
-        while not self._stopping and (room := self._at_once - len(self._running)) > 0:
+        """Begin as many as there are slots for; look again where some got all the slots that were taken for them."""
+        more = True
+        while more and not self._stopping:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
-            due = self._unlimited if self._more else await self._due_kinds(now)
-            claimed: list[Any] = []
-            for names, most in self._open(due):
-                if (left := min(most, room - len(claimed))) > 0:
-                    doubt = any(row.attempts > _LOST for row in claimed) or self._doubts(since)
-                    claimed += await self._claim(names, left, now, doubt=doubt)
-            self._more = len(claimed) == room
-            for row in claimed:
-                self._begin(row, since)
-            if not self._more:
-                return
+            more = False
+            hands = self._deal(await self._due_lines(now))
+            try:
+                while hands:
+                    rows = await self._claim(hands[-1], now, doubt=self._doubts(since))
+                    hand = hands.pop()
+                    for row in rows:
+                        self._begin(row, since, hand.lane)
+                    hand.lane.give_back(hand.tenant, hand.slots - len(rows))
+                    more = more or len(rows) == hand.slots
+            finally:
+                for hand in hands:
+                    hand.lane.give_back(hand.tenant, hand.slots)
+
+    def _deal(self, due: Mapping[Lane, Mapping[str, Collection[str]]]) -> list[Hand]:
+        """Take slots for the tenants who have jobs that are due: one each in turn, those first who have fewest."""
+        hands: list[Hand] = []
+        for lane, kinds in due.items():
+            taken = dict.fromkeys(sorted(kinds, key=lane.inside), 0)
+            turns = list(taken)
+            while turns:
+                turns = [tenant for tenant in turns if lane.take(tenant)]
+                for tenant in turns:
+                    taken[tenant] += 1
+            for tenant, slots in taken.items():
+                if slots:
+                    hands.append(Hand(lane, tenant, kinds[tenant], slots))
+                else:
+                    lane.ask(tenant, self._wake.set)
+        for lane in set(self._lanes.values()):
+            lane.give_up_granted()
+        return hands
 
     def _doubts(self, now: float) -> bool:
         """Whether one is being made that may end this process. now: in the time of the loop."""
         return any(
-            attempt.attempt > _LOST and now < attempt.begun + _HARMLESS_SECONDS for attempt in self._running.values()
+            running.attempt.attempt > _LOST and now < running.attempt.begun + _HARMLESS_SECONDS
+            for running in self._running.values()
         )
-
-    def _open(self, due: Collection[str]) -> list[tuple[Collection[str], int]]:
-        """Which of the kinds that are due may be begun, and how many of them."""
-        running = Counter(attempt.kind.name for attempt in self._running.values())
-        open_: list[tuple[Collection[str], int]] = []
-        free = [name for name in due if self._kinds[name].at_once is None]
-        if free:
-            open_.append((free, self._at_once))
-        for name in due:
-            most = self._kinds[name].at_once
-            if most is not None:
-                open_.append(([name], most - running[name]))
-        return open_
 
     async def _ask_for_rounds(self) -> None:
         """The periodic kinds: one job for each round, whichever process comes first."""
@@ -151,6 +215,7 @@ class Runner:
             if (round_ := self._round(seconds)) == self._rounds[kind.name]:
                 continue
             row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
+            row["tenant"] = PLATFORM
             async with self._database.working() as unit:
                 await insert_new(unit, row | {"epoch": 0, "attempts": 0, "created_at": now})
             self._rounds[kind.name] = round_
@@ -158,21 +223,26 @@ class Runner:
     def _round(self, seconds: float) -> int:
         return math.floor(self._clock.time() / seconds)
 
-    async def _due_kinds(self, now: datetime) -> list[str]:
-        """Looked at before anything is written, for most looks find nothing."""
+    async def _due_lines(self, now: datetime) -> dict[Lane, dict[str, list[str]]]:
+        """The kinds that are due, by lane and tenant. Looked at before anything is written: most looks find nothing."""
+        due: dict[Lane, dict[str, list[str]]] = {}
         async with self._database.reading() as connection:
-            found = select(jobs.c.kind).where(self._due(now, self._kinds)).distinct()
-            return list((await connection.execute(found)).scalars())
+            lines = (await connection.execute(_DUE_LINES, {"now": now, "absurd": now + _ABSURD})).all()
+        for tenant, kind in lines:
+            # A kind that this version does not know is left to those who do.
+            if kind in self._lanes:
+                due.setdefault(self._lanes[kind], {}).setdefault(tenant, []).append(kind)
+        return due
 
-    async def _claim(self, names: Collection[str], most: int, now: datetime, *, doubt: bool) -> list[Any]:
+    async def _claim(self, hand: Hand, now: datetime, *, doubt: bool) -> list[Any]:
         """Doubtful ones are made one at a time: what ends a process is not to take others with it again and again.
 
         doubt: one is being made here already.
         """
-        due = self._due(now, names)
+        due = self._due(now, hand)
         eldest = select(jobs.c.id).where(due, _DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
         one = false() if doubt else jobs.c.id == eldest.scalar_subquery()
-        first = select(jobs.c.id).where(due, or_(not_(_DOUBTFUL), one)).order_by(jobs.c.due_at).limit(most)
+        first = select(jobs.c.id).where(due, or_(not_(_DOUBTFUL), one)).order_by(jobs.c.due_at).limit(hand.slots)
         values = {
             "epoch": jobs.c.epoch + 1,
             "attempts": jobs.c.attempts + 1,
@@ -184,23 +254,24 @@ class Runner:
         async with self._database.writing(turn=False) as connection:
             return list((await connection.execute(taken.returning(jobs))).all())
 
-    def _due(self, now: datetime, names: Collection[str]) -> ColumnElement[bool]:
+    def _due(self, now: datetime, hand: Hand) -> ColumnElement[bool]:
         return and_(
             jobs.c.finished_at.is_(None),
-            # A kind that this version does not know is left to those who do.
-            jobs.c.kind.in_(names),
+            jobs.c.tenant == hand.tenant,
+            jobs.c.kind.in_(hand.kinds),
             or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
         )
 
-    def _begin(self, row: Any, since: float) -> None:
+    def _begin(self, row: Any, since: float, lane: Lane) -> None:
         attempt = Attempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
-        task = asyncio.create_task(self._make(attempt), name=f"job {attempt.kind.name} {attempt.id}")
-        self._running[task] = attempt
+        slot = Slot(lane, row.tenant)
+        task = asyncio.create_task(self._make(attempt, slot), name=f"job {attempt.kind.name} {attempt.id}")
+        self._running[task] = Running(attempt, slot)
         self._hold(task, since)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        self._running.pop(task).slot.end()
         self._lapses.pop(task).cancel()
         self._wake.set()
 
@@ -223,17 +294,17 @@ class Runner:
             if not running:
                 continue
             try:
-                kept = await self._beat([attempt.claim for attempt in running.values()])
+                kept = await self._beat([each.attempt.claim for each in running.values()])
             except DatabaseUnavailable as exc:
                 _log.warning("jobs: leases could not be moved on (%s)", exc)
                 continue
             except Exception:  # noqa: BLE001 - a heart that stops would end all that runs here
                 _log.exception("jobs: leases could not be moved on")
                 continue
-            for task, attempt in running.items():
+            for task, each in running.items():
                 if task.done():
                     continue
-                if attempt.claim in kept:
+                if each.attempt.claim in kept:
                     self._hold(task, since)
                 else:
                     task.cancel()
@@ -250,7 +321,9 @@ class Runner:
         async with self._database.reading() as connection:
             return {(row.id, row.epoch) for row in await connection.execute(select(*columns).where(ours))}
 
-    async def _make(self, attempt: Attempt) -> None:
+    async def _make(self, attempt: Attempt, slot: Slot) -> None:
+        slot.use()
+        set_tenant(slot.tenant)
         try:
             await self._try(attempt)
         except JobLost:

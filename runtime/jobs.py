@@ -16,6 +16,7 @@ from baobab.storage.notices import Notices
 from baobab.storage.transactions import Statements
 from baobab.tools.jobs import Job, JobKind
 from baobab.tools.registry import Registry
+from baobab.tools.tenancy import current_tenant
 
 _KEPT, _FAILURES_KEPT, _EVENTS_KEPT = timedelta(days=1), timedelta(days=30), timedelta(days=30)
 _PRUNED_AT_ONCE = 5000
@@ -60,7 +61,14 @@ class DurableJobs:
         await asyncio.gather(*(runner.stop() for runner in runners.values()))
 
     async def enqueue(
-        self, unit: Unit, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
+        self,
+        unit: Unit,
+        kind: str,
+        arguments: Mapping[str, Any],
+        *,
+        job_id: str | None = None,
+        delay: float = 0.0,
+        tenant: str | None = None,
     ) -> str:
         if kind not in self._kinds:
             raise LookupError(f"there is no job {kind}")
@@ -68,6 +76,7 @@ class DurableJobs:
         row = {
             "id": job_id or self._ids.uuid(),
             "kind": kind,
+            "tenant": tenant or current_tenant(),
             "arguments": dict(arguments),
             "due_at": now + timedelta(seconds=delay),
             "epoch": 0,
@@ -86,24 +95,32 @@ class DurableJobs:
             raise LookupError(f"there is no job {kind}")
         now = self._clock.now()
         statements.rows(
-            "INSERT INTO jobs (id, kind, arguments, due_at, epoch, attempts, created_at) VALUES (?, ?, ?, ?, 0, 0, ?)"
-            " ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO jobs (id, kind, tenant, arguments, due_at, epoch, attempts, created_at)"
+            " VALUES (?, ?, ?, ?, ?, 0, 0, ?) ON CONFLICT (id) DO NOTHING",
             job_id,
             kind,
+            current_tenant(),
             to_json(arguments).decode(),
             now,
             now,
         )
 
     async def emit(
-        self, unit: Unit, type_: str, *, app_id: str | None = None, data: Mapping[str, Any] | None = None
+        self,
+        unit: Unit,
+        type_: str,
+        *,
+        app_id: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        tenant: str | None = None,
     ) -> str:
         event_id = self._ids.uuid()
         row = {"id": event_id, "type": type_, "at": self._clock.now(), "app_id": app_id, "data": dict(data or {})}
         await unit.execute(insert(events), row)
         for kind in self._consumers.get(type_, ()):
             arguments = {"event_id": event_id}
-            await self.enqueue(unit, kind.name, arguments, job_id=f"{kind.name}:{event_id}", delay=kind.delay)
+            job_id = f"{kind.name}:{event_id}"
+            await self.enqueue(unit, kind.name, arguments, job_id=job_id, delay=kind.delay, tenant=tenant)
         return event_id
 
 

@@ -167,7 +167,7 @@ class Approvals:
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
             return False
         if status == "approved":
-            await self.executor.ask(call, row.id)
+            await self.executor.ask(call, row.id, row.organisation_id)
         elif row.run_id is not None:
             told = {"approval_id": row.id, "run_id": row.run_id}
             await call.services.jobs.emit(call.unit, ENDED, app_id=row.app_id, data=told)

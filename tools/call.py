@@ -176,12 +176,18 @@ class Call:
         self, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
     ) -> str:
         """Ask for a durable job when this call is committed; its id (tools/jobs.py)."""
-        return await self.services.jobs.enqueue(self.unit, kind, arguments, job_id=job_id, delay=delay)
+        jobs = self.services.jobs
+        return await jobs.enqueue(self.unit, kind, arguments, job_id=job_id, delay=delay, tenant=self._tenant)
 
     async def emit(self, type_: str, **data: Any) -> None:
         """Tell of an event of the app that this call is about, when it is committed."""
         app_id = self.app.id if self.app is not None else self.audit.app_id
-        await self.services.jobs.emit(self.unit, type_, app_id=app_id, data=data)
+        await self.services.jobs.emit(self.unit, type_, app_id=app_id, data=data, tenant=self._tenant)
+
+    @property
+    def _tenant(self) -> str | None:
+        """The organisation of the app that the call is about: also where a stranger calls."""
+        return self.app.organisation_id if self.app is not None else None
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell whoever waits how far the call is."""

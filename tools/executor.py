@@ -65,9 +65,10 @@ class Executor:
         self._seals = seals
         self._base_url = base_url
 
-    async def ask(self, call: "Call", approval_id: str) -> None:
+    async def ask(self, call: "Call", approval_id: str, organisation_id: str) -> None:
         """Have an approved call made when the decision is committed."""
-        await call.enqueue(JOB, {"approval_id": approval_id}, job_id=f"approval:{approval_id}")
+        asked, job_id = {"approval_id": approval_id}, f"approval:{approval_id}"
+        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id, tenant=organisation_id)
 
     async def execute(self, job: Job, approval_id: str) -> None:
         """One attempt; JobLost where another has taken over, Again where a later one may do better."""

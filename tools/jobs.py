@@ -97,18 +97,28 @@ class JobKind:
     """The type of event that it is done for."""
     delay: float = 0.0
     at_once: int | None = None
-    """How many of them one process makes at the same time at most."""
+    """How many of them one process makes at the same time at most, beside those that wait for the network."""
+    approved: bool = False
+    """Whether it does what a person has approved: such jobs have slots of their own."""
 
 
 class Jobs(Protocol):
     """Where jobs are asked for."""
 
     async def enqueue(
-        self, unit: Unit, kind: str, arguments: Mapping[str, Any], *, job_id: str | None = None, delay: float = 0.0
+        self,
+        unit: Unit,
+        kind: str,
+        arguments: Mapping[str, Any],
+        *,
+        job_id: str | None = None,
+        delay: float = 0.0,
+        tenant: str | None = None,
     ) -> str:
         """Ask for a job when the unit is committed, `delay` seconds later at the earliest; its id.
 
         job_id: at most one job of this id is ever made while it is remembered, which is a day after its end.
+        tenant: the organisation that it is for, where that is another than the present call or job is for.
         """
         ...
 
@@ -121,7 +131,13 @@ class Jobs(Protocol):
         ...
 
     async def emit(
-        self, unit: Unit, type_: str, *, app_id: str | None = None, data: Mapping[str, Any] | None = None
+        self,
+        unit: Unit,
+        type_: str,
+        *,
+        app_id: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        tenant: str | None = None,
     ) -> str:
         """Write down an event in the unit, and ask for one job for each of its consumers; the event's id."""
         ...

@@ -226,13 +226,15 @@ class Toolset:
         attempts: int = MOST_ATTEMPTS,
         delay: float = 0.0,
         at_once: int | None = None,
+        approved: bool = False,
     ) -> Callable[[Work], Work]:
         """Register the decorated function as a kind of durable job, by its name.
 
         on: the type of event that it is done for, once for each; it then takes `(job, event)`.
         every: seconds between two rounds, of which one process of all makes each; it then takes `(job)`.
         delay: seconds from the event to the job at the least.
-        at_once: how many of them one process makes at the same time at most.
+        at_once: how many of them one process makes at the same time at most, beside those that wait for the network.
+        approved: whether it does what a person has approved, for which slots are kept.
         """
 
         def register(work: Work) -> Work:
@@ -241,7 +243,7 @@ class Toolset:
                 raise RegistrationError(f"{name}: the toolset {self.name} has a job of this name already")
             if on is not None and every is not None:
                 raise RegistrationError(f"{name}: a job is done for events or in rounds, not both")
-            self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once)
+            self.jobs[name] = JobKind(name, work, attempts, every, on, delay, at_once, approved)
             return work
 
         return register

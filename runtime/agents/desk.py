@@ -17,6 +17,7 @@ from baobab.runtime.agents.offers import BOUND, DIGEST, Offers
 from baobab.runtime.agents.session import Answer, Message, Outcome
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, ToolRef
 from baobab.runtime.agents.validation import Offer, narrowed
+from baobab.runtime.job_slots import network_wait
 from baobab.tools.approval import ApprovalExpired, TooManyPending
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call, Door
@@ -138,7 +139,8 @@ class Desk:
                     raise
                 if rests:
                     raise Limited(wait) from exc
-            await asyncio.sleep(wait)
+            async with network_wait():
+                await asyncio.sleep(wait)
             waited += wait
 
     async def _usable(self, ref: ToolRef, call_id: str) -> Tool:

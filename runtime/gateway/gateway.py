@@ -34,6 +34,7 @@ from baobab.runtime.gateway.routes import Routes
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.wires import chunks
 from baobab.runtime.gateway.wires.wire import Made, Wire
+from baobab.runtime.job_slots import network_wait
 from baobab.storage.clock import Clock, Ids
 
 T = TypeVar("T")
@@ -163,7 +164,8 @@ class Gateway:
         async def call(upstream: Upstream) -> dict[str, Any]:
             return await self._completed(upstream, body, outcome)
 
-        return await self._through(model, own, outcome, call)
+        async with network_wait():
+            return await self._through(model, own, outcome, call)
 
     async def stream(
         self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None

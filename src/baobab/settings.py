@@ -56,7 +56,7 @@ class Settings(BaseSettings):
         "", description="Where files are kept: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
     )
     jobs: int = Field(
-        8, ge=0, le=1000, description="Durable jobs that a process makes at once; 0 leaves them to other processes."
+        8, ge=0, le=1000, description="Durable jobs at work at once in a process; 0 leaves them to other processes."
     )
     secret_key: str = Field(
         "",

@@ -131,7 +131,8 @@ async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | 
         count = (await unit.execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
         given: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}
         given |= {"agent_id": agent_id, "thread_id": thread_id}
-        await call.services.jobs.enqueue(unit, "agents_erase", given, job_id=f"erase:{call.services.ids.uuid()}")
+        job_id, tenant = f"erase:{call.services.ids.uuid()}", call.require_app().organisation_id
+        await call.services.jobs.enqueue(unit, "agents_erase", given, job_id=job_id, tenant=tenant)
     return {"runs": count}
 
 

@@ -104,7 +104,9 @@ async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, 
         values |= {"tainted": point.tainted, "taint_checks": agent.taint_checks or run.taint_checks}
         await point.keep(unit, run_id)
     await unit.execute(insert(runs), values)
-    await call.services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}")
+    # Of the app's organisation, whoever starts it: many strangers have no more turns than one.
+    asked, tenant = {"run_id": run_id}, app.organisation_id
+    await call.services.jobs.enqueue(unit, ADVANCE, asked, job_id=f"run:{run_id}", tenant=tenant)
     call.audit.resource_id, call.audit.data["agent"] = run_id, agent.name
     return SimpleNamespace(**values)
 

@@ -47,7 +47,7 @@ async def agents_decided(job: Job, event: Event) -> None:
         app = await services.directory.app(event.app_id)
     except AppNotFound:
         return
-    await _advance(services, services.regions[app.region].database, run_id, approval_id)
+    await _advance(services, services.regions[app.region].database, run_id, approval_id, app.organisation_id)
 
 
 @agents.job(every=30)
@@ -59,14 +59,14 @@ async def agents_tend(job: Job) -> None:
     services = job.registry.services
     databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
     for database in databases:
-        overdue = select(runs.c.id).where(
+        overdue = select(runs.c.id, runs.c.organisation_id).where(
             UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
         )
         async with database.reading() as connection:
             late = (await connection.execute(overdue.limit(_ROUND))).all()
         for run in late:
             # Anew in each round: a worker whose clock is behind may have found that there is time left.
-            await _advance(services, database, run.id, f"late:{job.id}")
+            await _advance(services, database, run.id, f"late:{job.id}", run.organisation_id)
         await _take_up(services, database)
         await sweep_runs(services, database)
     await _withdraw(services, databases)
@@ -104,15 +104,16 @@ async def agents_moved(job: Job, event: Event) -> None:
 
 async def _take_up(services: Services, database: Database) -> None:
     """Those that wait too: what they wait for may have been decided on the way."""
-    resting = select(runs.c.id).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.thawed(runs.c.app_id))
+    theirs = (runs.c.id, runs.c.organisation_id)
+    resting = select(*theirs).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.thawed(runs.c.app_id))
     async with database.reading() as connection:
-        found = (await connection.execute(resting.limit(_ROUND))).scalars().all()
-    for run_id in found:
+        found = (await connection.execute(resting.limit(_ROUND))).all()
+    for run_id, tenant in found:
         free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.thawed(runs.c.app_id))
         async with database.working() as unit:
             if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
                 job_id = f"run:{run_id}:{services.ids.uuid()}"
-                await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id)
+                await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id, tenant=tenant)
 
 
 @agents.job()
@@ -152,7 +153,7 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
             await jobs.enqueue(unit, WEBHOOK, again, job_id=f"webhook:{run_id}:{tried}", delay=pause)
 
 
-async def _advance(services: Services, database: Database, run_id: str, why: str) -> None:
+async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:
     """Ask for another segment of a run, once for each reason."""
     async with database.working() as unit:
-        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}")
+        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}", tenant=tenant)

@@ -34,7 +34,7 @@ approvals = Toolset(
 
 
 # The executor itself gives up, and says so to whoever waits for the call.
-@approvals.job(attempts=10 * MOST_ATTEMPTS)
+@approvals.job(attempts=10 * MOST_ATTEMPTS, approved=True)
 async def approvals_execute(job: Job, approval_id: str) -> None:
     """Make a call that was approved."""
     await job.registry.services.approvals.executor.execute(job, approval_id)

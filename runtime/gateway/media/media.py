@@ -21,6 +21,7 @@ from baobab.runtime.gateway.media.videos import Videos, provider_of
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.job_slots import network_wait
 
 
 class Media:
@@ -79,16 +80,18 @@ class Media:
         if model.provider == built_in.PROVIDER:
             return built_in.begin(model, request)
         upstream = self._upstream(model)
-        if model.modality == "video":
-            return await self._videos.begin(upstream, request, job_id)
-        rates = self._catalogue.rates(model)
-        return await self._images.begin(upstream, request, job_id, lambda usage: cost.used(model, rates, usage))
+        async with network_wait():
+            if model.modality == "video":
+                return await self._videos.begin(upstream, request, job_id)
+            rates = self._catalogue.rates(model)
+            return await self._images.begin(upstream, request, job_id, lambda usage: cost.used(model, rates, usage))
 
     async def look(self, model: Model, handle: str) -> Progress:
         """How the job is by now. Raises as `begin` does where that cannot be known for the moment."""
         if model.provider == built_in.PROVIDER:
             return await built_in.look(model, handle)
-        return await self._videos.look(self._upstream(model, provider_of(handle)), handle)
+        async with network_wait():
+            return await self._videos.look(self._upstream(model, provider_of(handle)), handle)
 
     async def content(self, model: Model, rendering: Rendering, max_bytes: int) -> AsyncGenerator[bytes, None]:
         """The bytes of a file, in pieces. UpstreamMalformed where they are more than `max_bytes`, or something else."""

@@ -159,5 +159,6 @@ async def _written(
         adding = inserting(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
         if (await unit.execute(adding)).rowcount:
             arguments = {"app_id": app_id, "generation_id": job_id}
-            await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker)
+            tenant = call.require_app().organisation_id
+            await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=tenant)
             unit.after_commit(kept)

@@ -1,0 +1,214 @@
+"""Jobs of several tenants: whoever waits for the network holds nobody up, and tenants take turns."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baobab.tools.jobs import Job
+from baobab.tools.tool import Toolset
+from tests import jobs
+from tests.conftest import Baobab
+from tests.installation import installation
+from tests.people import Person, key, person
+from tests.tools.agents.conftest import graph
+
+Headers = dict[str, str]
+_NAMES = itertools.count()
+VARIABLES = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+EMPTY = graph({"done": {"type": "end", "output_template": "done"}})
+SLOW = graph(
+    {"think": {"type": "llm", "input_template": "Think.", "output_key": "said", "model": "slow/thinker"}}
+    | {"done": {"type": "end", "output_template": "done"}},
+    ("think", "done"),
+)
+_LISTED = b'{"object": "list", "data": [{"id": "thinker", "object": "model"}]}'
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+
+
+@dataclass
+class SilentServer:
+    """A model server that names its models and answers nothing else."""
+
+    url: str = ""
+    waiting: int = 0
+    _tasks: set[Any] = field(default_factory=set)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET "):
+                writer.write(_HEAD % len(_LISTED) + _LISTED)
+                await writer.drain()
+                return
+            self.waiting += 1
+            await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def has(self, count: int) -> None:
+        """Return when so many requests wait here."""
+        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            while self.waiting < count:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def silence() -> AsyncIterator[SilentServer]:
+    silent = SilentServer()
+    server = await asyncio.start_server(silent.serve, "127.0.0.1", 0)
+    silent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield silent
+    finally:
+        server.close()
+
+
+@dataclass
+class Tenant:
+    """An organisation with an app."""
+
+    baobab: Baobab
+    who: Person
+    app: str
+
+    async def ask(self, method: str, path: str, body: Any = None, by: Headers | None = None) -> Any:
+        headers = self.who.headers if by is None else by
+        answer = await self.baobab.client.request(method, path, json=body, headers=headers)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    async def agent(self, name: str, spec: Any, **settings: Any) -> None:
+        body = {"name": name, "graph_spec": spec, "dedupe_window_seconds": 0, **settings}
+        await self.ask("POST", f"/v1/{self.app}/agents", body)
+
+    async def start(self, name: str, count: int = 1, **body: Any) -> list[str]:
+        asked = [{"input": {"n": next(_NAMES)}, **body} for _ in range(count)]
+        runs = [await self.ask("POST", f"/v1/{self.app}/agents/{name}/runs", each) for each in asked]
+        return [run["run_id"] for run in runs]
+
+    async def ends(self, name: str, run_id: str) -> str:
+        """The status of a run when it has ended."""
+        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            while True:
+                run = (await self.ask("GET", f"/v1/{self.app}/agents/{name}/runs/{run_id}"))["run"]
+                if run["status"] not in ("queued", "running"):
+                    return str(run["status"])
+                await asyncio.sleep(0.01)
+
+    async def has_an_approved_call_made(self) -> None:
+        agent = await key(self.baobab, self.who.headers, approval="write")
+        path = f"/v1/{self.app}/kv/approved"
+        held = await self.baobab.client.put(path, json={"value": 1}, headers=agent)
+        assert held.status_code == 428, held.text
+        approval_id = held.json()["approval_id"]
+        await self.ask("POST", f"/v1/approvals/{approval_id}/approve", {})
+        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            while (await self.ask("GET", f"/v1/approvals/{approval_id}"))["approval"]["status"] != "executed":
+                await asyncio.sleep(0.01)
+
+
+async def tenant(baobab: Baobab, name: str) -> Tenant:
+    who = await person(baobab, name)
+    made = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
+    assert made.is_success, made.text
+    return Tenant(baobab, who, made.json()["app_id"])
+
+
+@pytest.mark.parametrize("count", [8, 50])
+async def test_runs_whose_model_never_answers_hold_up_nobody(tmp_path: Path, count: int) -> None:
+    async with silence() as silent, installation(tmp_path / "data", VARIABLES) as baobab:
+        greedy, other = await tenant(baobab, "greedy"), await tenant(baobab, "other")
+        await greedy.ask("POST", "/v1/ai/servers", {"name": "slow", "url": f"{silent.url}/v1"})
+        await greedy.agent("thinker", SLOW)
+        await other.agent("quick", EMPTY)
+        await greedy.start("thinker", count)
+        await silent.has(count)
+        (run_id,) = await other.start("quick")
+        assert await other.ends("quick", run_id) == "completed"
+        await other.has_an_approved_call_made()
+        await greedy.has_an_approved_call_made()
+        await jobs.made(baobab.house, "approvals_tend")
+
+
+async def test_visitors_of_a_public_agent_hold_up_nobody(tmp_path: Path) -> None:
+    async with silence() as silent, installation(tmp_path / "data", VARIABLES) as baobab:
+        host, other = await tenant(baobab, "host"), await tenant(baobab, "other")
+        await host.ask("POST", "/v1/ai/servers", {"name": "slow", "url": f"{silent.url}/v1"})
+        await host.agent("thinker", SLOW, visibility="public", safety_acknowledged=True)
+        await other.agent("quick", EMPTY)
+        app = await baobab.house.services.directory.app(host.app)
+        for number in range(8):
+            body = {"input": {"n": number}}
+            await host.ask("POST", f"/v1/{host.app}/public/agents/thinker/runs", body, by={"apikey": app.anon_key})
+        await silent.has(8)
+        (run_id,) = await other.start("quick")
+        assert await other.ends("quick", run_id) == "completed"
+
+
+async def test_webhooks_that_are_not_answered_hold_up_nobody(tmp_path: Path) -> None:
+    async with silence() as silent, installation(tmp_path / "data", VARIABLES) as baobab:
+        greedy, other = await tenant(baobab, "greedy"), await tenant(baobab, "other")
+        await greedy.agent("teller", EMPTY)
+        await other.agent("quick", EMPTY)
+        await greedy.start("teller", 8, webhook_url=f"{silent.url}/told")
+        await silent.has(8)
+        (run_id,) = await other.start("quick")
+        assert await other.ends("quick", run_id) == "completed"
+
+
+@pytest.fixture
+async def crowded(tmp_path: Path) -> AsyncIterator[tuple[Baobab, list[str], asyncio.Event]]:
+    """A process with two slots, jobs that hold theirs until they may go on, and who they were for."""
+    toil, begun, go = Toolset("toil", "Work."), list[str](), asyncio.Event()
+
+    @toil.job()
+    async def toil_on(job: Job, whose: str) -> None:
+        begun.append(whose)
+        await go.wait()
+
+    async with installation(tmp_path / "data", {"BAOBAB_JOBS": "2"}, further=[toil]) as baobab:
+        yield baobab, begun, go
+
+
+async def test_tenants_take_turns_however_much_one_has_asked_for(
+    crowded: tuple[Baobab, list[str], asyncio.Event],
+) -> None:
+    baobab, begun, go = crowded
+    services = baobab.house.services
+    for whose, count in (("greedy", 20), ("other", 1)):
+        unit = services.database.unit(write=True)
+        for _ in range(count):
+            await services.jobs.enqueue(unit, "toil_on", {"whose": whose}, tenant=whose)
+        await unit.commit()
+    go.set()
+    await jobs.settled(baobab.house)
+    assert len(begun) == 21
+    assert begun.index("other") <= 4
+
+
+async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
+    crowded: tuple[Baobab, list[str], asyncio.Event],
+) -> None:
+    baobab, begun, go = crowded
+    services = baobab.house.services
+    one = await tenant(baobab, "one")
+    unit = services.database.unit(write=True)
+    for _ in range(5):
+        await services.jobs.enqueue(unit, "toil_on", {"whose": "greedy"}, tenant="greedy")
+    await unit.commit()
+    async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+        while len(begun) < 2:
+            await asyncio.sleep(0.01)
+    await one.has_an_approved_call_made()
+    await jobs.made(baobab.house, "approvals_tend")
+    assert len(begun) == 2
+    go.set()
+    await jobs.settled(baobab.house)
