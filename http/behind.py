@@ -14,6 +14,7 @@ from baobab.http.error_page import error_page
 from baobab.http.front import not_found
 from baobab.http.metrics import CallMetrics
 from baobab.http.metrics_page import metrics_route
+from baobab.http.session_routes import session_routes
 from baobab.tools.errors import BaobabError
 from baobab.tools.registry import Registry
 
@@ -40,9 +41,8 @@ def behind(
     async def errors() -> Response:
         return error_page(registry, of_doors)
 
-    app.router.routes.extend(
-        [*docs_routes(), *approval_routes(), metrics_route(registry, metrics, metrics_token), *routes]
-    )
+    app.router.routes.extend([*docs_routes(), *approval_routes(), metrics_route(registry, metrics, metrics_token)])
+    app.router.routes.extend([*session_routes(registry), *routes])
     app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]  # it is ASGI
     return app
 

@@ -10,9 +10,10 @@ A decision is one compare-and-set. What follows from it is the executor's (tools
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,7 +24,8 @@ from baobab.storage.secrets import Vault
 from baobab.tools import proposers
 from baobab.tools.approval_rows import Seals, approvals
 from baobab.tools.audit import Trail
-from baobab.tools.callers import Account, Caller
+from baobab.tools.callers import Account, AppKey, Caller, EndUser
+from baobab.tools.deciders import Decider, Gate, NeedsAnother, person
 from baobab.tools.effects import Effect, Policy, needs_approval
 from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
 from baobab.tools.executor import Executor
@@ -57,6 +59,12 @@ class TooLargeToPropose(BaobabError):
     remediation = "Split the call; details.max_bytes is the limit."
 
 
+class EditsTakeOne(Conflict):
+    code = "APPROVAL_EDIT_NEEDS_ONE"
+    summary = "What several persons must approve is approved as it is, or rejected."
+    remediation = "Approve it without other arguments, or reject it and say in the reason what you want instead."
+
+
 class ApprovalExpired(Conflict):
     code = "APPROVAL_EXPIRED"
     summary = "Nobody decided in time; nothing was done."
@@ -70,6 +78,45 @@ class CallFailed(BaobabError):
     status = 409
     summary = "The call was approved, and failed."
     remediation = "Read the message, and propose the call anew where that helps."
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Other arguments for an approved call. given: as its decider wrote them; whole: all that the tool is given."""
+
+    given: Mapping[str, Any]
+    whole: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about a step of a run. arguments: those given in place of what the run wanted, if any."""
+
+    approval_id: str
+    approved: bool
+    by: str | None
+    at: datetime
+    reason: str | None
+    agreed: list[str]
+    arguments: dict[str, Any] | None
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The payload of `run_resumed`, but for the call's id."""
+        word = "denied" if not self.approved else "approved" if self.arguments is None else "edited"
+        told: dict[str, Any] = {
+            "approval_id": self.approval_id,
+            "decision": word,
+            "decided_by": self.by,
+            "decided_at": self.at,
+        }
+        if len(self.agreed) > 1:
+            told["agreed"] = self.agreed
+        if self.arguments is not None:
+            told["args"] = self.arguments
+        if self.reason is not None:
+            told["reason"] = self.reason
+        return told
 
 
 class Approvals:
@@ -91,24 +138,26 @@ class Approvals:
         found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         return found
 
-    async def propose(self, call: "Call", arguments: Mapping[str, Any]) -> Any:
+    async def propose(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
         """The result of this very call, where it was approved and has run since; else ApprovalRequired.
 
         ApprovalRejected where a person refused it, CallFailed where it failed. Each of these is told once: the same
         call made again after that is a new proposal. A step of a run is told as often as it asks, and ApprovalExpired
         where nobody decided.
+
+        meaning: a digest of what the arguments only name.
         """
         asked = json.dumps(arguments, separators=(",", ":"))
         if len(asked) > MOST_BYTES:
             raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
-        digest = _digest(call, arguments)
+        digest = _digest(call, arguments, meaning)
         belongs_to = await proposers.owner(call)
         async with self._database.writing() as connection:
             row = await self._standing(connection, call, digest)
             if row is not None and call.door.step is not None and row.status in ("expired", *_FINISHED):
                 return self._step_outcome(call, row)
             if row is None:
-                values = await self._proposed(connection, call, belongs_to, asked, digest)
+                values = await self._proposed(connection, call, belongs_to, asked, digest, meaning)
                 refusal: BaobabError = self._required(values["id"], "pending", values["summary"], values["expires_at"])
             elif row.status in _FINISHED:
                 # Read before it is erased: what cannot be read stays.
@@ -144,34 +193,85 @@ class Approvals:
         overdue = row.status == "pending" and row.expires_at <= self._clock.now()
         return "expired" if overdue else str(row.status)
 
-    async def decided(
-        self, call: "Call", row: Any, status: str, reason: str | None, arguments: Mapping[str, Any] | None = None
-    ) -> bool:
-        """Decide a pending approval in the caller's transaction; False where somebody else has, or it expired.
+    async def decide(
+        self,
+        call: "Call",
+        approval_id: str,
+        decider: Decider,
+        status: Literal["approved", "rejected"],
+        reason: str | None,
+        edit: Edit | None = None,
+    ) -> Literal["decided", "waits", "lost"]:
+        """Decide a pending approval in the caller's transaction.
 
-        arguments: with which the call is to be made, instead of those it was proposed with.
+        `lost` where somebody else has, or it expired; `waits` where another person must approve it, too.
+        NotYoursToDecide, NotAnApprover, NeedsAnother, EditsTakeOne.
         """
-        values: dict[str, Any] = {
+        # Whoever decides at the same time waits here, and then counts what this one has said.
+        query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
+        row: Any = (await call.execute(query)).one()
+        decider.require(gate := Gate.of_approval(row))
+        if row.status != "pending" or row.expires_at <= call.now:
+            return "lost"
+        values: dict[str, Any] = {}
+        if status == "approved" and gate.approvers.persons > 1:
+            if edit is not None:
+                raise EditsTakeOne
+            agreed = list(row.agreed or ())
+            if (who := person(call.caller)) in agreed:
+                raise NeedsAnother(details={"agreed": agreed, "persons": gate.approvers.persons})
+            values["agreed"] = [*agreed, who]
+            if len(values["agreed"]) < gate.approvers.persons:
+                await call.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+                return "waits"
+        values |= {
             "status": status,
             "decided_at": call.now,
-            "decided_by": call.caller.account_id if isinstance(call.caller, Account) else None,
+            "decided_by": _decided_by(call.caller),
             "decided_with": proposers.name(call.caller),
             "reason": reason,
         }
-        if arguments is not None:
-            edited = json.dumps(arguments, separators=(",", ":"))
-            values |= {"arguments": self._seals.seal(row.id, "arguments", edited), "edited": True}
+        if edit is not None:
+            asked, tool = json.loads(self._seals.open(row.id, "arguments", row.arguments)), call.registry.find(row.tool)
+            if edit.whole != asked:
+                used = json.dumps(edit.given, separators=(",", ":"))
+                values |= {
+                    "arguments": self._seals.seal(row.id, "arguments", json.dumps(edit.whole, separators=(",", ":"))),
+                    "used": self._seals.seal(row.id, "used", used),
+                    "asked_summary": row.summary,
+                    "summary": worded(tool, edit.whole, call.caller, tainted=bool(row.tainted)),
+                    "edited": True,
+                }
+                call.audit.data |= {"edited": True, "summary": values["summary"], "asked": row.summary}
         if status == "rejected":
             values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
         if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
-            return False
+            return "lost"
         if status == "approved":
             await self.executor.ask(call, row.id, row.organisation_id)
         elif row.run_id is not None:
             told = {"approval_id": row.id, "run_id": row.run_id}
             await call.services.jobs.emit(call.unit, ENDED, app_id=row.app_id, data=told)
-        return True
+        return "decided"
+
+    async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
+        """What was decided about a step of a run; None where nobody has."""
+        query = select(approvals).where(
+            approvals.c.proposer == f"run:{run_id}",
+            approvals.c.request_id == request_id,
+            approvals.c.decided_with.is_not(None),
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query.order_by(approvals.c.created_at.desc()).limit(1))).first()
+        if row is None:
+            return None
+        approved, used = row.status != "rejected", self.used_arguments(row)
+        return Decision(row.id, approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), used)
+
+    def used_arguments(self, row: Any) -> dict[str, Any] | None:
+        """What whoever approved a call put in place of what was asked; None where they changed nothing."""
+        return None if row.used is None else json.loads(self._seals.open(row.id, "used", row.used))
 
     async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
         """Withdraw what a key proposed and need not ask for any more.
@@ -232,9 +332,9 @@ class Approvals:
         values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
-    async def has_standing(self, call: "Call", arguments: Mapping[str, Any]) -> bool:
+    async def has_standing(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this very call was proposed before, and waits still or has an outcome to tell."""
-        query = select(approvals.c.id).where(*self._belonging(call, _digest(call, arguments))).limit(1)
+        query = select(approvals.c.id).where(*self._belonging(call, _digest(call, arguments, meaning))).limit(1)
         async with self._database.reading() as connection:
             return (await connection.execute(query)).first() is not None
 
@@ -286,7 +386,13 @@ class Approvals:
         return (await connection.execute(same)).first()
 
     async def _proposed(
-        self, connection: AsyncConnection, call: "Call", belongs_to: tuple[str, str], asked: str, digest: str
+        self,
+        connection: AsyncConnection,
+        call: "Call",
+        belongs_to: tuple[str, str],
+        asked: str,
+        digest: str,
+        meaning: str | None,
     ) -> dict[str, Any]:
         (organisation, account), now, step = belongs_to, self._clock.now(), call.door.step
         approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller, step)
@@ -318,6 +424,11 @@ class Approvals:
             "expires_at": now + (LIFETIME if step is None else step.patience),
             "run_id": step and step.run_id,
             "tainted": step and step.tainted,
+            "approvers": step and step.approvers,
+            "persons": step and step.persons,
+            "starter": step and step.starter,
+            "agent": step and step.agent,
+            "meaning": meaning,
         }
         await connection.execute(insert(approvals), values)
         await self._trail.record_proposal(connection, call, approval_id)
@@ -354,6 +465,13 @@ class Approvals:
         )
 
 
+def _decided_by(caller: Caller) -> str | None:
+    """Who decided: the account, or the app's user."""
+    if isinstance(caller, (Account, AppKey)):
+        return caller.account_id
+    return caller.user_id[:36] if isinstance(caller, EndUser) else None
+
+
 def required(call: "Call") -> bool:
     """Whether a call waits for a person."""
     if call.door.step is not None and call.door.step.asks:
@@ -367,7 +485,7 @@ def held(caller: Caller, effect: Effect) -> bool:
     return caller.limits is not None and needs_approval(effect, caller.limits.approval)
 
 
-def _digest(call: "Call", arguments: Mapping[str, Any]) -> str:
+def _digest(call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> str:
     """What makes two calls of one tool the same: a key that acts for one user must not collect another's.
 
     A run may want the same thing twice: its steps are told apart by their own ids.
@@ -377,5 +495,7 @@ def _digest(call: "Call", arguments: Mapping[str, Any]) -> str:
     if step is not None:
         asking = [step.run_id, step.call_id]
         arguments = {name: value for name, value in arguments.items() if name not in step.pins}
-    meant = json.dumps([asking, arguments], sort_keys=True, separators=(",", ":"))
+    meant = json.dumps(
+        [asking, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
+    )
     return sha256(meant.encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Boolean, Column, Index, String, Table, text
+from sqlalchemy import Boolean, Column, Index, Integer, String, Table, text
 from sqlalchemy import Text as LongText
 
 from baobab.storage.secrets import Vault
@@ -42,11 +42,23 @@ approvals = Table(
     # The run of an agent that goes on when this has its outcome.
     Column("run_id", String(36)),
     Column("tainted", Boolean),
+    Column("agent", String(100)),
     # Whether whoever approved it changed the arguments.
     Column("edited", Boolean),
+    # Who may decide (tools/deciders.py), how many of them must agree, who of them has, and who started the run.
+    Column("approvers", String(120)),
+    Column("persons", Integer),
+    Column("agreed", Json),
+    Column("starter", String(100)),
+    # What whoever approved it put in place of what was asked, for as long as the row is kept; what was asked.
+    Column("used", Sealed),
+    # What the arguments only name, as it was when the call was proposed (Tool.meaning).
+    Column("meaning", String(64)),
+    Column("asked_summary", LongText),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),
+    Index("ix_approvals_proposer_request_id", "proposer", "request_id"),
     # The same call proposed twice at once is one row.
     Index(
         "uq_approvals_pending",

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,7 +106,8 @@ class Credentials:
             caller, expiry = await self._token(token)
             deadline = min(deadline, expiry)
         else:
-            caller = await self._key(token)
+            caller, expiry = await self._key(token)
+            deadline = min(deadline, expiry)
         if changes != self._changes:
             # Something was revoked while this was looked up, perhaps this very key: it must not be remembered.
             return caller
@@ -114,20 +116,25 @@ class Credentials:
         self._callers[hashlib.sha256(authorization).digest()] = (deadline, caller)
         return caller
 
-    async def _key(self, token: str) -> Caller:
+    async def _key(self, token: str) -> tuple[Caller, float]:
+        """The caller of a key, and until when its text is good, in seconds since 1970."""
         if token.startswith(ANON_KEY):
-            return await self._anonymous(token.encode())
+            return await self._anonymous(token.encode()), math.inf
         key = await self._directory.key(hashlib.sha256(token.encode()).hexdigest())
         if key is None:
             raise InvalidApiKey
         if isinstance(key, FunctionKey):
-            return key
+            return key, math.inf
+        expiry = math.inf if key.expires_at is None else key.expires_at
+        if expiry <= self._time():
+            raise InvalidApiKey("This access token has expired.", remediation="Exchange the refresh token for another.")
         self._used[key.id] = self._time()
         if key.app_id is not None:
-            return AppKey(key.app_id, key.id, key.account_id, key.limits, gateway="ai:gateway" in key.scopes)
+            gateway = "ai:gateway" in key.scopes
+            return AppKey(key.app_id, key.id, key.account_id, key.limits, gateway=gateway), expiry
         if "*" in key.scopes:
-            return Account(key.account_id, key.organisation_id, key.id, key.limits)
-        return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits)
+            return Account(key.account_id, key.organisation_id, key.id, key.limits), expiry
+        return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits), expiry
 
     async def _token(self, token: str) -> tuple[Caller, float]:
         named = _unverified_issuer(token)

@@ -48,6 +48,8 @@ class Key:
     app_id: str | None
     scopes: frozenset[str]
     limits: Limits | None = None
+    expires_at: float | None = None
+    """Until when its text is good, in seconds since 1970; None for good."""
 
 
 class Directory:
@@ -140,11 +142,14 @@ class Directory:
             api_keys.c.toolsets,
             api_keys.c.read_only,
             api_keys.c.approval,
+            api_keys.c.expires_at,
             BUDGETED,
         )
         row = await self._first(select(*columns).where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None)))
         if row:
-            return Key(row.id, row.organisation_id, row.account_id, row.app_id, frozenset(row.scopes), Limits.of(row))
+            until = None if row.expires_at is None else row.expires_at.timestamp()
+            scopes, limits = frozenset(row.scopes), Limits.of(row)
+            return Key(row.id, row.organisation_id, row.account_id, row.app_id, scopes, limits, until)
         row = await self._first(select(apps.c.id).where(apps.c.function_key_digest == digest))
         return row and FunctionKey(row.id)
 

@@ -42,6 +42,13 @@ class Unfinished(BaobabError):
     remediation = "Read the present state, and propose the call anew if it is still wanted."
 
 
+class MeaningChanged(BaobabError):
+    code = "APPROVED_CALL_CHANGED"
+    status = 409
+    summary = "What the call names has changed since it was proposed, so it is not made."
+    remediation = "Look at what it is now, and propose the call anew where it is still wanted."
+
+
 @dataclass(slots=True)
 class Approved:
     """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
@@ -49,6 +56,8 @@ class Approved:
     id: str
     job: Job
     run_id: str | None = None
+    meaning: str | None = None
+    """What the arguments name, as it was when the call was proposed."""
     _stores: dict[str, Stores] = field(default_factory=dict)
 
     def guarded(self, region: str, stores: Stores) -> Stores:
@@ -114,7 +123,7 @@ class Executor:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         door = Door(row.door, row.request_id, base_url=self._base_url)
-        await job.registry.run(tool, arguments, caller, door, approved=Approved(row.id, job, row.run_id))
+        await job.registry.run(tool, arguments, caller, door, approved=Approved(row.id, job, row.run_id, row.meaning))
 
     def _require_hope(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:

@@ -119,6 +119,8 @@ api_keys = Table(
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant),
     Column("revoked_at", Instant),
+    # Of a key that an OAuth client holds: until when its present text is good.
+    Column("expires_at", Instant),
 )
 
 signing_keys = Table(

@@ -16,7 +16,7 @@ from baobab.tools.access import require_sign_in
 from baobab.tools.call import Call, Door, WouldDestroy
 from baobab.tools.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, Naming, ToolNotFound, Unavailable
-from baobab.tools.executor import Approved
+from baobab.tools.executor import Approved, MeaningChanged
 from baobab.tools.invalid import invalid
 from baobab.tools.jobs import JobKind
 from baobab.tools.limits import Allowance, network
@@ -182,12 +182,17 @@ class Registry:
         try:
             values = await self._admitted(call, arguments, nested)
             if not nested and call.approved is None and approval.required(call):
+                meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
                 await call.unit.commit()
-                await self._require_hope(call, arguments, values)
-                return await call.services.approvals.propose(call, arguments)
+                await self._require_hope(call, arguments, values, meaning)
+                return await call.services.approvals.propose(call, arguments, meaning)
             if call.tool.destructive_when is not None and call.asks_before_destroying:
                 return await self._work_or_propose(call, values, arguments)
+            if call.approved is not None and not nested and call.approved.meaning is not None:
+                meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+                if meaning != call.approved.meaning:
+                    raise MeaningChanged
             return await self._work(call, values, nested)
         except (IntegrityError, NoResultFound) as exc:
             # The app may have been deleted while the call was on its way.
@@ -203,13 +208,15 @@ class Registry:
         except ObjectsUnavailable as exc:
             raise _unanswered(call, "The object store does not answer.", exc.reason) from exc
 
-    async def _require_hope(self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any]) -> None:
+    async def _require_hope(
+        self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any], meaning: str | None
+    ) -> None:
         """Refuse a call at once that could only fail once a person has approved it, as its preview knows.
 
         One that was proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
         """
         preview = call.tool.preview
-        if preview is None or await call.services.approvals.has_standing(call, arguments):
+        if preview is None or await call.services.approvals.has_standing(call, arguments, meaning):
             return
         unit = call.services.database.unit(write=False)
         reading = Call(self, call.services, call.tool, call.caller, call.door, unit)
@@ -224,7 +231,8 @@ class Registry:
 
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Make the call where it destroys nothing now; else it waits for a person, as one that always does."""
-        if not await call.services.approvals.has_standing(call, arguments):
+        meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+        if not await call.services.approvals.has_standing(call, arguments, meaning):
             try:
                 return await self._work(call, values, nested=False)
             except WouldDestroy:
@@ -232,7 +240,7 @@ class Registry:
                 pass
         call.effect = "destructive"
         await call.unit.commit()
-        return await call.services.approvals.propose(call, arguments)
+        return await call.services.approvals.propose(call, arguments, meaning)
 
     async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """The validated arguments of a call that may be made."""

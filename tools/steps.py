@@ -23,5 +23,10 @@ class Step:
     """Whether it waits for a person, whatever its caller may do without one."""
     tainted: bool = False
     """Whether text from outside has been read on the way to it."""
+    approvers: str = "starter"
+    """Who decides where it waits (tools/deciders.py), of which `persons` must agree; `starter` began the run."""
+    persons: int = 1
+    starter: str = ""
+    agent: str = ""
     pins: frozenset[str] = frozenset()
     """Arguments that hold fast what is called. Whoever retries the step may find others: it is the same call."""

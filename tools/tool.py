@@ -109,6 +109,7 @@ class Tool:
     destructive_when: str | None
     long_running: bool
     preview: Handler | None
+    meaning: Handler | None
     mcp: bool
     taints: bool
     keywords: str
@@ -273,6 +274,7 @@ class Toolset:
         destructive_when: str | None = None,
         long_running: bool | None = None,
         preview: Handler | None = None,
+        meaning: Handler | None = None,
         mcp: bool | None = None,
         taints: bool = False,
         keywords: str = "",
@@ -295,6 +297,8 @@ class Toolset:
             Its handler says so by `call.destroys()` before it does.
         long_running: may wait for something outside; left out, that is so for what leaves the platform.
         preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
+        meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's
+        graph. An approved call is not made where it has changed since.
         mcp: whether models are offered the tool; left out, as the family says.
         taints: its results may hold text of strangers; a run that has read such text asks before it acts.
         keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
@@ -349,6 +353,7 @@ class Toolset:
                 destructive_when=destructive_when,
                 long_running=effect == "external" if long_running is None else long_running,
                 preview=preview,
+                meaning=meaning,
                 mcp=self.mcp if mcp is None else mcp,
                 taints=taints,
                 keywords=keywords,

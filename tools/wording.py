@@ -1,16 +1,17 @@
 """Wording: what a proposed call would do, said so that a person can decide."""
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from baobab.tools.callers import Caller, EndUser
 from baobab.tools.effects import Effect
+from baobab.tools.escaping import escape_json, escape_name
 
 if TYPE_CHECKING:
     from baobab.tools.tool import Tool
 
 _LONGEST_VALUE = 300
+_MOST_FIELDS = 50
 _CONSEQUENCE = {
     "write": "It changes what is stored.",
     "external": "It leaves the platform: what is sent or paid cannot be taken back.",
@@ -34,8 +35,12 @@ def worded(
     if tainted:
         lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
     if isinstance(caller, EndUser):
-        lines.append(f"It acts for the app's user {caller.user_id}.")
-    lines += [f"{name}: {_shown(value)}" for name, value in shown(tool, arguments).items()]
+        lines.append(f"It acts for the app's user {escape_name(caller.user_id)}.")
+    fields = list(shown(tool, arguments).items())
+    lines += [f"{escape_name(name)}: {_shown(value)}" for name, value in fields[:_MOST_FIELDS]]
+    if len(fields) > _MOST_FIELDS:
+        hidden = len(fields) - _MOST_FIELDS
+        lines.append(f"{hidden} more fields are not shown here; read all of the arguments.")
     return "\n".join(line for line in lines if line)
 
 
@@ -62,7 +67,8 @@ def _without_secrets(schema: Mapping[str, Any], value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    # JSON escapes line ends and controls: an argument cannot pass for a line of ours.
-    text = json.dumps(value, ensure_ascii=False)
-    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}… ({len(text)} characters)"
+    text = escape_json(value)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    hidden = len(text) - _LONGEST_VALUE
+    return f"{text[:_LONGEST_VALUE]}… ({hidden} more characters are not shown here; read all of the arguments)"

@@ -1,33 +1,65 @@
 // The page of approvals: shows what waits, signs a person in, sends the decision, tells what came of it.
-// What a proposer wrote reaches the page as text only.
+// What a proposer wrote reaches the page as text only, escaped by the server.
 
-import { ask, attempt, byId, say, show, signIn } from "./signin.js";
+import { ask, attempt, byId, complain, resume, say, show, signIn, signOut } from "./signin.js";
 
 const id = /\/approvals\/(appr_[A-Za-z0-9]+)$/.exec(location.pathname)?.[1] ?? "";
 const POLL_MILLISECONDS = 1000;
+const QUESTION = "interrupt";
 const when = (moment) => new Date(moment).toLocaleString();
 const after = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+let asked = null;
 
-function describe({ approval, proposer_name: called, preview, arguments: all }) {
+function named({ approvers, agreed }) {
+	const one = (of) => (typeof of === "string" ? of : `users with the role ${of.role}`);
+	const words = approvers.persons ? `${approvers.persons} people of: ${one(approvers.of)}` : one(approvers);
+	return `${words}, and admins${agreed.length ? `. ${agreed.length} approved so far.` : ""}`;
+}
+
+function describe(found) {
+	const { approval, preview, arguments_text: text } = found;
+	const question = approval.tool === QUESTION;
+	const waits = approval.status === "pending";
 	const texts = {
+		headline: `${approval.title}${waits && !question ? "?" : ""}`,
+		app: approval.app_name ?? "No app",
+		asker: approval.asked_by,
+		preview: preview ?? "",
+		question: question && found.arguments ? String(found.arguments.reason ?? "") : "",
 		summary: approval.summary,
-		preview: preview ?? (approval.status === "pending" ? "The tool cannot tell more than is said above." : "It is decided."),
 		tool: approval.tool,
 		effect: approval.effect,
-		app: approval.app_id ?? "none",
-		called: called ?? "a key that is revoked",
+		approvers: named(approval),
 		proposer: approval.proposer,
-		account: approval.account_id,
 		created: when(approval.created_at),
 		expires: when(approval.expires_at),
 		state: approval.status,
 		why: approval.error ? approval.error.message : approval.reason ?? "",
-		arguments: all === null ? "" : JSON.stringify(all, null, 2),
+		arguments: text ?? "",
+		input: found.run_input ?? "",
 	};
-	for (const [name, text] of Object.entries(texts)) byId(name).textContent = text;
-	show("whole", all !== null);
+	for (const [name, value] of Object.entries(texts)) byId(name).textContent = value;
+	document.title = texts.headline;
+	show("preview", Boolean(preview));
+	show("question", false);
+	show("tainted", Boolean(approval.tainted));
+	show("whole", text !== null);
+	// What is cut above is open below.
+	byId("whole").open = waits && !question && (!preview || /not shown here/.test(approval.summary));
+	show("run", found.run_input !== null);
 	show("asked");
-	show("decide", approval.status === "pending");
+	show("details");
+	if (asked?.approval.status !== approval.status) {
+		const editable = waits && approval.run_id !== null && !approval.approvers.persons && found.arguments !== null;
+		show("edit", editable && !question);
+		show("answer-field", editable && question);
+		byId("answer-label").textContent = "Your answer (what the run gets as data, as JSON)";
+		if (question && found.arguments) byId("answer").value = JSON.stringify(found.arguments.data ?? null, null, 2);
+		byId("approve").textContent = question ? "Answer" : "Approve";
+		byId("approve").className = approval.effect === "destructive" ? "danger" : "go";
+	}
+	show("decide", waits && found.may_decide);
+	asked = found;
 }
 
 /** Shows the approval, and again each second while it is executed. */
@@ -41,7 +73,7 @@ async function follow() {
 		describe(found);
 	}
 	say({
-		pending: "Nothing has been done yet.",
+		pending: found.may_decide ? "Nothing has been done yet. What you approve is done at once." : "Others decide about this.",
 		executed: "It has been executed.",
 		failed: "It was approved, and failed.",
 		rejected: "Rejected: it will not be executed.",
@@ -49,20 +81,63 @@ async function follow() {
 	}[found.approval.status]);
 }
 
-async function list(organizations) {
-	byId("list").replaceChildren();
-	for (const { id: organization, name } of organizations) {
+function row(approval, organization) {
+	const item = document.createElement("li");
+	const link = document.createElement("a");
+	link.href = new URL(`../approvals/${approval.id}`, document.baseURI).href;
+	link.textContent = approval.title;
+	const about = document.createElement("p");
+	about.textContent = `${approval.app_name ?? organization} · ${when(approval.created_at)}`
+		+ `${approval.tainted ? " · has read strangers' text" : ""}`;
+	item.append(link, about);
+	return item;
+}
+
+/** One group for each who asks, so that all of one can be refused at once. */
+function group(asker, waiting) {
+	const heading = document.createElement("h2");
+	heading.textContent = asker;
+	const items = document.createElement("ul");
+	for (const { approval, organization } of waiting) items.append(row(approval, organization));
+	const form = document.createElement("form");
+	const button = document.createElement("button");
+	button.type = "submit";
+	button.textContent = `Reject all ${waiting.length}`;
+	form.append(button);
+	form.addEventListener("submit", (event) => {
+		event.preventDefault();
+		if (button.dataset.sure !== "yes") {
+			button.dataset.sure = "yes";
+			button.textContent = `Really reject all ${waiting.length}?`;
+			return;
+		}
+		attempt(form, async () => {
+			for (const { approval } of waiting) {
+				try {
+					await ask("POST", `v1/approvals/${approval.id}/reject`, { body: {} });
+				} catch (error) {
+					complain(error.message);
+				}
+			}
+			await list();
+		});
+	});
+	const part = document.createElement("section");
+	part.append(heading, items, ...(waiting.length > 1 ? [form] : []));
+	return part;
+}
+
+async function list() {
+	const groups = new Map();
+	for (const { id: organization, name } of (await ask("GET", "platform/me")).organizations) {
 		const { approvals } = await ask("GET", "v1/approvals?status=pending&limit=100", { organization });
 		for (const approval of approvals) {
-			const item = document.createElement("li");
-			const link = document.createElement("a");
-			link.href = new URL(`../approvals/${approval.id}`, document.baseURI).href;
-			link.textContent = `${approval.tool}: ${approval.summary.split("\n", 1)[0]}`;
-			item.append(link, ` ${name}, asked ${when(approval.created_at)}`);
-			byId("list").append(item);
+			const key = `${approval.proposer.startsWith("run:") ? "" : approval.proposer}\n${approval.asked_by}`;
+			groups.set(key, [...(groups.get(key) ?? []), { approval, organization: name }]);
 		}
 	}
-	say(byId("list").children.length ? "" : "Nothing waits.");
+	byId("list").replaceChildren(...[...groups.values()].map((waiting) => group(waiting[0].approval.asked_by, waiting)));
+	say(groups.size ? "" : "Nothing waits.");
 	show("waiting");
 }
 
@@ -75,23 +150,57 @@ async function decide(word, body) {
 	}
 }
 
+/** What can be changed of a call: of a tool server's tool its own arguments. */
+function editable({ approval, arguments: whole }) {
+	if (approval.tool === "mcp_servers_call") return whole.arguments;
+	const { app_id: _app, ...rest } = whole;
+	return rest;
+}
+
+/** What the person changed; nothing where the field is as it was. */
+function changed() {
+	if (byId("answer-field").hidden) return {};
+	let given;
+	try {
+		given = JSON.parse(byId("answer").value);
+	} catch {
+		throw new Error("What you wrote is not JSON. Text needs quotes: \"yes\".");
+	}
+	const whole = editable(asked);
+	const wanted = asked.approval.tool === QUESTION ? { ...whole, data: given } : given;
+	return JSON.stringify(wanted) === JSON.stringify(whole) ? {} : { arguments: wanted };
+}
+
+async function enter(me) {
+	byId("me").textContent = me.user.name;
+	show("signed-in");
+	show("inbox", id !== "");
+	show("sign-in", false);
+	await (id ? follow() : list());
+}
+
 byId("sign-in").addEventListener("submit", (event) => {
 	event.preventDefault();
-	attempt(event.target, async () => {
-		const me = await signIn();
-		show("sign-in", false);
-		await (id ? follow() : list(me.organizations));
-	});
+	attempt(event.target, async () => enter(await signIn()));
 });
+byId("sign-out").addEventListener("click", () => signOut());
 byId("decide").addEventListener("submit", (event) => {
 	event.preventDefault();
-	attempt(event.target, () => decide("approve", {}));
+	attempt(event.target, () => decide("approve", changed()));
 });
 byId("reject").addEventListener("click", () => {
 	const reason = byId("reason").value.trim();
 	attempt(byId("decide"), () => decide("reject", reason ? { reason } : {}));
 });
+byId("edit").addEventListener("click", () => {
+	byId("answer").value = JSON.stringify(editable(asked), null, 2);
+	byId("answer-label").textContent = "What is done instead, as JSON";
+	show("answer-field");
+	show("edit", false);
+});
 // Return in the reason's field must not be taken for an approval.
 byId("reason").addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
 
-show("sign-in");
+const me = await resume();
+if (me === null) show("sign-in");
+else attempt(byId("decide"), () => enter(me));

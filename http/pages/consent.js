@@ -1,7 +1,7 @@
 // The consent page: shows what a client asks for, signs a person in, and sends the decision.
 // What a client says of itself reaches the page as text nodes only.
 
-import { ask, attempt, byId, complain, root, say, show, signIn } from "./signin.js";
+import { ask, attempt, byId, complain, resume, root, say, show, signIn } from "./signin.js";
 
 const RIGHTS = {
 	"mcp": [
@@ -32,12 +32,14 @@ function describe(asked) {
 	byId("set-password").textContent = `curl -X PATCH ${new URL("platform/me", root)} `
 		+ `-H "Authorization: Bearer YOUR_FIRST_KEY" -d '{"password": "A new password 1!"}'`;
 	show("asked");
-	show("sign-in");
 	say("");
 }
 
 async function welcome() {
-	const me = await signIn();
+	await enter(await signIn());
+}
+
+async function enter(me) {
 	byId("account").textContent = `${me.user.name} (${me.user.email})`;
 	for (const organization of me.organizations) {
 		byId("organization").append(new Option(`${organization.name} (${organization.role})`, organization.id));
@@ -75,6 +77,9 @@ byId("read-only").addEventListener("change", ({ target }) => { byId("approvals")
 
 try {
 	describe(await ask("GET", `oauth/request?request=${encodeURIComponent(request)}`));
+	const me = await resume();
+	if (me === null) show("sign-in");
+	else await enter(me);
 } catch (error) {
 	say("");
 	complain(error instanceof TypeError ? "The server does not answer." : error.message);

@@ -69,6 +69,16 @@ async def token(provider: Provider, request: Request) -> Response:
     return answered
 
 
+async def revoke(provider: Provider, request: Request) -> Response:
+    """RFC 7009: 200 for every token, also for one that nobody knows."""
+    form = await request.form()
+    token, client_id = form.get("token"), form.get("client_id")
+    if not isinstance(token, str) or not token:
+        return _failed(400, "invalid_request", "`token` is missing.")
+    await provider.revoke(token, client_id if isinstance(client_id, str) else None)
+    return Response(status_code=200, headers=_UNCACHED)
+
+
 async def register(provider: Provider, request: Request) -> Response:
     return await RegistrationHandler(provider, _REGISTRATION).handle(request)
 

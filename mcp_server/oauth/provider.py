@@ -39,7 +39,7 @@ class PublicClient(OAuthClientInformationFull):
             client_name=client["name"],
             redirect_uris=[AnyUrl(uri) for uri in client["redirect_uris"]],
             token_endpoint_auth_method="none",  # noqa: S106 - that there is none
-            grant_types=["authorization_code"],
+            grant_types=["authorization_code", "refresh_token"],
             scope=" ".join(requests.SCOPES),
         )
 
@@ -129,21 +129,43 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             raise TokenError("invalid_grant", error.message) from error
         if made["access_token"] is None:
             raise TokenError("invalid_grant", "The code was used before; the key that it made is revoked.")
-        return OAuthToken(access_token=made["access_token"], scope=made["scope"])
+        return OAuthToken(**made)
 
-    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> None:
-        """There are none: a key stays in force until it is revoked."""
+    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+        named = {"client_id": client.client_id, "refresh_token": refresh_token}
+        try:
+            found = await self._call("oauth_refresh_token", **named)
+        except BadRequest:
+            return None
+        until = int(found["expires_at"].timestamp())
+        return RefreshToken(
+            token=refresh_token, client_id=client.client_id or "", scopes=found["scope"].split(), expires_at=until
+        )
 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
-        raise TokenError("unsupported_grant_type")
+        named = {"client_id": client.client_id, "refresh_token": refresh_token.token}
+        try:
+            made = await self._call("oauth_refresh", **named)
+        except BadRequest as error:
+            raise TokenError("invalid_grant", error.message) from error
+        if made["access_token"] is None:
+            raise TokenError("invalid_grant", "The refresh token was used before; access is revoked.")
+        return OAuthToken(**made)
 
     async def load_access_token(self, token: str) -> None:
         """Keys are looked up by `Credentials`, not here."""
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        """Never asked: there is no revocation endpoint."""
+        """Never asked: the SDK's endpoint wants a secret of every client; ours is in endpoint.py."""
+
+    async def revoke(self, token: str, client_id: str | None) -> None:
+        try:
+            await self._call("oauth_revoke", token=token, client_id=client_id)
+        except BadRequest:
+            # What can be no token of ours is revoked already.
+            return
 
     async def _call(self, tool: str, **arguments: Any) -> Any:
         return await self._registry.call(tool, arguments, ANONYMOUS, self._door)

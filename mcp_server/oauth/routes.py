@@ -1,6 +1,6 @@
 """The routes of OAuth: metadata, the endpoints, and the page on which a person decides.
 
-There is no revocation endpoint: the SDK's asks every client for a secret. A key is revoked at /api-keys.
+The revocation endpoint is our own: the SDK's asks every client for a secret.
 """
 
 from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from baobab.http.consent_page import consent_routes
 from baobab.http.hosts import Addresses
-from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, token
+from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, revoke, token
 from baobab.tools.oauth.requests import SCOPES
 from baobab.tools.registry import Registry
 
@@ -48,6 +48,7 @@ def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
         Route(f"{_RESOURCE}/mcp", resource),
         endpoint("/oauth/authorize", authorize, "GET"),
         endpoint("/oauth/token", token, "POST"),
+        endpoint("/oauth/revoke", revoke, "POST"),
         endpoint("/oauth/register", register, "POST"),
         *consent_routes(),
     ]
@@ -62,7 +63,9 @@ def _server_metadata(base_url: str) -> OAuthMetadata:
             "registration_endpoint": f"{base_url}/oauth/register",
             "scopes_supported": list(SCOPES),
             "response_types_supported": ["code"],
-            "grant_types_supported": ["authorization_code"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "revocation_endpoint": f"{base_url}/oauth/revoke",
+            "revocation_endpoint_auth_methods_supported": ["none"],
             "token_endpoint_auth_methods_supported": ["none"],
             "code_challenge_methods_supported": ["S256"],
             "client_id_metadata_document_supported": True,

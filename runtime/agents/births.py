@@ -20,6 +20,7 @@ def born(agent: Any, run_id: str, given: Mapping[str, Any], now: datetime) -> di
         "model": agent.default_model,
         "graph_spec": agent.graph_spec,
         "taint_checks": agent.taint_checks,
+        "approvers": agent.approvers,
         "status": "queued",
         "input": dict(given),
         "last_seq": 0,

@@ -13,8 +13,10 @@ from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.rows import ENDED, agents, runs
 from baobab.runtime.agents.session import Outcome
+from baobab.runtime.agents.spec import AgentNode
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements
+from baobab.tools.deciders import Approvers
 from baobab.tools.services import Services
 
 DEEPEST = 5
@@ -39,27 +41,28 @@ class Children:
         self._journal = journal
         self._run = run
 
-    async def outcome(self, agent: str, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
-        """What a run of the agent returned. Delegated while it has not ended, RunFailed where it did not end well."""
+    async def outcome(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
+        """What a run of the node's agent returned. Delegated while it has not ended, RunFailed where it ended badly."""
         below = child_id(self._run.id, call_id)
         async with self._database.reading() as connection:
             child = (await connection.execute(select(runs).where(runs.c.id == below))).first()
         if child is None:
-            await self._begin(below, agent, given, tainted=tainted)
+            await self._begin(below, node, given, tainted=tainted)
         if child is None or child.status not in ENDED:
             raise Delegated(below)
         if child.status == "completed":
             return Outcome(child.output, child.tainted)
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
-        raise RunFailed(error["type"], f"{agent}: {error['message']}")
+        raise RunFailed(error["type"], f"{node.agent}: {error['message']}")
 
-    async def _begin(self, child_id: str, name: str, given: Mapping[str, Any], *, tainted: bool) -> None:
+    async def _begin(self, child_id: str, node: AgentNode, given: Mapping[str, Any], *, tainted: bool) -> None:
         run, now = self._run, self._services.clock.now()
-        agent = await self._admitted(name, now)
+        agent = await self._admitted(node.agent, now)
         row = born(agent, child_id, given, now) | caller_of(run)
         row |= {
             # Whoever is careful above is careful below.
             "taint_checks": agent.taint_checks or run.taint_checks,
+            "approvers": agent.approvers or (Approvers.read(node.approvers).kept if node.approvers else run.approvers),
             "tainted": tainted,
             "thread_id": run.thread_id,
             "payload_hash": "",

@@ -14,14 +14,15 @@ from baobab.runtime.agents.children import Children, child_id
 from baobab.runtime.agents.failures import Denied, Limited, RunFailed, TimedOut, ToolFailed, Waiting
 from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.offers import BOUND, DIGEST, Offers
-from baobab.runtime.agents.session import Answer, Message, Outcome
-from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, ToolRef
+from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import Offer, narrowed
 from baobab.runtime.job_slots import network_wait
-from baobab.tools.approval import ApprovalExpired, TooManyPending
+from baobab.tools.approval import ApprovalExpired, TooManyPending, held
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, AppKey, Caller, EndUser
+from baobab.tools.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
 from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
 from baobab.tools.registry import Registry
 from baobab.tools.steps import Step
@@ -49,9 +50,18 @@ class Desk:
     offers: Offers
     children: Children
 
-    async def call(self, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
+    async def call(
+        self,
+        ref: ToolRef,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        *,
+        tainted: bool,
+        approvers: NamedApprovers | None = None,
+    ) -> CallResult:
         tool = await self._usable(ref, call_id)
-        asks = self._asks(ref, tool, tainted=tainted)
+        asks, is_held = self._asks(ref, tool, tainted=tainted), held(self.caller, tool.effect)
+        deciders = self._approvers(ref, approvers, is_held=is_held)
         step = Step(
             self.run.id,
             call_id,
@@ -60,6 +70,10 @@ class Desk:
             timedelta(seconds=self.spec.limits.human_timeout_seconds),
             asks=asks,
             tainted=tainted,
+            approvers=deciders.of,
+            persons=deciders.persons,
+            starter=starter_of(self.run),
+            agent=self.run.agent,
             pins=frozenset([DIGEST]) if ref.source == "mcp" else frozenset(),
         )
         door = Door("agent", self._request(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url)
@@ -69,9 +83,15 @@ class Desk:
             result, _ = await self._made(tool, asked, self.caller, door)
         except ApprovalRequired as exc:
             until = exc.details["expires_at"] if exc.details["status"] == "pending" else None
-            told = {"args": dict(self.shown(ref, arguments)), "tainted": tainted, "until": until}
-            raise Waiting(exc.details["approval_id"], told) from exc
+            shown = {
+                "args": dict(self.shown(ref, arguments)),
+                "tainted": tainted,
+                "until": until,
+                "approvers": deciders.shape,
+            }
+            raise Waiting(exc.details["approval_id"], shown) from exc
         except ApprovalRejected as exc:
+            await self._tell_decision(call_id)
             raise Denied(exc.message) from exc
         except ApprovalExpired as exc:
             raise TimedOut("Nobody decided in time.") from exc
@@ -79,8 +99,36 @@ class Desk:
             # Nobody's fault, and over soon: the run is taken up again.
             raise
         except BaobabError as exc:
-            raise ToolFailed(_told(exc)) from exc
-        return _held(tool.encode(result))
+            used = await self._tell_decision(call_id) if asks or is_held else None
+            raise ToolFailed(_told(exc), used) from exc
+        used = await self._tell_decision(call_id) if asks or is_held else None
+        try:
+            return CallResult(_held(tool.encode(result)), used)
+        except ToolFailed as failed:
+            failed.arguments = used
+            raise
+
+    async def _tell_decision(self, call_id: str) -> dict[str, Any] | None:
+        """Tell what a person decided about a call. The arguments that they gave for it, where they did."""
+        decision = await self.registry.services.approvals.read_decision(self.run.id, self._request(call_id))
+        if decision is None:
+            return None
+        told = {"call_id": call_id, **decision.event}
+        self.journal.tell("run_resumed", told, f"resumed {decision.approval_id}")
+        return decision.arguments
+
+    def _approvers(self, ref: ToolRef, named: NamedApprovers | None, *, is_held: bool) -> Approvers:
+        """Those that the node names, else the agent; else whoever started the run, for what they may do themselves.
+
+        What a tool server does is done with the app's own credentials. A key that is held to approval is released by
+        nobody but the people whose it is.
+        """
+        told = self.run.approvers if named is None else named
+        default = ADMIN if ref.source != "builtin" else STARTER
+        approvers = Approvers(default) if told is None else Approvers.read(told)
+        if is_held and approvers.of not in (MEMBER, ADMIN):
+            return Approvers(OWNER_OF_KEY, approvers.persons)
+        return approvers
 
     def shown(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Arguments as events tell them: without secrets."""
@@ -92,7 +140,7 @@ class Desk:
         return tool is None or tool.taints
 
     async def delegate(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
-        return await self.children.outcome(node.agent, given, call_id, tainted=tainted)
+        return await self.children.outcome(node, given, call_id, tainted=tainted)
 
     def child_id(self, call_id: str) -> str:
         return child_id(self.run.id, call_id)

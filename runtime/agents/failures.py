@@ -1,5 +1,6 @@
 """Why a run stops before its end."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from baobab.tools.jobs import JobLost
@@ -61,6 +62,8 @@ class Denied(Exception):
 class ToolFailed(Exception):
     """A call that its tool refused, told as a model can use it."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, told: dict[str, Any], arguments: Mapping[str, Any] | None = None) -> None:
         super().__init__(told.get("message", ""))
         self.told = told
+        self.arguments = arguments
+        """Those that a person gave in place of what the run wanted, where one did."""

@@ -23,8 +23,17 @@ from baobab.runtime.agents.bounds import unfit
 from baobab.runtime.agents.conditions import Condition, ConditionError, Sight
 from baobab.runtime.agents.failures import Delegated, Denied, Limited, RunFailed, ToolFailed, Waiting
 from baobab.runtime.agents.offers import function_name
-from baobab.runtime.agents.session import Answer, Message, Outcome, Recalled, Session
-from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
+from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome, Recalled, Session
+from baobab.runtime.agents.spec import (
+    AgentNode,
+    EndNode,
+    GraphSpec,
+    LlmNode,
+    MapNode,
+    NamedApprovers,
+    ToolNode,
+    ToolRef,
+)
 from baobab.runtime.agents.templates import Template, TemplateError, rendered, rendered_each
 
 _MOST_ITEMS = 1000
@@ -184,10 +193,12 @@ class _Compiler:
                     told = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
                 else:
                     try:
-                        told = await _called(runtime.context, ref, arguments, arg["call_id"], tainted=arg["tainted"])
-                        tainted = runtime.context.toolbox.taints(ref)
+                        made = await _called(
+                            runtime.context, ref, arguments, arg["call_id"], arg["tainted"], node.approvers
+                        )
+                        told, tainted = _corrected(made.value, made.arguments), runtime.context.toolbox.taints(ref)
                     except ToolFailed as failed:
-                        told, tainted = {"error": failed.told}, _quotes(ref)
+                        told, tainted = _corrected({"error": failed.told}, failed.arguments), _quotes(ref)
                     except Denied as denied:
                         if node.on_denied == "fail":
                             raise RunFailed("approval_denied", denied.reason) from denied
@@ -309,7 +320,7 @@ class _Compiler:
         """Make a call of the graph itself. What its tool refuses ends the run, or stands in place of the result."""
         ref = node.tool_ref
         try:
-            return await _called(session, ref, arguments, call_id, tainted=tainted)
+            return (await _called(session, ref, arguments, call_id, tainted, node.approvers)).value
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.told}
@@ -350,14 +361,21 @@ async def _asked(session: Session, node: LlmNode, messages: list[Message], step:
         raise
 
 
-async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
+async def _called(
+    session: Session,
+    ref: ToolRef,
+    arguments: Mapping[str, Any],
+    call_id: str,
+    tainted: bool,
+    approvers: NamedApprovers | None,
+) -> CallResult:
     """The result of a call, told of before and after."""
     about: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
     shown = session.toolbox.shown(ref, arguments)
     session.journal.tell("tool_call_start", {**about, "args": shown}, f"call {call_id}")
     ended, begin = f"called {call_id}", time.monotonic()
     try:
-        result = await session.toolbox.call(ref, arguments, call_id, tainted=tainted)
+        result = await session.toolbox.call(ref, arguments, call_id, tainted=tainted, approvers=approvers)
     except Waiting as waiting:
         interrupt({"approval_id": waiting.approval_id, **about, **waiting.shown})
         raise
@@ -369,21 +387,24 @@ async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], 
         if quoting:
             session.journal.taint()
         about["duration_ms"] = _milliseconds_since(begin)
-        session.journal.tell("tool_call_end", {**about, "status": "error", "error": failed.told, **quoting}, ended)
+        failing = {**about, "status": "error", "error": failed.told, **quoting, **_used(failed.arguments)}
+        session.journal.tell("tool_call_end", failing, ended)
         raise
     except Denied as denied:
         about["duration_ms"] = _milliseconds_since(begin)
         session.journal.tell("tool_call_end", {**about, "status": "denied", "error": {"message": denied.reason}}, ended)
         raise
     about["duration_ms"] = _milliseconds_since(begin)
-    text = _text(result)
+    used = _used(result.arguments)
+    text = _text(result.value)
     if len(text) > _MOST_RESULT:
         too_large = ToolFailed(
-            {"code": "RESULT_TOO_LARGE", "message": f"The result has more than {_MOST_RESULT} characters."}
+            {"code": "RESULT_TOO_LARGE", "message": f"The result has more than {_MOST_RESULT} characters."},
+            result.arguments,
         )
-        session.journal.tell("tool_call_end", {**about, "status": "error", "error": too_large.told}, ended)
+        session.journal.tell("tool_call_end", {**about, "status": "error", "error": too_large.told, **used}, ended)
         raise too_large
-    told = _kept(result)
+    told = {**_kept(result.value), **used}
     if session.toolbox.taints(ref):
         told["tainted"] = True
         session.journal.taint()
@@ -393,6 +414,19 @@ async def _called(session: Session, ref: ToolRef, arguments: Mapping[str, Any], 
 
 def _milliseconds_since(begin: float) -> int:
     return round((time.monotonic() - begin) * 1000)
+
+
+def _used(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What an event says of arguments that a person gave in place of what the run wanted."""
+    return {} if arguments is None else {"args": dict(arguments)}
+
+
+def _corrected(result: Any, arguments: Mapping[str, Any] | None) -> Any:
+    """What a model is told of a call, so that it does not report what it asked for as done."""
+    if arguments is None:
+        return result
+    note = "A person approved this call with other arguments than you gave. These were used; report these."
+    return {"note": note, "arguments_used": dict(arguments), "result": result}
 
 
 def _quotes(ref: ToolRef) -> bool:

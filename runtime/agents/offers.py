@@ -13,7 +13,7 @@ from baobab.runtime.agents.spec import Mode, ToolRef
 from baobab.runtime.agents.validation import Offer
 from baobab.storage.database import Execute
 from baobab.tools.callers import EndUser
-from baobab.tools.errors import BaobabError
+from baobab.tools.errors import BadRequest, BaobabError
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
 
@@ -78,6 +78,8 @@ class Offers:
     def arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the tool that makes a call: what the run chose is within what it does not choose."""
         if ref.source != "mcp":
+            if given.get(BOUND, app_id) != app_id:
+                raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
             return {**given, BOUND: app_id}
         try:
             digest = self.remote(ref).digest
@@ -91,13 +93,6 @@ class Offers:
 async def offered(registry: Registry, execute: Execute, app_id: str) -> Offers:
     """What an app has for its agents. execute: where its rows are."""
     return Offers(registry, await servers_of(execute, app_id))
-
-
-def edited(tool: str, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a waiting call of `tool` with what a person gave in place of what the run chose."""
-    if tool == REMOTE:
-        return {**asked, "arguments": dict(given)}
-    return {**given, BOUND: asked[BOUND]}
 
 
 def usable(tool: Tool) -> bool:

@@ -13,8 +13,8 @@ from baobab.runtime.agents.children import child_id
 from baobab.runtime.agents.failures import Denied, RunFailed, ToolFailed
 from baobab.runtime.agents.graph import begun, compiled
 from baobab.runtime.agents.record import Event, Record, recorded
-from baobab.runtime.agents.session import Answer, Message, Outcome, Recalled, Session
-from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, ToolRef
+from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome, Recalled, Session
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.storage.database import Database
 
 _CALLS = ("tool_call_start", "tool_call_end")
@@ -97,13 +97,21 @@ class _Player:
     async def flush(self) -> None:
         """Nobody reads along."""
 
-    async def call(self, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
+    async def call(
+        self,
+        ref: ToolRef,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        *,
+        tainted: bool,
+        approvers: NamedApprovers | None = None,
+    ) -> CallResult:
         kept = self._kept(ref.name, call_id)
         if kept["status"] == "denied":
             raise Denied(kept["error"]["message"])
         if kept["status"] == "error":
-            raise ToolFailed(kept["error"])
-        return kept["result"]
+            raise ToolFailed(kept["error"], kept.get("args"))
+        return CallResult(kept["result"], kept.get("args"))
 
     async def delegate(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
         kept = self._kept(node.agent, call_id)

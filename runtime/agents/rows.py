@@ -33,6 +33,8 @@ agents = Table(
     Column("taint_checks", Boolean, nullable=False),
     # How long ended runs are kept; the installation says so where the agent does not.
     Column("retention_days", Integer),
+    # Who decides where its calls wait, and its nodes do not say (tools/deciders.py).
+    Column("approvers", Json),
     Column("created_by", String(36)),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -58,6 +60,7 @@ runs = Table(
     Column("graph_spec", Json, nullable=False),
     Column("model", String(200)),
     Column("taint_checks", Boolean, nullable=False),
+    Column("approvers", Json),
     Column("status", String(20), nullable=False),
     Column("input", Json, nullable=False),
     Column("output", Json),

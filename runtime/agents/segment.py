@@ -210,6 +210,7 @@ class Segment:
                 "call_id": each["call_id"],
                 "args": each["args"],
                 "tainted": each["tainted"],
+                "approvers": each["approvers"],
                 "expires_at": until,
             }
             subject = f"paused {each['approval_id']}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from baobab.runtime.agents.spec import AgentNode, LlmNode, ToolRef
+from baobab.runtime.agents.spec import AgentNode, LlmNode, NamedApprovers, ToolRef
 
 Message = dict[str, Any]
 
@@ -14,6 +14,14 @@ class Answer:
     """A model's: one message in the form of OpenAI's chat completions."""
 
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """Of a tool. arguments: those that a person gave in place of what the run wanted, where one did."""
+
+    value: Any
+    arguments: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +49,16 @@ class Teller(Protocol):
 class Toolbox(Protocol):
     """Tools and models, as the run's caller may use them."""
 
-    async def call(self, ref: ToolRef, arguments: Mapping[str, Any], call_id: str, *, tainted: bool) -> Any:
-        """The result. Waiting, Limited, Denied, TimedOut, ToolFailed."""
+    async def call(
+        self,
+        ref: ToolRef,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        *,
+        tainted: bool,
+        approvers: NamedApprovers | None = None,
+    ) -> CallResult:
+        """The result. approvers: of the node. Waiting, Limited, Denied, TimedOut, ToolFailed."""
         ...
 
     def shown(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

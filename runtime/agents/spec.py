@@ -36,6 +36,26 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
+class UserRole(_Part):
+    """Users of the app who have a role."""
+
+    role: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NODE_ID)]
+
+
+Who = Literal["starter", "user", "member", "admin"] | UserRole
+
+
+class Persons(_Part):
+    """So many different people must approve."""
+
+    persons: Annotated[int, Field(ge=2, le=5)]
+    of: Who
+
+
+NamedApprovers = Who | Persons
+"""Who decides about the calls that wait; admins of the organisation always may."""
+
+
 class Override(_Part):
     """Narrows what a tool is here: `read_write` makes it wait for approval, `developer_only` keeps it from users."""
 
@@ -68,6 +88,7 @@ class LlmNode(_Part):
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     output_schema: dict[str, JsonValue] | None = None
     on_denied: OnDenied = "fail"
+    approvers: NamedApprovers | None = None
     remembers: bool = False
     remembers_messages: Annotated[int, Field(ge=1, le=1000)] = 100
     remembers_characters: Annotated[int, Field(ge=1000, le=1_000_000)] = 100_000
@@ -80,6 +101,7 @@ class ToolNode(_Part):
     output_key: OutputKey | None = None
     on_denied: OnDenied = "fail"
     on_error: OnError = "fail"
+    approvers: NamedApprovers | None = None
 
 
 class MapNode(_Part):
@@ -90,14 +112,18 @@ class MapNode(_Part):
     args_template: Arguments = {}
     on_denied: OnDenied = "fail"
     on_error: OnError = "fail"
+    approvers: NamedApprovers | None = None
 
 
 class AgentNode(_Part):
+    """approvers: of the run below, where its own agent names none."""
+
     type: Literal["agent"]
     agent: AgentName
     output_key: OutputKey
     input_template: Arguments = {}
     on_error: OnError = "fail"
+    approvers: NamedApprovers | None = None
 
 
 class EndNode(_Part):

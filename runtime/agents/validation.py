@@ -34,7 +34,7 @@ from baobab.runtime.agents.spec import (
 from baobab.runtime.agents.templates import Template, TemplateInvalid
 from baobab.runtime.agents.wiring import wiring_issues, writable_before, written_by
 
-__all__ = ["Issue", "Offer", "Offered", "issues_of", "narrowed"]
+__all__ = ["Issue", "Offer", "Offered", "issues_of", "narrowed", "self_decided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,21 @@ def narrowed(offer: Offer, *overrides: Override) -> Offer:
         "read_write" if "read_write" in modes else "read_only",
         "developer_only" if "developer_only" in exposures else "end_user",
     )
+
+
+def self_decided(spec: GraphSpec, tools: Offered) -> list[Issue]:
+    """Where whoever starts a run decides themselves, as nobody says who else does."""
+    found = []
+    for node_id, node in spec.nodes.items():
+        if getattr(node, "approvers", None) is not None:
+            continue
+        for path, ref in _used(node):
+            offer = tools.tool(ref)
+            if ref.source != "builtin" or isinstance(offer, str) or narrowed(offer, ref).mode != "read_write":
+                continue
+            message = f"whoever starts the run decides about {ref.name}: name `approvers` of the node or the agent"
+            found.append(Issue(("nodes", node_id, *path), message))
+    return found[:MAX_ISSUES]
 
 
 # --- shape ------------------------------------------------------------------------------------------------------

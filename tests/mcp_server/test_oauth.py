@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import secrets
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,8 +18,12 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
+from sqlalchemy import update
 
 from baobab.runtime.egress import EgressResponse
+from baobab.storage.secrets import digest
+from baobab.tools.oauth.tables import oauth_refresh_tokens
+from baobab.tools.platform_tables import api_keys
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.people import Person, key, person
 
@@ -203,7 +208,8 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
     assert browser.shown["redirect_host"] == "127.0.0.1:3000"
     assert storage.tokens is not None
     assert storage.tokens.access_token.startswith("bb_sk_")
-    assert storage.tokens.expires_in is None
+    assert storage.tokens.expires_in == 3600
+    assert storage.tokens.refresh_token
     assert storage.client is not None
     assert (storage.client.token_endpoint_auth_method, storage.client.client_secret) == ("none", None)
 
@@ -258,7 +264,8 @@ async def test_the_metadata_say_what_is_served(baobab: Baobab) -> None:
     assert server["registration_endpoint"] == f"{ADDRESS}/oauth/register"
     assert server["code_challenge_methods_supported"] == ["S256"]
     assert server["token_endpoint_auth_methods_supported"] == ["none"]
-    assert server["grant_types_supported"] == ["authorization_code"]
+    assert server["grant_types_supported"] == ["authorization_code", "refresh_token"]
+    assert server["revocation_endpoint"] == f"{ADDRESS}/oauth/revoke"
     assert server["client_id_metadata_document_supported"] is True
     assert server["authorization_response_iss_parameter_supported"] is True
     for path in ("", "/mcp"):
@@ -276,7 +283,7 @@ async def test_a_client_is_registered_without_a_secret_whatever_it_asks_for(step
         assert answer.status_code == 201
         made = answer.json()
         assert made["token_endpoint_auth_method"] == "none"
-        assert made["grant_types"] == ["authorization_code"]
+        assert made["grant_types"] == ["authorization_code", "refresh_token"]
         assert made.keys() >= {"client_id", "client_id_issued_at", "redirect_uris", "client_name"}
         assert not made.keys() & {"client_secret", "client_secret_expires_at", "logo_uri"}
 
@@ -327,7 +334,7 @@ async def test_the_answers_of_the_token_endpoint_are_what_oauth_says(steps: Step
     answer = await steps.exchange(await steps.code(scope="mcp ai:gateway", resource=f"{ADDRESS}/mcp"))
     assert answer.status_code == 200
     made = answer.json()
-    assert made.keys() == {"access_token", "token_type", "scope"}
+    assert made.keys() == {"access_token", "token_type", "scope", "refresh_token", "expires_in"}
     assert (made["token_type"], made["scope"]) == ("Bearer", "mcp ai:gateway")
     assert answer.headers["cache-control"] == "no-store"
     assert await steps.works(made["access_token"])
@@ -410,7 +417,7 @@ async def test_a_client_with_one_address_need_not_name_it(steps: Steps) -> None:
         ({"redirect_uri": None}, 400, "invalid_request"),
         ({"code": "unknown"}, 400, "invalid_grant"),
         ({"code": "c" * 500}, 400, "invalid_grant"),
-        ({"grant_type": "refresh_token", "refresh_token": "r"}, 400, "unsupported_grant_type"),
+        ({"grant_type": "refresh_token", "refresh_token": "r"}, 400, "invalid_grant"),
         ({"grant_type": "client_credentials"}, 400, "invalid_request"),
         ({"client_id": "unknown"}, 401, "invalid_client"),
         ({"client_id": None}, 401, "invalid_client"),
@@ -547,3 +554,116 @@ async def test_the_first_account_sets_a_password_with_its_key_and_signs_in_with_
     signed_in = await baobab.client.post("/platform/login", json={"email": "owner@localhost", "password": password})
     token = {"authorization": f"Bearer {signed_in.json()['token']}"}
     assert (await baobab.client.get("/platform/me", headers=token)).status_code == 200
+
+
+async def test_the_official_client_refreshes_its_token_by_itself(baobab: Baobab) -> None:
+    storage, browser = Storage(), Browser(baobab, await person(baobab, "ada"))
+    metadata = OAuthClientMetadata(client_name="Official", redirect_uris=[AnyUrl(REDIRECT)])
+    auth = OAuthClientProvider(f"{ADDRESS}/mcp", metadata, storage, browser.opens, browser.came_back)
+    transport = httpx2.ASGITransport(app=baobab.client._transport.app)
+    async with (
+        httpx2.AsyncClient(transport=transport, auth=auth, base_url=ADDRESS) as http,
+        Client(streamable_http_client(f"{ADDRESS}/mcp", http_client=http)) as client,
+    ):
+        assert (await client.list_tools()).tools
+        first, browser.told = storage.tokens, {}
+        # For the client its hour is over; no person is asked again.
+        auth.context.token_expiry_time = 1.0
+        assert not (await client.call_tool("platform_me", {})).is_error
+    assert browser.told == {}
+    assert first is not None
+    assert storage.tokens is not None
+    assert storage.tokens.access_token != first.access_token
+    assert storage.tokens.refresh_token != first.refresh_token
+
+
+async def test_an_access_token_ends_after_its_hour(baobab: Baobab) -> None:
+    steps = Steps(baobab, await person(baobab, "ada"))
+    tokens = await granted(steps)
+    services = baobab.house.services
+    async with services.database.working() as unit:
+        past, mine = services.clock.now() - timedelta(seconds=1), digest(tokens["access_token"])
+        await unit.execute(update(api_keys).where(api_keys.c.digest == mine).values(expires_at=past))
+        await services.notices.publish(unit, "key", mine)
+    assert not await works(steps, tokens["access_token"])
+    renewed = (await refresh(steps, tokens["refresh_token"])).json()
+    assert await works(steps, renewed["access_token"])
+
+
+async def granted(steps: Steps) -> dict[str, Any]:
+    await steps.register()
+    made = await steps.exchange(await steps.code())
+    assert made.status_code == 200, made.text
+    tokens: dict[str, Any] = made.json()
+    return tokens
+
+
+async def refresh(steps: Steps, token: str) -> httpx.Response:
+    form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": steps.client_id}
+    return await steps.client.post("/oauth/token", data=form)
+
+
+async def works(steps: Steps, token: str) -> bool:
+    answer = await steps.client.get("/platform/me", headers={"authorization": f"Bearer {token}"})
+    return answer.status_code == 200
+
+
+async def test_a_refresh_token_is_good_once_and_a_lost_answer_is_told_again(baobab: Baobab) -> None:
+    steps = Steps(baobab, await person(baobab, "ada"))
+    first = await granted(steps)
+    # At once and twice over: both windows get the same pair.
+    answers = await asyncio.gather(*(refresh(steps, first["refresh_token"]) for _ in range(4)))
+    pairs = [answer.json() for answer in answers]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert all(pair == pairs[0] for pair in pairs)
+    assert pairs[0]["expires_in"] == 3600
+    assert await works(steps, pairs[0]["access_token"])
+    assert not await works(steps, first["access_token"])
+
+
+async def test_a_refresh_token_used_again_later_ends_the_grant(baobab: Baobab) -> None:
+    steps = Steps(baobab, await person(baobab, "ada"))
+    first = await granted(steps)
+    second = (await refresh(steps, first["refresh_token"])).json()
+    async with baobab.house.services.database.writing() as connection:
+        earlier = baobab.house.services.clock.now() - timedelta(seconds=11)
+        used = oauth_refresh_tokens.c.used_at.is_not(None)
+        await connection.execute(update(oauth_refresh_tokens).where(used).values(used_at=earlier))
+    replayed = await refresh(steps, first["refresh_token"])
+    assert (replayed.status_code, replayed.json()["error"]) == (400, "invalid_grant")
+    assert not await works(steps, second["access_token"])
+    assert (await refresh(steps, second["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.parametrize("which", ["access_token", "refresh_token"])
+async def test_a_client_revokes_what_it_has(baobab: Baobab, which: str) -> None:
+    steps = Steps(baobab, await person(baobab, "ada"))
+    tokens = await granted(steps)
+    foreign = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": "somebody-else"})
+    assert (foreign.status_code, await works(steps, tokens["access_token"])) == (200, True)
+    for _ in range(2):
+        revoked = await steps.client.post("/oauth/revoke", data={"token": tokens[which], "client_id": steps.client_id})
+        assert revoked.status_code == 200
+    assert not await works(steps, tokens["access_token"])
+    assert (await refresh(steps, tokens["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+async def test_a_person_sees_the_programs_that_have_access_and_takes_it_away(baobab: Baobab) -> None:
+    ada, bob = await person(baobab, "ada"), await person(baobab, "bob")
+    steps = Steps(baobab, ada)
+    tokens = await granted(steps)
+    (program,) = (await steps.client.get("/oauth/programs", headers=ada.headers)).json()["programs"]
+    assert (program["client_name"], program["redirect_host"]) == ("Steps", "127.0.0.1:3000")
+    path = f"/oauth/programs/{program['id']}"
+    assert (await steps.client.get("/oauth/programs", headers=bob.headers)).json()["programs"] == []
+    assert (await steps.client.delete(path, headers=bob.headers)).status_code == 404
+    assert await works(steps, tokens["access_token"])
+    assert (await steps.client.delete(path, headers=ada.headers)).status_code == 200
+    assert not await works(steps, tokens["access_token"])
+
+
+async def test_a_key_of_ones_own_is_not_revoked_at_the_endpoint_for_clients(baobab: Baobab) -> None:
+    mine = await key(baobab)
+    token = mine["authorization"].removeprefix("Bearer ")
+    assert (await baobab.client.post("/oauth/revoke", data={"token": token})).status_code == 200
+    assert (await baobab.client.get("/platform/me", headers=mine)).status_code == 200

@@ -65,6 +65,8 @@ KV_UNEXPOSED = "401 403 403 403 401 ok  403 ok  ok  ok  ok  ok  403 403"
 GATEWAY = "401 ok  403 403 403 ok  ok  403 ok  ok  ok  ok  ok  ok"
 # An app's models are for its users, too, at the expense of its organisation.
 AI = "401 403 403 ok  403 ok  403 403 ok  ok  ok  ok  403 403"
+# Users and keys of apps decide about calls of runs; a key's proposal is none of their business.
+DECIDED = "401 403 403 404 404 404 404 403 404 ok  ok  ok  404 404"
 OWN_AND_ADMINS = "401 403 403 403 403 403 403 403 404 ok  ok  ok  404 404"
 
 ASKING: dict[str, Any] = {
@@ -111,10 +113,10 @@ POLICY = {
     "api_keys_update": OWN_AND_ADMINS,
     "api_keys_revoke": OWN_AND_ADMINS,
     # What a key of the owner asked for.
-    "approvals_list": "401 ok  ok  403 403 ok  ok  403 ok  ok  ok  ok  ok  ok",
-    "approvals_get": "401 404 404 403 403 404 404 403 404 ok  ok  ok  404 404",
-    "approvals_approve": OWN_AND_ADMINS,
-    "approvals_reject": OWN_AND_ADMINS,
+    "approvals_list": "401 ok  ok  ok  ok  ok  ok  403 ok  ok  ok  ok  ok  ok",
+    "approvals_get": "401 404 404 404 404 404 404 403 404 ok  ok  ok  404 404",
+    "approvals_approve": DECIDED,
+    "approvals_reject": DECIDED,
     "billing_get": ORGANISATIONS,
     "billing_plans": PUBLIC,
     "billing_usage": ORGANISATIONS,
@@ -128,6 +130,11 @@ POLICY = {
     "oauth_client": INTERNAL,
     "oauth_code": INTERNAL,
     "oauth_exchange": INTERNAL,
+    "oauth_refresh_token": INTERNAL,
+    "oauth_refresh": INTERNAL,
+    "oauth_revoke": INTERNAL,
+    "oauth_programs_list": TOKENS,
+    "oauth_programs_revoke": "401 403 403 403 403 403 403 403 404 404 404 403 404 403",
     "apps_init": ACCOUNTS,
     "apps_list": ACCOUNTS,
     "apps_status": RUNNERS,
@@ -583,6 +590,9 @@ class World:
 
     async def for_oauth_decide(self, caller: Caller) -> dict[str, Any]:
         return {**await self.for_oauth_request(caller), "decision": "approve"}
+
+    async def for_oauth_programs_revoke(self, caller: Caller) -> dict[str, Any]:
+        return {"program_id": self.baobab.house.services.ids.uuid()}
 
     async def outcome_without_route(self, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
         house = self.baobab.house

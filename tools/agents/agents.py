@@ -1,9 +1,11 @@
 """Agents: made, read, changed, removed, and their graphs looked through."""
 
+import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, Any, NotRequired
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from typing_extensions import TypedDict
@@ -12,8 +14,8 @@ from baobab.runtime.agents.issue import MAX_ISSUES
 from baobab.runtime.agents.issue import Issue as Found
 from baobab.runtime.agents.offers import Offers, offered
 from baobab.runtime.agents.rows import agents as rows
-from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, ToolNode, ToolRef
-from baobab.runtime.agents.validation import issues_of, narrowed
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, NamedApprovers, ToolNode, ToolRef
+from baobab.runtime.agents.validation import issues_of, narrowed, self_decided
 from baobab.runtime.agents.wiring import inevitable
 from baobab.tools.access import AppOwner
 from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, NoGraph, UnsafePublic
@@ -21,6 +23,7 @@ from baobab.tools.agents.records import (
     Agents,
     AgentStatus,
     AnyGraph,
+    ChangedAgent,
     Description,
     Graph,
     Hourly,
@@ -34,6 +37,8 @@ from baobab.tools.agents.region import writing
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.callers import Account
+from baobab.tools.deciders import Approvers
+from baobab.tools.escaping import escape_name
 from baobab.tools.money import Usd
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
@@ -73,8 +78,19 @@ _WIDENS: dict[str, Widens] = {
 
 
 class Validity(TypedDict):
+    """`warnings` do not keep a graph from being used."""
+
     valid: bool
     issues: NotRequired[list[Issue]]
+    warnings: NotRequired[list[Issue]]
+
+
+async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
+    """A digest of what an agent is now: whoever approves something by its name has approved this."""
+    row = await found_agent(call, app_id, name)
+    names = ("id", "graph_spec", "default_model", "visibility", "status", "taint_checks", "approvers")
+    meant = json.dumps([getattr(row, column) for column in names], sort_keys=True, separators=(",", ":"))
+    return sha256(meant.encode()).hexdigest()
 
 
 @agents.tool(
@@ -135,7 +151,8 @@ async def agents_create(
     safety_acknowledged: bool = False,
     taint_checks: bool = True,
     retention_days: Days | None = None,
-) -> OneAgent:
+    approvers: NamedApprovers | None = None,
+) -> ChangedAgent:
     """Make an agent from a graph of models and tools.
 
     default_model: for nodes that name none; left out, the app's.
@@ -145,6 +162,8 @@ async def agents_create(
     safety_acknowledged: true says that somebody has looked at what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
     retention_days: how long its ended runs are kept; left out, as long as the installation says.
+    approvers: who decides where a call waits and its node does not say: `starter` (whoever started the run), `user`
+    (any user of the app), `member`, `admin`, {"role": ROLE} of the app's users, or {"persons": 2, "of": ...}.
     """
     given = _columns(locals())
     spec = await _valid(call, name, graph_spec)
@@ -168,7 +187,7 @@ async def agents_create(
         except IntegrityError as exc:
             raise AgentExists from exc
         row = (await unit.execute(select(rows).where(rows.c.id == values["id"]))).one()
-    return {"agent": agent_of(row)}
+    return _changed(row, spec, await _offers(call))
 
 
 @agents.tool(
@@ -179,6 +198,7 @@ async def agents_create(
     audit=Audit("agent.update", resource="agent"),
     widens=_WIDENS,
     destructive_when="where it gives another graph: the one before is not kept",
+    meaning=agent_meaning,
     max_body=_MOST_BYTES,
     keywords="edit, change an agent's graph, prompt, model, limits, make an agent public, enable, disable; "
     "Agent ändern, bearbeiten; "
@@ -203,7 +223,8 @@ async def agents_update(
     safety_acknowledged: bool = OMITTED,
     taint_checks: bool = OMITTED,
     retention_days: Days | None = OMITTED,
-) -> OneAgent:
+    approvers: NamedApprovers | None = OMITTED,
+) -> ChangedAgent:
     """Change an agent; what is left out stays. Runs that have begun go on with the graph that they began with.
 
     display_name: null for none.
@@ -215,6 +236,7 @@ async def agents_update(
     daily_budget_usd: null for no bound.
     max_concurrent_runs: null for as many as there are.
     retention_days: null for as long as the installation says.
+    approvers: null for none: then whoever started a run, and admins where tool servers are called.
     """
     values = _columns(locals())
     call.audit.data |= {"name": name, "fields": sorted(values)}
@@ -234,7 +256,7 @@ async def agents_update(
         changed = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
         await unit.execute(changed)
         row = await _found(unit.execute, app_id, name)
-    return {"agent": agent_of(row)}
+    return _changed(row, GraphSpec.model_validate(row.graph_spec), await _offers(call))
 
 
 @agents.tool(
@@ -267,21 +289,74 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
 )
 async def agents_validate(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the call knows it
+    app_id: AppId,
     name: Name,
     graph_spec: AnyGraph,
+    visibility: Visibility = OMITTED,
+    approvers: NamedApprovers | None = OMITTED,
 ) -> Validity:
-    """Look through a graph without keeping it: every issue with its path. The agent need not exist."""
+    """Look through a graph without keeping it: every issue with its path. The agent need not exist.
+
+    visibility: what the agent shall have, for warnings; left out, what it has.
+    approvers: the same.
+    """
     if not isinstance(graph_spec, dict):
         raise NoGraph(details={"issues": [{"path": [], "message": "must be an object"}]})
-    _, issues = await _looked_through(call, name, graph_spec)
-    return {"valid": False, "issues": issues} if issues else {"valid": True}
+    spec, issues = await _looked_through(call, name, graph_spec)
+    if spec is None or issues:
+        return {"valid": False, "issues": issues}
+    if visibility is OMITTED or approvers is OMITTED:
+        mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
+        async with call.reading() as execute:
+            row = (await execute(select(rows).where(*mine))).first()
+        visibility = (row.visibility if row else "private") if visibility is OMITTED else visibility
+        approvers = (row and row.approvers) if approvers is OMITTED else approvers
+    warnings = _warnings(spec, visibility, approvers, await _offers(call))
+    return {"valid": True, "warnings": warnings} if warnings else {"valid": True}
 
 
 def _columns(given: Mapping[str, Any]) -> dict[str, Any]:
     """What an agent shall be, by column. given: the arguments of a call, of which some may be left out."""
     shall = {field: value for field, value in given.items() if field not in _NAMING and value is not OMITTED}
+    if isinstance(shall.get("approvers"), str | BaseModel):
+        shall["approvers"] = Approvers.read(shall["approvers"]).kept
     return {_COLUMNS.get(field, field): value for field, value in shall.items()}
+
+
+def _changed(row: Any, spec: GraphSpec, offers: Offers) -> ChangedAgent:
+    warnings = _warnings(spec, row.visibility, row.approvers, offers)
+    told: ChangedAgent = {"agent": agent_of(row)}
+    return {**told, "warnings": warnings} if warnings else told
+
+
+def _warnings(spec: GraphSpec, visibility: str, approvers: Any, offers: Offers) -> list[Issue]:
+    """Calls about which whoever starts a run decides themselves, though anybody may start one."""
+    if visibility == "private" or approvers is not None:
+        return []
+    return [{"path": list(issue.path), "message": issue.message} for issue in self_decided(spec, offers)]
+
+
+async def describe_agent(call: Call, row: Any) -> str:
+    """What an agent can do, for whoever decides whether it may."""
+    spec, offers = GraphSpec.model_validate(row.graph_spec), await _offers(call)
+    lines = [f"The agent {row.name} ({row.visibility}) has {len(spec.nodes)} nodes."]
+    for ref in dict.fromkeys((ref.source, ref.server_id, ref.name) for ref in _refs(spec)):
+        tool = ToolRef(source=ref[0], server_id=ref[1], name=ref[2])
+        offer = offers.tool(tool)
+        if isinstance(offer, str):
+            how = f"cannot be used: {offer}"
+        else:
+            how = "changes something: each call waits for a person" if offer.mode == "read_write" else "reads"
+        server = f" of the tool server {escape_name(ref[1])}" if ref[1] else ""
+        lines.append(f"tool {escape_name(ref[2])}{server}: {how}")
+    agents_in_it = {node.agent for node in spec.nodes.values() if isinstance(node, AgentNode)}
+    lines += [f"agent {name}: runs below it" for name in sorted(agents_in_it)]
+    thinking = [node for node in spec.nodes.values() if isinstance(node, LlmNode)]
+    models = {node.model or row.default_model or "the app's" for node in thinking}
+    lines += [f"model {escape_name(name)}" for name in sorted(models)]
+    if not row.taint_checks:
+        lines.append("It is not asked for approval after it has read text from outside.")
+    return "\n".join(lines)
 
 
 async def found_agent(call: Call, app_id: str, name: str) -> Any:
@@ -337,6 +412,12 @@ async def _offers(call: Call) -> Offers:
 
 async def _writing_tools(call: Call, spec: GraphSpec) -> list[str]:
     """The tools that a graph uses and that change something."""
+    offers = await _offers(call)
+    found = ((ref.name, offers.tool(ref)) for ref in _refs(spec))
+    return sorted({name for name, offer in found if isinstance(offer, str) or narrowed(offer).mode == "read_write"})
+
+
+def _refs(spec: GraphSpec) -> list[ToolRef]:
     refs: list[ToolRef] = []
     for node in spec.nodes.values():
         match node:
@@ -344,6 +425,4 @@ async def _writing_tools(call: Call, spec: GraphSpec) -> list[str]:
                 refs += node.tools
             case ToolNode() | MapNode():
                 refs.append(node.tool_ref)
-    offers = await _offers(call)
-    found = ((ref.name, offers.tool(ref)) for ref in refs)
-    return sorted({name for name, offer in found if isinstance(offer, str) or narrowed(offer).mode == "read_write"})
+    return refs

@@ -3,26 +3,26 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy import select, update
 
+from baobab.runtime.agents.edits import edit_call
 from baobab.runtime.agents.family import cancel
-from baobab.runtime.agents.offers import REMOTE, edited
 from baobab.runtime.agents.rows import ENDED, FROZEN, runs
 from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
-from baobab.tools.agents.owning import require_decider, run_row
+from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.records import RunState
 from baobab.tools.agents.tokens import matching
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call
-from baobab.tools.callers import Anonymous, EndUser
-from baobab.tools.errors import AppMigrating, Forbidden
-from baobab.tools.invalid import invalid
+from baobab.tools.deciders import Decider, Gate, NotYoursToDecide, person, starter_of
+from baobab.tools.errors import AppMigrating
 
 
 async def cancelled(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:
     """The run as it is then: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
     row = await run_row(call, app_id, run_id, agent)
+    if call.caller.limits is None or person(call.caller) != starter_of(row):
+        Decider(call.caller, call.role).require(Gate.of_run(row))
     if row.status in ENDED:
         raise RunEnded(details={"status": row.status})
     call.audit.resource_id = run_id
@@ -46,40 +46,38 @@ async def resumed(
     reason: str | None,
     agent: str | None = None,
 ) -> RunState:
-    """Decide about one call that the run waits for. RunNotFound, NotPaused, TokenInvalid, Forbidden."""
-    require_decider(call.caller)
-    run = await run_row(call, app_id, run_id, agent)
-    if run.status in ENDED:
-        raise RunEnded(details={"status": run.status})
+    """Decide about one call that the run waits for. RunNotFound, NotPaused, TokenInvalid, NotAnApprover, Forbidden."""
+    if call.caller.limits is not None:
+        raise NotYoursToDecide
     waiting = select(approvals).where(
         approvals.c.proposer == f"run:{run_id}",
         approvals.c.run_id == run_id,
+        approvals.c.app_id == app_id,
         approvals.c.status == "pending",
         approvals.c.expires_at > call.now,
     )
     found = (await call.execute(waiting)).all()
+    decider = Decider(call.caller, call.role)
+    asked = any(decider.may(Gate.of_approval(row)) for row in found)
+    # Whoever is asked about a call of a run may answer, whoever's run it is.
+    run = await run_row(call, app_id, run_id, agent, asked=asked)
+    if run.status in ENDED:
+        raise RunEnded(details={"status": run.status})
     if run.status != "paused" and not found:
         raise NotPaused(details={"status": run.status})
     row = matching(call.services.vault, run_id, list(found), token)
     if row is None:
         raise TokenInvalid
     call.audit.resource_id = run_id
-    call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved, "edited": arguments is not None}
-    if arguments is not None:
-        if row.tool == REMOTE and isinstance(call.caller, (EndUser, Anonymous)):
-            # They cannot call it but as the graph does; what they change elsewhere is held against their own rights.
-            raise Forbidden("Only those who run the app change what is sent to a tool server.")
-        # The app is bound, whoever edits, and so is which tool of which server.
-        arguments = edited(row.tool, call.services.approvals.arguments(row), arguments)
-        tool = call.registry.find(row.tool)
-        try:
-            tool.validate(arguments)
-        except ValidationError as exc:
-            raise invalid(exc, tool.arguments) from exc
-    status = "approved" if approved else "rejected"
-    if not await call.services.approvals.decided(call, row, status, reason, arguments):
+    call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved}
+    decider.require(Gate.of_approval(row))
+    edit = None if arguments is None else await edit_call(call, row, decider, arguments)
+    outcome = await call.services.approvals.decide(
+        call, row.id, decider, "approved" if approved else "rejected", reason, edit
+    )
+    if outcome == "lost":
         raise TokenInvalid
-    if len(found) > 1:
+    if len(found) > 1 or outcome == "waits":
         return {"run_id": run_id, "status": run.status}
     await _goes_on(call, run_id)
     return {"run_id": run_id, "status": "running"}

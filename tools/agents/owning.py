@@ -12,7 +12,6 @@ from baobab.tools import proposers
 from baobab.tools.agents.errors import NotYourRun, RunNotFound
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.errors import Forbidden
 from baobab.tools.limits import network
 
 _ID_LENGTH = 40
@@ -48,10 +47,11 @@ def visitor_id(vault: Vault, run_id: str) -> str:
     return "vis_" + mac.hexdigest()[:_ID_LENGTH]
 
 
-async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
+async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None, *, asked: bool = False) -> Any:
     """The run, where it is the caller's business.
 
     RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
+    asked: whether the caller is asked to decide about it.
     """
     query = select(runs, agents.c.visibility).outerjoin(agents, agents.c.id == runs.c.agent_id)
     query = query.where(runs.c.id == run_id, runs.c.app_id == app_id)
@@ -59,7 +59,7 @@ async def run_row(call: Call, app_id: str, run_id: str, agent: str | None = None
         query = query.where(runs.c.agent == agent)
     async with call.reading() as execute:
         row = (await execute(query)).first()
-    if row is None or not sees(call.caller, row):
+    if row is None or not (asked or sees(call.caller, row)):
         raise RunNotFound
     if not admits(row.visibility, call.caller):
         raise NotYourRun
@@ -84,9 +84,3 @@ def sees(caller: Caller, row: Any) -> bool:
             return bool(row.subject == subject(caller, ""))
     # Whoever started it without a credential has nothing to show but its id.
     return bool(row.caller_kind == "anonymous")
-
-
-def require_decider(caller: Caller) -> None:
-    """What is held to approval itself must not approve."""
-    if caller.limits is not None:
-        raise Forbidden("A key that is held to limits decides nothing.")

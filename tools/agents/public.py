@@ -1,20 +1,20 @@
 """Runs of public agents, for whoever has the app's anon key, and for its users."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from sqlalchemy import delete, insert, select, update
 from typing_extensions import TypedDict
 
-from baobab.runtime.agents.rows import stream_tokens
+from baobab.runtime.agents.rows import runs, stream_tokens
 from baobab.storage.secrets import digest
 from baobab.tools.access import EVERYBODY
 from baobab.tools.agents import owning
 from baobab.tools.agents.access import PUBLIC
-from baobab.tools.agents.agents import found_agent
+from baobab.tools.agents.agents import agent_meaning, found_agent
 from baobab.tools.agents.deciding import cancelled, resumed
-from baobab.tools.agents.errors import NotYourRun, RunEnded, RunNotFound, StreamTokenInvalid
+from baobab.tools.agents.errors import NotYourRun, RunNotFound, StreamTokenInvalid
 from baobab.tools.agents.fields import (
     ApprovalToken,
     IdempotencyKey,
@@ -32,11 +32,12 @@ from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.reading import followed, listed, streamed
 from baobab.tools.agents.records import Events, Name, OneRun, RunState, RunStatus, run_of
 from baobab.tools.agents.region import writing
-from baobab.tools.agents.running import RESUMING, STARTING
+from baobab.tools.agents.running import CANCELLING, RESUMING, STARTING
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
-from baobab.tools.callers import Anonymous
+from baobab.tools.callers import Anonymous, EndUser
+from baobab.tools.deciders import Decider
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, JsonObject
 
@@ -64,6 +65,7 @@ class StartedPublicly(Opened):
     status=202,
     raises=STARTING,
     examples={"name": "greeter", "input": {"name": "Ada"}},
+    meaning=agent_meaning,
     audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
     mcp=False,
 )
@@ -109,7 +111,7 @@ async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # 
     access=PUBLIC,
     effect="write",
     status=202,
-    raises=(RunNotFound, RunEnded),
+    raises=CANCELLING,
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
     mcp=False,
 )
@@ -152,8 +154,7 @@ async def agents_public_events_list(
     limit: PageSize = 100,
 ) -> Events:
     """List what a run has done, oldest first."""
-    await run_row(call, app_id, id)
-    return await listed(call, id, since_seq, limit)
+    return await listed(call, await run_row(call, app_id, id), since_seq, limit)
 
 
 @agents.tool(
@@ -192,7 +193,8 @@ async def agents_public_events(
     Send `Last-Event-ID`, as browsers do, to open the stream again with the same token.
     """
     await _require_token(call, id, token, again=bool(last_event_id or since_seq))
-    return streamed(call, id, last_event_id, since_seq)
+    run = await _run(call, id)
+    return streamed(call, run, last_event_id, _reader(run), since_seq)
 
 
 @agents.tool(
@@ -212,7 +214,8 @@ async def agents_public_socket(
 ) -> str:
     """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end."""
     await _require_token(call, id, token, again=bool(since_seq))
-    return followed(call, id, since_seq)
+    run = await _run(call, id)
+    return followed(call, run, since_seq, _reader(run))
 
 
 async def _token(call: Call, run_id: str) -> Opened:
@@ -222,6 +225,21 @@ async def _token(call: Call, run_id: str) -> Opened:
         kept = {"digest": digest(token), "run_id": run_id, "expires_at": expires}
         await unit.execute(insert(stream_tokens), kept)
     return {"stream_token": token, "expires_at": expires}
+
+
+async def _run(call: Call, run_id: str) -> Any:
+    async with call.reading() as execute:
+        row = (await execute(select(runs).where(runs.c.id == run_id))).first()
+    if row is None:
+        raise StreamTokenInvalid
+    return row
+
+
+def _reader(run: Any) -> Decider:
+    """Whoever has a stream token stands for the visitor or user whose run it is; for a person of the app, nobody."""
+    if run.caller_kind == "end_user":
+        return Decider(EndUser(run.app_id, run.caller_user_id))
+    return Decider(Anonymous(run.app_id if run.caller_kind == "anonymous" else None))
 
 
 async def _require_token(call: Call, run_id: str, token: str, *, again: bool) -> None:

@@ -16,6 +16,7 @@ from baobab.tools.agents.records import Events
 from baobab.tools.agents.tokens import approval_token
 from baobab.tools.call import Call
 from baobab.tools.callers import Anonymous
+from baobab.tools.deciders import ADMIN, STARTER, Decider, Gate
 from baobab.tools.services import Services
 from baobab.tools.stream import Stream
 
@@ -24,19 +25,26 @@ _PATIENCE_SECONDS = 2.0
 
 
 async def read_events(
-    services: Services, database: Database, run_id: str, after: int, limit: int
+    services: Services, database: Database, run: Any, after: int, limit: int, reader: Decider
 ) -> list[dict[str, Any]]:
-    """Events behind a seq, oldest first."""
-    query = select(events).where(events.c.run_id == run_id, events.c.seq > after).order_by(events.c.seq).limit(limit)
+    """Events behind a seq, oldest first. Approval tokens are for readers who may decide. run: its row."""
+    query = select(events).where(events.c.run_id == run.id, events.c.seq > after).order_by(events.c.seq).limit(limit)
     async with database.reading() as connection:
         rows = (await connection.execute(query)).all()
     return [
-        {"seq": row.seq, "type": row.type, "payload": _payload(services, row), "created_at": row.created_at}
+        {
+            "seq": row.seq,
+            "type": row.type,
+            "payload": _payload(services, run, row, reader),
+            "created_at": row.created_at,
+        }
         for row in rows
     ]
 
 
-async def following(services: Services, database: Database, run_id: str, after: int) -> AsyncGenerator[Any, None]:
+async def following(
+    services: Services, database: Database, run: Any, after: int, reader: Decider
+) -> AsyncGenerator[Any, None]:
     """Events behind a seq, and those to come, to the run's end; None where there is nothing to tell for a while.
 
     A seq that the run has not reached is taken for its latest: after a failure of power it may stand behind what was
@@ -44,14 +52,14 @@ async def following(services: Services, database: Database, run_id: str, after: 
     """
     known = False
     watch = services.of(Watch)
-    with watch.listening(run_id, database) as news:
+    with watch.listening(run.id, database) as news:
         while True:
             news.clear()
             try:
                 # Before its events: one that ended in between has told all of them.
-                ended, latest = await _standing(database, run_id)
+                ended, latest = await _standing(database, run.id)
                 after, known = after if known else min(after, latest), True
-                while found := await read_events(services, database, run_id, after, PAGE):
+                while found := await read_events(services, database, run, after, PAGE, reader):
                     for event in found:
                         yield event
                     after = found[-1]["seq"]
@@ -90,30 +98,31 @@ async def frames(told: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]
         await told.aclose()
 
 
-async def listed(call: Call, run_id: str, after: int, limit: int) -> Events:
-    found: Any = await read_events(call.services, call.stores.database, run_id, after, min(limit, PAGE))
+async def listed(call: Call, run: Any, after: int, limit: int) -> Events:
+    reader = Decider(call.caller, call.role)
+    found: Any = await read_events(call.services, call.stores.database, run, after, min(limit, PAGE), reader)
     return {"events": found}
 
 
-def streamed(call: Call, run_id: str, last_event_id: str | None, since_seq: int = 0) -> str:
+def streamed(call: Call, run: Any, last_event_id: str | None, reader: Decider, since_seq: int = 0) -> str:
     """Server-sent events behind the one that a client names in the header, else in the query; else all of them."""
     named = last_event_id or ""
     after = int(named) if named.isascii() and named.isdigit() else since_seq
-    return cast(str, Stream(framed(_followed(call, run_id, after)), subject=run_id))
+    return cast(str, Stream(framed(_followed(call, run, after, reader)), subject=run.id))
 
 
-def followed(call: Call, run_id: str, after: int) -> str:
+def followed(call: Call, run: Any, after: int, reader: Decider) -> str:
     """The frames of a WebSocket."""
-    return cast(str, Stream(frames(_followed(call, run_id, after)), "application/json", subject=run_id))
+    return cast(str, Stream(frames(_followed(call, run, after, reader)), "application/json", subject=run.id))
 
 
-async def _followed(call: Call, run_id: str, after: int) -> AsyncGenerator[Any, None]:
+async def _followed(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
     """What `following` tells; to strangers for as long as the agent is public."""
     database, stranger = call.stores.database, isinstance(call.caller, Anonymous)
-    async with aclosing(following(call.services, database, run_id, after)) as told:
+    async with aclosing(following(call.services, database, run, after, reader)) as told:
         async for event in told:
             # Where nothing happens there is a beat, so that this is looked at every 15 seconds.
-            if stranger and event is None and await _is_private(database, run_id):
+            if stranger and event is None and await _is_private(database, run.id):
                 return
             yield event
 
@@ -125,9 +134,11 @@ async def _is_private(database: Database, run_id: str) -> bool:
         return (await connection.scalar(query)) in (None, "private")
 
 
-def _payload(services: Services, row: Any) -> dict[str, Any]:
+def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[str, Any]:
     payload = dict(row.payload)
-    if row.type == "run_paused":
+    # Of an earlier release's pauses nobody has said who decides.
+    default = ADMIN if payload.get("tool_source") == "mcp" else STARTER
+    if row.type == "run_paused" and reader.may(Gate.of_run(run, payload.get("approvers", default))):
         # What waits may be a call of a run below this one: it is decided there.
         asking = payload.get("run_id", row.run_id)
         payload["approval_token"] = approval_token(services.vault, asking, payload["approval_id"])

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypedDict
 
+from baobab.tools.deciders import Approvers
 from baobab.tools.money import dollars
 from baobab.tools.types import Json, JsonObject, Text
 
@@ -43,12 +44,17 @@ class Agent(TypedDict):
     safety_acknowledged: bool
     taint_checks: bool
     retention_days: int | None
+    approvers: Annotated[Json, Field(description="Who decides where calls of its runs wait; null: see docs/agents.md.")]
     created_at: datetime
     updated_at: datetime
 
 
 class OneAgent(TypedDict):
     agent: Agent
+
+
+class ChangedAgent(OneAgent):
+    warnings: NotRequired[list["Issue"]]
 
 
 class Agents(TypedDict):
@@ -131,7 +137,10 @@ Description = Annotated[str, Text(5000)]
 def agent_of(row: Any) -> Agent:
     shown = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
     budget = None if row.daily_budget is None else dollars(row.daily_budget)
-    return cast(Agent, shown | {"daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window})
+    approvers = None if row.approvers is None else Approvers.read(row.approvers).shape
+    return cast(
+        Agent, shown | {"approvers": approvers, "daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}
+    )
 
 
 def run_of(row: Any) -> Run:

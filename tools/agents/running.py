@@ -1,7 +1,7 @@
 """Runs, for those who run the app and for its users."""
 
 from datetime import datetime
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from sqlalchemy import select, tuple_
@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import runs as rows
 from baobab.tools.access import OF_APP
-from baobab.tools.agents.agents import found_agent
+from baobab.tools.agents.agents import agent_meaning, describe_agent, found_agent
 from baobab.tools.agents.deciding import cancelled, resumed
 from baobab.tools.agents.errors import (
     AgentDisabled,
@@ -42,8 +42,11 @@ from baobab.tools.agents.reading import listed, streamed
 from baobab.tools.agents.records import Events, Name, OneRun, Runs, RunState, RunStatus, run_of
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
+from baobab.tools.approval import EditsTakeOne
 from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
+from baobab.tools.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
+from baobab.tools.errors import BadRequest
 from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, JsonObject, Uuid
@@ -52,13 +55,28 @@ _NEWEST = 50
 _LIST = "agent runs"
 RunsPage = Annotated[int, Field(ge=1, le=200)]
 STARTING = (AgentNotFound, AgentDisabled, NotYourRun, RunConflict, KeyReused, LimitExceeded, Overloaded)
-RESUMING = (RunNotFound, RunEnded, NotPaused, TokenInvalid)
+CANCELLING = (RunNotFound, RunEnded, NotYoursToDecide, NotAnApprover)
+RESUMING = (
+    RunNotFound,
+    RunEnded,
+    NotPaused,
+    TokenInvalid,
+    NotYoursToDecide,
+    NotAnApprover,
+    NeedsAnother,
+    EditsTakeOne,
+    BadRequest,
+)
 
 
 class Started(TypedDict):
     run_id: str
     status: RunStatus
     replayed: NotRequired[Annotated[Literal[True], Field(description="The same body has started this run before.")]]
+
+
+async def _running(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
+    return await describe_agent(call, await found_agent(call, app_id, name))
 
 
 @agents.tool(
@@ -70,6 +88,8 @@ class Started(TypedDict):
     raises=STARTING,
     audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
     examples={"name": "greeter", "input": {"name": "Ada"}},
+    meaning=agent_meaning,
+    preview=_running,
     keywords="run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
     "Agent starten, ausführen; "
     "ejecutar, iniciar, lanzar agente",
@@ -165,7 +185,7 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> O
     access=OF_APP,
     effect="write",
     status=202,
-    raises=(RunNotFound, RunEnded),
+    raises=CANCELLING,
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
     keywords="stop, abort, kill, halt, terminate, interrupt a running agent, run, job or execution; "
     "Lauf abbrechen, laufenden Agenten anhalten, stoppen; "
@@ -226,8 +246,7 @@ async def agents_runs_events_list(
     limit: PageSize = 100,
 ) -> Events:
     """List what a run has done, oldest first."""
-    await run_row(call, app_id, id, name)
-    return await listed(call, id, since_seq, limit)
+    return await listed(call, await run_row(call, app_id, id, name), since_seq, limit)
 
 
 @agents.tool(
@@ -248,5 +267,6 @@ async def agents_runs_events(
     since_seq: Seq = 0,
 ) -> str:
     """Follow what a run does, as server-sent events, to its end."""
-    await run_row(call, app_id, id, name)
-    return streamed(call, id, last_event_id, since_seq)
+    return streamed(
+        call, await run_row(call, app_id, id, name), last_event_id, Decider(call.caller, call.role), since_seq
+    )

@@ -102,6 +102,7 @@ async def _made(call: Call, unit: Unit, agent: Any, wish: Wish, caller: Caller, 
         # Its state is of that graph.
         values |= {"graph_spec": run.graph_spec, "model": run.model, "forked_from": run.id, "forked_step": point.step}
         values |= {"tainted": point.tainted, "taint_checks": agent.taint_checks or run.taint_checks}
+        values |= {"approvers": agent.approvers or run.approvers}
         await point.keep(unit, run_id)
     await unit.execute(insert(runs), values)
     # Of the app's organisation, whoever starts it: many strangers have no more turns than one.

@@ -1,35 +1,58 @@
-"""Who may decide: whoever is held to nothing, for what is held to approval must not approve."""
+"""Who comes to decide. Whether they may about this very call, is asked of the call (tools/deciders.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from baobab.tools.access import AnyAccount
-from baobab.tools.approvals.errors import NotYoursToDecide
 from baobab.tools.call import Call
-from baobab.tools.callers import Caller
+from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.deciders import NotYoursToDecide
 from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated
 
 _ACCOUNT = AnyAccount()
 
 
 @dataclass(frozen=True, slots=True)
-class Decider:
-    """A platform account, by its token or a key without limits."""
+class Reader:
+    """Whoever may have proposed a call, or be asked about one."""
 
     anonymous: bool = False
     credential: bool = True
-    description: str = "A platform account: its token, or an API key with the scope `*` and without limits."
+    description: str = "A platform account, any API key, or a user of an app."
     raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
 
     def admits(self, caller: Caller) -> bool:
-        return _ACCOUNT.admits(caller) and caller.limits is None
+        return isinstance(caller, (Account, AppKey, ScopedKey, EndUser))
+
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        if isinstance(call.caller, Anonymous):
+            raise Unauthenticated
+        if not self.admits(call.caller):
+            raise Forbidden("This credential neither proposes calls nor decides about them.")
+
+
+@dataclass(frozen=True, slots=True)
+class Comer:
+    """An account, a key of an app or a user of an app: whatever is held to approval itself decides nothing."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = (
+        "A platform account (its token, or an API key with the scope `*` and without limits), a key of the app "
+        "without limits, or a user of the app: whoever is among the approvers."
+    )
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, (Account, AppKey, EndUser)) and caller.limits is None
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if call.caller.limits is not None:
             # Before its policy is asked: else it would propose the decision.
             raise NotYoursToDecide
-        await _ACCOUNT.authorise(call, arguments)
+        if not isinstance(call.caller, (AppKey, EndUser)):
+            await _ACCOUNT.authorise(call, arguments)
 
 
-DECIDERS = Decider()
+READERS, DECIDERS = Reader(), Comer()

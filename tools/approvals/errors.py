@@ -1,6 +1,6 @@
 """What can go wrong with an approval."""
 
-from baobab.tools.errors import Conflict, Forbidden, NotFound
+from baobab.tools.errors import BadRequest, Conflict, NotFound
 
 
 class ApprovalNotFound(NotFound):
@@ -9,13 +9,13 @@ class ApprovalNotFound(NotFound):
     remediation = "op:approvals_list lists those that you may see."
 
 
-class NotYoursToDecide(Forbidden):
-    code = "APPROVAL_SELF_DECISION"
-    summary = "The credential that proposed a call cannot decide it, nor can a key that itself needs approval."
-    remediation = "A person decides, signed in (op:platform_login) or with a key of their own without limits."
-
-
 class AlreadyDecided(Conflict):
     code = "APPROVAL_ALREADY_DECIDED"
     summary = "The approval is no longer pending."
     remediation = "Read it to see what became of it (details.status); propose the call anew if it is still wanted."
+
+
+class OnlyRunsAreEdited(BadRequest):
+    code = "APPROVAL_NOT_EDITABLE"
+    summary = "Only calls of an agent's run are approved with other arguments."
+    remediation = "Reject it, and say in the reason what you want instead: whoever asked must know what was done."

@@ -7,15 +7,32 @@ from pydantic import Field, StringConstraints
 from sqlalchemy import and_, func, or_, select
 from typing_extensions import TypedDict
 
+from baobab.runtime.agents.edits import edit_call
+from baobab.runtime.agents.rows import runs
 from baobab.tools import proposers
-from baobab.tools.access import AnyCredential, rank
+from baobab.tools.access import rank
+from baobab.tools.approval import EditsTakeOne
 from baobab.tools.approval_rows import approvals as rows
-from baobab.tools.approvals.access import DECIDERS
-from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, NotYoursToDecide
+from baobab.tools.approvals.access import DECIDERS, READERS
+from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, OnlyRunsAreEdited
+from baobab.tools.approvals.naming import Names
 from baobab.tools.call import Call, Door
-from baobab.tools.callers import Account
+from baobab.tools.callers import Account, AppKey, EndUser
+from baobab.tools.deciders import (
+    MEMBER,
+    OWNER_OF_KEY,
+    STARTER,
+    USER,
+    Decider,
+    Gate,
+    NeedsAnother,
+    NotAnApprover,
+    NotYoursToDecide,
+    person,
+)
 from baobab.tools.effects import Effect
-from baobab.tools.errors import AppNotFound, BaobabError, Forbidden
+from baobab.tools.errors import AppNotFound, BadRequest, BaobabError, Forbidden
+from baobab.tools.escaping import escape_json
 from baobab.tools.executor import MOST_ATTEMPTS
 from baobab.tools.gauges import Reading
 from baobab.tools.jobs import Job
@@ -23,7 +40,7 @@ from baobab.tools.membership import role_now
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.services import Services
 from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.types import AppId, Json, JsonObject, Text
 from baobab.tools.wording import shown
 
 approvals = Toolset(
@@ -71,6 +88,9 @@ _COLUMNS = (
     "error",
     "tainted",
     "edited",
+    "asked_summary",
+    "run_id",
+    "agent",
 )
 
 
@@ -88,6 +108,10 @@ class Approval(TypedDict):
     status: Status
     tool: str
     effect: Effect
+    title: Annotated[str, Field(description="What would happen, on one line.")]
+    asked_by: Annotated[str, Field(description="Who asks, in words: names as their owners chose them.")]
+    app_name: str | None
+    agent: Annotated[str | None, Field(description="The agent whose run asks.")]
     summary: Annotated[str, Field(description="What the call would do, and with which arguments.")]
     app_id: str | None
     proposer: Annotated[str, Field(description="The credential that made the call.")]
@@ -95,14 +119,27 @@ class Approval(TypedDict):
     created_at: datetime
     expires_at: datetime
     decided_at: datetime | None
-    decided_by: Annotated[str | None, Field(description="The account that decided.")]
+    decided_by: Annotated[str | None, Field(description="The account that decided, or the app's user.")]
     reason: str | None
     finished_at: datetime | None
     error: Refusal | None
     tainted: Annotated[
         bool | None, Field(description="Whether the run that asks has read text that strangers may have written.")
     ]
-    edited: Annotated[bool | None, Field(description="Whether whoever approved it changed the arguments.")]
+    edited: Annotated[
+        bool | None,
+        Field(description="Whether whoever approved it changed the arguments; `summary` then says what was used."),
+    ]
+    asked_summary: Annotated[str | None, Field(description="What was asked, where the arguments were changed.")]
+    run_id: Annotated[str | None, Field(description="The run of an agent that waits for it.")]
+    approvers: Annotated[
+        Json,
+        Field(
+            description="Who decides: a word (`starter`, `user`, `member`, `admin`, or `account`: whom the key belongs "
+            'to), {"role": ...} or {"persons": ..., "of": ...}. Admins of the organisation always may.'
+        ),
+    ]
+    agreed: Annotated[list[str], Field(description="Who has approved it, where several persons must.")]
 
 
 class OneApproval(TypedDict):
@@ -112,8 +149,17 @@ class OneApproval(TypedDict):
 class ApprovalDetail(OneApproval):
     proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
     arguments: Annotated[
-        JsonObject | None, Field(description="All that the call says, but for secrets; null once it is no longer kept.")
+        JsonObject | None,
+        Field(
+            description="All that the call says, but for secrets; null once it is no longer kept. Of a call that was "
+            "approved with other arguments, those; they are kept."
+        ),
     ]
+    may_decide: Annotated[bool, Field(description="Whether the caller is among those who decide.")]
+    arguments_text: Annotated[
+        str | None, Field(description="The same as text for people: nothing in it is invisible or changes its order.")
+    ]
+    run_input: Annotated[str | None, Field(description="What the run that asks was given, as text for people.")]
     preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]
 
 
@@ -126,7 +172,7 @@ class Approvals(TypedDict):
 
 @approvals.tool(
     "GET /",
-    access=AnyCredential(),
+    access=READERS,
     effect="read",
     raises=(AppNotFound,),
     start=True,
@@ -143,8 +189,8 @@ async def approvals_list(
 ) -> Approvals:
     """List calls that wait for approval, and those decided in the last 90 days, newest first.
 
-    A key that is held to approval sees what it proposed itself; an account its own and, as admin or owner, all of the
-    organisation's.
+    A key that is held to approval sees what it proposed itself; an account its own, what it may decide and, as admin or
+    owner, all of the organisation's; a user of an app what that user may decide.
     """
     organisation = call.caller.organisation_id if isinstance(call.caller, Account) else ""
     query = select(rows).where(await _visible(call, organisation)).order_by(rows.c.created_at.desc(), rows.c.id.desc())
@@ -165,15 +211,15 @@ async def approvals_list(
         query = query.where(earlier)
     found = (await call.execute(query.limit(limit + 1))).all()
     page = found[:limit]
-    following = None
+    following, names = None, Names(call)
     if len(found) > limit:
         following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
-    return {"approvals": [_shown(call, row) for row in page], "next_cursor": following}
+    return {"approvals": [await _shown(call, row, names) for row in page], "next_cursor": following}
 
 
 @approvals.tool(
     "GET /{approval_id}",
-    access=AnyCredential(),
+    access=READERS,
     effect="read",
     raises=(ApprovalNotFound,),
     start=True,
@@ -188,11 +234,17 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         # Of a tool that is gone nobody knows any more which arguments are secrets.
         arguments = None if tool is None else shown(tool, asked)
         preview = await _preview(call, row, asked) if row.status == "pending" else None
+    elif (used := call.services.approvals.used_arguments(row)) is not None:
+        arguments = used
+    decider = await Decider.of(call, row.organisation_id)
     return {
-        "approval": _shown(call, row),
+        "approval": await _shown(call, row),
         "proposer_name": await proposers.called(call, row.caller),
         "arguments": arguments,
+        "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
+        "run_input": await _run_input(call, row),
         "preview": preview,
+        "may_decide": decider.may(Gate.of_approval(row)) and proposers.name(call.caller) != row.proposer,
     }
 
 
@@ -200,25 +252,36 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     "POST /{approval_id}/approve",
     access=DECIDERS,
     effect="write",
-    raises=(ApprovalNotFound, NotYoursToDecide, AlreadyDecided),
+    raises=(
+        ApprovalNotFound,
+        NotYoursToDecide,
+        NotAnApprover,
+        NeedsAnother,
+        AlreadyDecided,
+        EditsTakeOne,
+        OnlyRunsAreEdited,
+        BadRequest,
+    ),
     audit=Audit("approval.approve", resource="approval"),
     keywords="confirm, allow, accept, permit, say yes, OK, sign off, green light; "
     "genehmigen, freigeben, zustimmen; "
     "aprobar, autorizar, aceptar",
 )
-async def approvals_approve(call: Call, approval_id: ApprovalId) -> OneApproval:
+async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: JsonObject | None = None) -> OneApproval:
     """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights.
 
     A person's tool: neither the credential that proposed the call nor a key that itself needs approval can decide.
+
+    arguments: with which a call of a run is made, instead of those that the run wanted.
     """
-    return await _decide(call, approval_id, "approved", None)
+    return await _decide(call, approval_id, "approved", None, arguments)
 
 
 @approvals.tool(
     "POST /{approval_id}/reject",
     access=DECIDERS,
     effect="write",
-    raises=(ApprovalNotFound, NotYoursToDecide, AlreadyDecided),
+    raises=(ApprovalNotFound, NotYoursToDecide, NotAnApprover, AlreadyDecided),
     audit=Audit("approval.reject", resource="approval"),
     keywords="deny, decline, refuse, disallow, say no, veto; ablehnen, verweigern; rechazar, denegar",
 )
@@ -230,16 +293,29 @@ async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason |
     return await _decide(call, approval_id, "rejected", reason)
 
 
-async def _decide(call: Call, approval_id: str, status: Status, reason: str | None) -> OneApproval:
+async def _decide(
+    call: Call,
+    approval_id: str,
+    status: Literal["approved", "rejected"],
+    reason: str | None,
+    arguments: JsonObject | None = None,
+) -> OneApproval:
     row = await _find(call, approval_id)
     call.audit.resource_id, call.audit.organisation_id, call.audit.app_id = row.id, row.organisation_id, row.app_id
     call.audit.data["tool"] = row.tool
     if proposers.name(call.caller) == row.proposer:
         raise NotYoursToDecide
-    if not await call.services.approvals.decided(call, row, status, reason):
+    decider, edit = await Decider.of(call, row.organisation_id), None
+    if arguments is not None:
+        if row.run_id is None:
+            raise OnlyRunsAreEdited
+        # Before anything is looked at on behalf of somebody who may not.
+        decider.require(Gate.of_approval(row))
+        edit = await edit_call(call, row, decider, arguments)
+    if await call.services.approvals.decide(call, row.id, decider, status, reason, edit) == "lost":
         now = await _find(call, approval_id)
         raise AlreadyDecided(details={"status": _status(call, now)})
-    return {"approval": _shown(call, await _find(call, approval_id))}
+    return {"approval": await _shown(call, await _find(call, approval_id))}
 
 
 async def _find(call: Call, approval_id: str) -> Any:
@@ -248,8 +324,8 @@ async def _find(call: Call, approval_id: str) -> Any:
         raise ApprovalNotFound
     caller = call.caller
     # A person follows the address of an approval from whichever organisation they work in; a key stays in its own.
-    person = isinstance(caller, Account) and caller.key_id is None
-    home = row.organisation_id if person or not isinstance(caller, Account) else caller.organisation_id
+    by_token = isinstance(caller, Account) and caller.key_id is None
+    home = row.organisation_id if by_token or not isinstance(caller, Account) else caller.organisation_id
     try:
         visible = select(rows.c.id).where(rows.c.id == approval_id, await _visible(call, home))
     except Forbidden as exc:
@@ -262,13 +338,23 @@ async def _find(call: Call, approval_id: str) -> Any:
 async def _visible(call: Call, organisation_id: str) -> Any:
     """Which approvals of an organisation are the caller's business."""
     caller = call.caller
+    asked = rows.c.proposer == proposers.name(caller)
+    if caller.limits is None and isinstance(caller, (AppKey, EndUser)):
+        of_app = and_(rows.c.app_id == caller.app_id, rows.c.run_id.is_not(None))
+        if isinstance(caller, AppKey):
+            return or_(asked, of_app)
+        theirs = and_(rows.c.approvers == STARTER, rows.c.starter == person(caller))
+        return or_(asked, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), theirs)))
     if not isinstance(caller, Account) or caller.limits is not None:
-        return rows.c.proposer == proposers.name(caller)
+        return asked
     role = await role_now(call, organisation_id, caller.account_id)
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
     own = rows.c.organisation_id == organisation_id
-    return own if rank(role) >= rank("admin") else and_(own, rows.c.account_id == caller.account_id)
+    if rank(role) >= rank("admin"):
+        return own
+    began = and_(rows.c.approvers.in_((STARTER, OWNER_OF_KEY)), rows.c.starter == person(caller))
+    return and_(own, or_(rows.c.account_id == caller.account_id, rows.c.approvers == MEMBER, began))
 
 
 async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> str | None:
@@ -303,5 +389,29 @@ def _status(call: Call, row: Any) -> Status:
     return status
 
 
-def _shown(call: Call, row: Any) -> Approval:
-    return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | {"status": _status(call, row)})
+async def _run_input(call: Call, row: Any) -> str | None:
+    """What the run that asks was given; None where it is gone, or no run asks."""
+    if row.run_id is None or row.app_id is None:
+        return None
+    try:
+        app = await call.services.directory.app(row.app_id)
+    except AppNotFound:
+        return None
+    database, given = call.services.regions[app.region].database, select(runs.c.input).where(runs.c.id == row.run_id)
+    if call.unit.database is database:
+        found = (await call.execute(given)).scalar()
+    else:
+        async with database.reading() as connection:
+            found = (await connection.execute(given)).scalar()
+    return None if found is None else escape_json(found, indent=2)
+
+
+async def _shown(call: Call, row: Any, names: Names | None = None) -> Approval:
+    told = {
+        "status": _status(call, row),
+        "approvers": Gate.of_approval(row).approvers.shape,
+        "agreed": row.agreed or [],
+    }
+    names = names or Names(call)
+    told |= {"title": names.title(row), "asked_by": await names.asker(row), "app_name": await names.app(row)}
+    return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | told)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from baobab.tools.errors import BadRequest, Forbidden
+from baobab.tools.errors import BadRequest, Forbidden, NotFound
 
 
 class OAuthError(BadRequest):
@@ -57,6 +57,12 @@ class InvalidGrant(OAuthError):
     summary = "The authorization code is unknown, used or expired."
     remediation = "Start again in the client."
     oauth = "invalid_grant"
+
+
+class ProgramNotFound(NotFound):
+    code = "OAUTH_PROGRAM_NOT_FOUND"
+    summary = "You have given no such program access."
+    remediation = "op:oauth_programs_list lists those that have it."
 
 
 class ThroughOAuthOnly(Forbidden):

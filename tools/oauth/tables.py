@@ -40,3 +40,25 @@ oauth_codes = Table(
     # The key that its use made.
     Column("key_id", String(36)),
 )
+
+oauth_grants = Table(
+    "oauth_grants",
+    metadata,
+    Column("key_id", String(36), ForeignKey("api_keys.id", ondelete="CASCADE"), primary_key=True),
+    Column("client_id", Text, nullable=False),
+    Column("client_name", String(100), nullable=False),
+    Column("redirect_host", String(300), nullable=False),
+    Column("scope", String(100), nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+oauth_refresh_tokens = Table(
+    "oauth_refresh_tokens",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("key_id", String(36), ForeignKey("oauth_grants.key_id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("created_at", Instant, nullable=False, index=True),
+    Column("used_at", Instant),
+    # The tokens that its use made, for whoever sends it again at once; the context is the digest.
+    Column("successor", Text),
+)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
@@ -23,9 +23,23 @@ from baobab.tools.oauth import redirects
 from baobab.tools.oauth.access import OAUTH_ENDPOINTS
 from baobab.tools.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable
 from baobab.tools.oauth.documents import Documents, is_address
-from baobab.tools.oauth.errors import DocumentRefused, InvalidGrant, RedirectRefused, RequestGone, UnknownClient
+from baobab.tools.oauth.errors import (
+    DocumentRefused,
+    InvalidGrant,
+    ProgramNotFound,
+    RedirectRefused,
+    RequestGone,
+    UnknownClient,
+)
+from baobab.tools.oauth.grants import (
+    ACCESS_LIFETIME,
+    REFRESH_LIFETIME,
+    begin_grant,
+    find_refresh_token,
+    rotate,
+)
 from baobab.tools.oauth.requests import LONGEST, Request, opened
-from baobab.tools.oauth.tables import oauth_clients, oauth_codes
+from baobab.tools.oauth.tables import oauth_clients, oauth_codes, oauth_grants, oauth_refresh_tokens
 from baobab.tools.platform_tables import api_keys
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import Text, Uuid
@@ -82,7 +96,39 @@ class Exchanged(TypedDict):
     access_token: Annotated[
         str | None, Field(description="None where the code had been used: then the key of its first use is revoked.")
     ]
+    refresh_token: str | None
+    expires_in: int
     scope: str
+
+
+class PendingRefresh(TypedDict):
+    """What a refresh token is good for."""
+
+    scope: str
+    expires_at: datetime
+
+
+class Program(TypedDict):
+    """A program that has a key of yours by OAuth."""
+
+    id: str
+    client_name: str
+    client_id: str
+    redirect_host: str
+    organization_id: str
+    scope: str
+    read_only: bool
+    approval: Policy
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class Programs(TypedDict):
+    programs: list[Program]
+
+
+class Revoked(TypedDict):
+    revoked: bool
 
 
 oauth = Toolset("oauth", "OAuth: keys for MCP clients, with a person's consent.", mcp=False)
@@ -96,6 +142,16 @@ async def oauth_forget(job: Job) -> None:
     async with job.writing(last=True) as unit:
         await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
         await unit.execute(delete(oauth_clients).where(*forgotten))
+        # A grant whose newest refresh token nobody has used in its time is over.
+        newest = (
+            select(oauth_refresh_tokens.c.key_id)
+            .group_by(oauth_refresh_tokens.c.key_id)
+            .having(func.max(oauth_refresh_tokens.c.created_at) < now - REFRESH_LIFETIME)
+        )
+        over = (api_keys.c.id.in_(newest), api_keys.c.revoked_at.is_(None))
+        await unit.execute(update(api_keys).where(*over).values(revoked_at=now))
+        past = (oauth_refresh_tokens.c.used_at < now - REFRESH_LIFETIME,)
+        await unit.execute(delete(oauth_refresh_tokens).where(*past))
 
 
 @oauth.tool(
@@ -251,14 +307,103 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         # Answered, not raised: the revocation must be committed.
         first = select(oauth_codes.c.key_id).where(oauth_codes.c.digest == row.digest).scalar_subquery()
         call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == first)}
-        return {"access_token": None, "scope": scope}
+        return {"access_token": None, "refresh_token": None, "expires_in": 0, "scope": scope}
     if await role_now(call, row.organisation_id, row.account_id) is None:
         raise InvalidGrant("Who agreed is no longer a member of the organisation.")
     await keys.require_room(call, row.organisation_id)
-    await call.execute(insert(api_keys), kept)
+    await call.execute(insert(api_keys), {**kept, "expires_at": call.now + ACCESS_LIFETIME})
+    about = {
+        "client_id": row.client_id,
+        "client_name": row.client_name,
+        "redirect_host": redirects.shown(row.redirect_uri)[:300],
+        "scope": scope,
+    }
+    refresh_token = await begin_grant(call, kept["id"], about)
     call.audit.resource_id = kept["id"]
     call.audit.data |= {"prefix": kept["prefix"], "scopes": kept["scopes"]}
-    return {"access_token": key, "scope": scope}
+    seconds = int(ACCESS_LIFETIME.total_seconds())
+    return {"access_token": key, "refresh_token": refresh_token, "expires_in": seconds, "scope": scope}
+
+
+@oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
+async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: Code) -> PendingRefresh:
+    """What a client's refresh token is good for; a used one too."""
+    row = await find_refresh_token(call, client_id, refresh_token)
+    return {"scope": row.scope, "expires_at": row.created_at + REFRESH_LIFETIME}
+
+
+@oauth.tool(
+    access=OAUTH_ENDPOINTS,
+    effect="write",
+    raises=(InvalidGrant,),
+    audit=Audit("oauth.refresh", category="auth", action="update", resource="api_key"),
+)
+async def oauth_refresh(call: Call, client_id: ClientId, refresh_token: Code) -> Exchanged:
+    """Exchange a refresh token for the next pair of tokens, once. A later second use revokes the grant.
+
+    Within ten seconds it is answered with the same pair: an answer may be lost, and two windows may ask at once.
+    """
+    row = await find_refresh_token(call, client_id, refresh_token)
+    made = await rotate(call, row)
+    if made is None:
+        # Answered, not raised: the revocation must be committed.
+        return {"access_token": None, "refresh_token": None, "expires_in": 0, "scope": row.scope}
+    return cast(Exchanged, made)
+
+
+@oauth.tool(
+    access=OAUTH_ENDPOINTS,
+    effect="write",
+    limit=PerAddress(60, 60),
+    audit=Audit("oauth.revoke", category="auth", action="delete", resource="api_key"),
+)
+async def oauth_revoke(call: Call, token: Code, client_id: ClientId | None = None) -> Revoked:
+    """Revoke what a token stands for (RFC 7009): access token and refresh token end together."""
+    grants = select(oauth_grants.c.key_id)
+    if client_id is not None:
+        grants = grants.where(oauth_grants.c.client_id == client_id)
+    refreshing = select(oauth_refresh_tokens.c.key_id).where(oauth_refresh_tokens.c.digest == digest(token))
+    mine = or_(api_keys.c.digest == digest(token), api_keys.c.id.in_(refreshing))
+    gone = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
+    call.audit.nothing_done = gone == 0
+    return {"revoked": gone > 0}
+
+
+@oauth.tool("GET /oauth/programs", access=AnyAccount(keys=False), effect="read")
+async def oauth_programs_list(call: Call) -> Programs:
+    """List the programs that have access to this server as you, by OAuth."""
+    query = (
+        select(api_keys, oauth_grants.c.client_id, oauth_grants.c.client_name, oauth_grants.c.redirect_host)
+        .add_columns(oauth_grants.c.scope)
+        .join(oauth_grants, oauth_grants.c.key_id == api_keys.c.id)
+        .where(api_keys.c.account_id == call.account.account_id, api_keys.c.revoked_at.is_(None))
+        .order_by(api_keys.c.created_at.desc())
+    )
+    found = (await call.execute(query)).all()
+    names = [name for name in Program.__annotations__ if name != "organization_id"]
+    return {
+        "programs": [
+            cast(Program, {name: getattr(row, name) for name in names} | {"organization_id": row.organisation_id})
+            for row in found
+        ]
+    }
+
+
+@oauth.tool(
+    "DELETE /oauth/programs/{program_id}",
+    access=AnyAccount(keys=False),
+    effect="destructive",
+    raises=(ProgramNotFound,),
+    audit=Audit("oauth.program.revoke", category="auth", action="delete", resource="api_key"),
+)
+async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
+    """Take a program's access away at once; what it made goes with it."""
+    grants = select(oauth_grants.c.key_id).where(oauth_grants.c.key_id == program_id)
+    gone = await keys.revoke(call, api_keys.c.id.in_(grants), api_keys.c.account_id == call.account.account_id)
+    if not gone:
+        raise ProgramNotFound
+    call.audit.resource_id = program_id
+    return {"revoked": True}
 
 
 async def _code(call: Call, client_id: str, code: str) -> Any:

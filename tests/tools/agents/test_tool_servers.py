@@ -442,9 +442,10 @@ async def test_a_users_call_that_waits_is_decided_by_those_who_run_the_app(agenc
 
 async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else(agency: Agency, fake: Fake) -> None:
     server, ada = await register(agency, fake.mcp, tool_acl={"send": {"exposed_to": "end_user"}}), agency.user("ada")
-    await agency.agent("a", calling(server, "send", {"to": "Ada"}), visibility="authenticated")
+    open_to_users = {"visibility": "authenticated", "approvers": "starter"}
+    await agency.agent("a", calling(server, "send", {"to": "Ada"}), **open_to_users)
     run = await agency.run("a", ada)
-    with pytest.raises(Forbidden, match="Only those who run the app"):
+    with pytest.raises(Forbidden, match="Only admins change"):
         await agency.decide("a", run["id"], by=ada, arguments={"to": "Bob"})
     assert fake.calls == []
     run = await agency.decide("a", run["id"], by=ada)

@@ -1,0 +1,11 @@
+"""What the arguments of a proposed call only name, as it was then."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0020"
+down_revision = "0019"
+
+
+def upgrade() -> None:
+    op.add_column("approvals", sa.Column("meaning", sa.String(64)))

@@ -1,0 +1,88 @@
+"""The session of the server's own pages: one sign-in, kept in a cookie that no operation but its own routes reads."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import Baobab
+
+PAGE = {"x-baobab-page": "1"}
+PASSWORD = "A long enough password 1!"
+
+
+async def signed_up(baobab: Baobab) -> dict[str, str]:
+    given = {"email": "ada@example.com", "password": PASSWORD, "name": "Ada"}
+    made = await baobab.client.post("/platform/signup", json=given)
+    assert made.status_code in (200, 201), made.text
+    return {"email": given["email"], "password": PASSWORD}
+
+
+def cookie(answer: httpx.Response) -> dict[str, Any]:
+    """The name, value and attributes of the cookie that an answer sets."""
+    first, *rest = answer.headers["set-cookie"].split("; ")
+    name, _, value = first.partition("=")
+    attributes = dict(part.lower().partition("=")[::2] for part in rest)
+    return {"name": name, "value": value, **attributes}
+
+
+async def test_one_sign_in_lasts_for_many_pages_and_ends_with_signing_out(baobab: Baobab) -> None:
+    client = baobab.client
+    begun = await client.post("/session", json=await signed_up(baobab), headers=PAGE)
+    assert begun.status_code == 200, begun.text
+    kept = cookie(begun)
+    assert "httponly" in kept
+    assert (kept["samesite"], kept["path"], kept["max-age"]) == ("strict", "/session", str(7 * 24 * 3600))
+    sent = {**PAGE, "cookie": f"{kept['name']}={kept['value']}"}
+    renewed = await client.post("/session/token", headers=sent)
+    bearer = {"authorization": f"Bearer {renewed.json()['token']}"}
+    me = await client.get("/platform/me", headers=bearer)
+    assert me.json()["user"]["email"] == "ada@example.com"
+    # The cookie is no credential anywhere else.
+    assert (await client.get("/platform/me", headers={"cookie": sent["cookie"]})).status_code == 401
+    now = cookie(renewed)
+    sent = {**PAGE, "cookie": f"{now['name']}={now['value']}"}
+    client.cookies.clear()
+    ended = await client.request("DELETE", "/session", headers=sent)
+    assert (ended.status_code, cookie(ended)["max-age"]) == (200, "0")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {**PAGE, "origin": "https://evil.example"},
+        {**PAGE, "sec-fetch-site": "cross-site"},
+        {**PAGE, "sec-fetch-site": "same-site"},
+    ],
+)
+async def test_other_sites_cannot_use_the_session(baobab: Baobab, headers: dict[str, str]) -> None:
+    begun = await baobab.client.post("/session", json=await signed_up(baobab), headers=PAGE)
+    kept = cookie(begun)
+    baobab.client.cookies.clear()
+    sent = {**headers, "cookie": f"{kept['name']}={kept['value']}"}
+    for method, path in (("POST", "/session/token"), ("DELETE", "/session")):
+        assert (await baobab.client.request(method, path, headers=sent)).status_code == 403
+    refused = await baobab.client.post("/session", json={"email": "a@b.c", "password": "x"}, headers=headers)
+    assert refused.status_code == 403
+
+
+async def test_a_pasted_key_lasts_twelve_hours_and_not_beyond_its_revocation(baobab: Baobab) -> None:
+    made = (await baobab.client.post("/api-keys", json={"name": "mine"}, headers=baobab.owner)).json()
+    begun = await baobab.client.post("/session", json={"key": made["key"]}, headers=PAGE)
+    kept = cookie(begun)
+    assert kept["max-age"] == "43200"
+    assert made["key"] not in kept["value"]
+    sent = {**PAGE, "cookie": f"{kept['name']}={kept['value']}"}
+    token = (await baobab.client.post("/session/token", headers=sent)).json()["token"]
+    bearer = {"authorization": f"Bearer {token}"}
+    assert (await baobab.client.get("/platform/me", headers=bearer)).status_code == 200
+    await baobab.client.delete(f"/api-keys/{made['key_id']}", headers=baobab.owner)
+    assert (await baobab.client.get("/platform/me", headers=bearer)).status_code == 401
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", "x" * 5000])
+async def test_what_is_no_sign_in_is_refused(baobab: Baobab, body: str) -> None:
+    answer = await baobab.client.post("/session", content=body, headers=PAGE)
+    assert answer.status_code == 400
+    assert "set-cookie" not in answer.headers

@@ -1,0 +1,81 @@
+"""Names: what an approval is about and who asks, in words for the person who decides."""
+
+import re
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.tools.call import Call
+from baobab.tools.errors import AppNotFound
+from baobab.tools.escaping import escape_name, escape_text
+from baobab.tools.platform_tables import accounts, api_keys
+
+_ARGUMENT = re.compile(r"([a-z_]{1,40}): (.+)")
+_MOST = 120
+
+
+class Names:
+    """Looks each name up once in a call."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def title(self, row: Any) -> str:
+        """What would happen: the tool's first clause, and its most telling argument."""
+        if row.tool == "interrupt":
+            asked = _argument(row.summary, "reason")
+            return f"Answer a question: {asked}" if asked else "Answer a question"
+        tool = self._call.registry.tools.get(row.tool)
+        summary = row.tool if tool is None else tool.summary
+        words = re.split(r"[;:.](?:\s|$)", summary, maxsplit=1)[0].replace("`", "")
+        about = next(
+            (found for name in ("key", "name", "tool", "email") if (found := _argument(row.summary, name))), ""
+        )
+        return f"{words}: {about}" if about else words
+
+    async def app(self, row: Any) -> str | None:
+        if row.app_id is None:
+            return None
+        try:
+            return escape_text((await self._call.services.directory.app(row.app_id)).name)
+        except AppNotFound:
+            return None
+
+    async def asker(self, row: Any) -> str:
+        """Who asks: a visitor, a user, a person or a key; for a run, on behalf of whom."""
+        held, account = row.caller, await self._account(row.account_id)
+        kind, key_id = held.get("kind"), held.get("key_id")
+        if kind == "end_user" or (kind is None and "user_id" in held):
+            who = f"the app's user {escape_name(str(held['user_id']))}"
+        elif kind == "anonymous":
+            who = "a visitor of the app, who is not signed in"
+        elif key_id is None:
+            who = account
+        else:
+            name = await self._key(key_id)
+            who = f"the key {name} of {account}" if name else f"a key that is revoked, of {account}"
+        return f"the agent {escape_name(row.agent)}, in a run that {who} started" if row.agent else who
+
+    async def _account(self, account_id: str) -> str:
+        if ("account", account_id) not in self._known:
+            query = select(accounts.c.name, accounts.c.email).where(accounts.c.id == account_id)
+            found = (await self._call.execute(query)).first()
+            words = "an account that is gone" if found is None else f"{escape_text(found.name)} ({found.email})"
+            self._known["account", account_id] = words
+        return self._known["account", account_id] or ""
+
+    async def _key(self, key_id: str) -> str | None:
+        if ("key", key_id) not in self._known:
+            query = select(api_keys.c.name).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+            name = (await self._call.execute(query)).scalar()
+            self._known["key", key_id] = None if name is None else escape_name(name)
+        return self._known["key", key_id]
+
+
+def _argument(summary: str, name: str) -> str:
+    for line in summary.splitlines():
+        found = _ARGUMENT.fullmatch(line)
+        if found is not None and found[1] == name:
+            return found[2] if len(found[2]) <= _MOST else f"{found[2][:_MOST]}…"
+    return ""

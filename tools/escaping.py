@@ -1,0 +1,40 @@
+"""Escaping: how text of whoever proposes something is shown to whoever decides, so that nothing in it is invisible."""
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+_INVISIBLE = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+# Printable by their category, and yet drawn as nothing or over what stands before them.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {chr(c) for c in range(0xFE00, 0xFE10)}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,64}", re.ASCII)
+_MOST_OF_NAME = 100
+
+
+def escape_text(text: str) -> str:
+    """The text on one line, with escapes for what cannot be seen or changes the order of what can."""
+    return "".join(_escape(character) for character in text)
+
+
+def escape_name(name: str) -> str:
+    """A name as it is where it is a plain one; else quoted, escaped and, beyond 100 characters, cut with its length."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    cut = name[:_MOST_OF_NAME]
+    more = f"… ({len(name)} characters)" if len(name) > _MOST_OF_NAME else ""
+    return escape_text(json.dumps(cut, ensure_ascii=False)) + more
+
+
+def escape_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON text in which only its own line ends are line ends."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return "\n".join(escape_text(line) for line in text.split("\n"))
+
+
+def _escape(character: str) -> str:
+    unseen = unicodedata.category(character) in _INVISIBLE or character in _BLANK
+    if not unseen:
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
