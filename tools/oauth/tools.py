@@ -41,6 +41,7 @@ from baobab.tools.oauth.grants import (
 from baobab.tools.oauth.requests import LONGEST, Request, opened
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes, oauth_grants, oauth_refresh_tokens
 from baobab.tools.platform_tables import api_keys
+from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import Text, Uuid
 
@@ -57,6 +58,7 @@ RedirectUris = Annotated[
 Sealed = Annotated[
     str, Text(LONGEST, 1, r"^[A-Za-z0-9._=-]+$"), Field(description="The request, as the consent page got it.")
 ]
+SecretToken = Annotated[str, Secret(100, min_length=1)]
 Code = Annotated[str, Text(100, min_length=1)]
 Decision = Literal["approve", "deny"]
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the token's own when left out.")]
@@ -326,7 +328,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
 
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
-async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: Code) -> PendingRefresh:
+async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: SecretToken) -> PendingRefresh:
     """What a client's refresh token is good for; a used one too."""
     row = await find_refresh_token(call, client_id, refresh_token)
     return {"scope": row.scope, "expires_at": row.created_at + REFRESH_LIFETIME}
@@ -338,7 +340,7 @@ async def oauth_refresh_token(call: Call, client_id: ClientId, refresh_token: Co
     raises=(InvalidGrant,),
     audit=Audit("oauth.refresh", category="auth", action="update", resource="api_key"),
 )
-async def oauth_refresh(call: Call, client_id: ClientId, refresh_token: Code) -> Exchanged:
+async def oauth_refresh(call: Call, client_id: ClientId, refresh_token: SecretToken) -> Exchanged:
     """Exchange a refresh token for the next pair of tokens, once. A later second use revokes the grant.
 
     Within ten seconds it is answered with the same pair: an answer may be lost, and two windows may ask at once.
@@ -357,7 +359,7 @@ async def oauth_refresh(call: Call, client_id: ClientId, refresh_token: Code) ->
     limit=PerAddress(60, 60),
     audit=Audit("oauth.revoke", category="auth", action="delete", resource="api_key"),
 )
-async def oauth_revoke(call: Call, token: Code, client_id: ClientId | None = None) -> Revoked:
+async def oauth_revoke(call: Call, token: SecretToken, client_id: ClientId | None = None) -> Revoked:
     """Revoke what a token stands for (RFC 7009): access token and refresh token end together."""
     grants = select(oauth_grants.c.key_id)
     if client_id is not None:
