@@ -585,7 +585,7 @@ class World:
     async def for_oauth_request(self, caller: Caller) -> dict[str, Any]:
         client = {"client_id": DOCUMENT, "client_name": "Agent", "code_challenge": "c" * 43}
         asked = {"redirect_uri": "http://localhost/", "redirect_given": True, "state": None}
-        sealed = seal(self.baobab.house.services, **client, **asked, scopes=None, resource=None)
+        sealed = seal(self.baobab.house.services, **client, **asked, scopes=None, resource=None, issuer=ADDRESS)
         return {"request": sealed}
 
     async def for_oauth_decide(self, caller: Caller) -> dict[str, Any]:
