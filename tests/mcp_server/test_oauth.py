@@ -24,7 +24,7 @@ from baobab.runtime.egress import EgressResponse
 from baobab.storage.secrets import digest
 from baobab.tools.oauth.tables import oauth_refresh_tokens
 from baobab.tools.platform_tables import api_keys
-from tests.conftest import ADDRESS, KEY, Baobab
+from tests.conftest import ADDRESS, Baobab
 from tests.people import Person, key, person
 
 REDIRECT = "http://127.0.0.1:3000/callback"
@@ -544,16 +544,6 @@ async def test_a_name_that_is_markup_stays_a_name(steps: Steps) -> None:
     answer = await steps.client.get("/oauth/request", params={"request": request})
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["client_name"] == name
-
-
-async def test_the_first_account_sets_a_password_with_its_key_and_signs_in_with_it(baobab: Baobab) -> None:
-    password = "correct Horse 7!"
-    assert baobab.key == KEY
-    changed = await baobab.client.patch("/platform/me", json={"password": password}, headers=baobab.owner)
-    assert changed.status_code == 200
-    signed_in = await baobab.client.post("/platform/login", json={"email": "owner@localhost", "password": password})
-    token = {"authorization": f"Bearer {signed_in.json()['token']}"}
-    assert (await baobab.client.get("/platform/me", headers=token)).status_code == 200
 
 
 async def test_the_official_client_refreshes_its_token_by_itself(baobab: Baobab) -> None:
