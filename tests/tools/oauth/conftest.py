@@ -12,6 +12,7 @@ from baobab.tools.call import Door
 from baobab.tools.callers import Account
 from baobab.tools.credentials import ANONYMOUS
 from baobab.tools.oauth.requests import seal
+from tests.conftest import ADDRESS
 from tests.tools.conftest import House
 
 REDIRECT = "http://127.0.0.1:3000/callback"
@@ -44,6 +45,7 @@ class Flow:
             "code_challenge": CHALLENGE,
             "scopes": ["mcp"],
             "resource": None,
+            "issuer": ADDRESS,
         }
         return seal(self.house.services, **{**asked, **other})
 
