@@ -12,10 +12,12 @@ from prometheus_client import (
     multiprocess,
 )
 
+from baobab.runtime.gateway.gateway import ModelCall
 from baobab.tools.call import Door
 from baobab.tools.tool import Tool
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_MODEL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200)
 
 # A second series for each, which tells when it began: Prometheus knows that by itself.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -35,6 +37,23 @@ class CallMetrics:
             ("tool", "door", "code"),
             registry=self.registry,
         )
+        asked = ("model", "payer")
+        self._model_seconds = Histogram(
+            "baobab_model_seconds",
+            "How long calls to models took, streams to their end.",
+            asked,
+            buckets=_MODEL_BUCKETS,
+            registry=self.registry,
+        )
+        self._model_failures = Counter(
+            "baobab_model_failures", "Calls to models that failed.", (*asked, "code"), registry=self.registry
+        )
+        self._model_tokens = Counter(
+            "baobab_model_tokens", "Tokens that models read and wrote.", (*asked, "kind"), registry=self.registry
+        )
+        self._model_cost = Counter(
+            "baobab_model_cost_usd", "US dollars that calls to models cost whoever pays.", asked, registry=self.registry
+        )
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 
     def __call__(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None:
@@ -45,6 +64,18 @@ class CallMetrics:
         observe(seconds)
         if outcome != "ok":
             self._failures.labels(tool.name, door.name, outcome).inc()
+
+    def observe_model(self, asked: ModelCall) -> None:
+        """Count a call to a model that has ended."""
+        labels = (asked.model, asked.payer)
+        self._model_seconds.labels(*labels).observe(asked.seconds)
+        if asked.code:
+            self._model_failures.labels(*labels, asked.code).inc()
+        for kind, tokens in (("prompt", asked.prompt), ("cached", asked.cached), ("completion", asked.completion)):
+            if tokens:
+                self._model_tokens.labels(*labels, kind).inc(tokens)
+        if asked.cost:
+            self._model_cost.labels(*labels).inc(asked.cost / 10**9)
 
     def text(self) -> bytes:
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:

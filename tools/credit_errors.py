@@ -4,6 +4,9 @@ from baobab.tools.credit_budgets import Budget
 from baobab.tools.credit_terms import Balance, usd
 from baobab.tools.errors import BaobabError, Conflict, NotFound
 
+_REASONS = {False: "spent", True: "set_aside"}
+_FIGURES = "details.reserved_usd is what is set aside."
+
 
 class CreditsExhausted(BaobabError):
     """The organisation has not enough; the details tell what it has, in dollars."""
@@ -14,7 +17,16 @@ class CreditsExhausted(BaobabError):
     remediation = "Top up, or wait for the next month's allowance; details.available_usd is what is left."
 
     def __init__(self, balance: Balance, amount: int) -> None:
-        super().__init__(details={"required_usd": usd(amount), **balance.told()})
+        fits = balance.available is not None and balance.available + balance.reserved >= amount
+        told = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.told()}
+        if fits:
+            super().__init__(
+                "The organisation's credits are set aside for calls under way: this one does not fit beside them.",
+                remediation=f"Send it again when some of them have ended, ask for fewer tokens, or top up. {_FIGURES}",
+                details=told,
+            )
+        else:
+            super().__init__(details=told)
         self.balance = balance
 
 
@@ -24,13 +36,24 @@ class BudgetExhausted(BaobabError):
     code = "BUDGET_EXHAUSTED"
     status = 402
     summary = "A budget is spent."
-    remediation = "Wait until details.budget.resets_at, or have an owner of the organisation raise the budget."
+    remediation = (
+        "Ask for fewer tokens, wait until details.budget.resets_at, or have an owner of the organisation raise the"
+        " budget."
+    )
 
     def __init__(self, budget: Budget, amount: int) -> None:
-        super().__init__(
-            f"The {budget.period}'s budget of this {budget.subject} is spent.",
-            details={"required_usd": usd(amount), "budget": budget.told()},
-        )
+        fits = budget.spent + amount <= budget.most
+        told = {"exhausted": "budget", "reason": _REASONS[fits], "required_usd": usd(amount), "budget": budget.told()}
+        whose = f"The {budget.period}'s budget of this {budget.subject}"
+        if fits:
+            super().__init__(
+                f"{whose} is set aside for calls under way: this one does not fit beside them.",
+                remediation="Send it again when some of them have ended, ask for fewer tokens, or have an owner of the"
+                " organisation raise the budget. details.budget says what is spent and what is set aside.",
+                details=told,
+            )
+        else:
+            super().__init__(f"{whose} has not enough left for this call.", details=told)
         self.budget = budget
 
 

@@ -16,6 +16,9 @@ from baobab.tools.credit_ledger import Held, Ledger
 from baobab.tools.credit_terms import Balance
 from baobab.tools.credit_usage import Usage
 
+_SHARES = 4
+"""The part of what is left that one call is given at most, where it names no limit of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -52,22 +55,30 @@ class Reserve(Operation):
     key_id: str | None
     purpose: str
     ttl: timedelta
+    least: int | None = None
+    """Where less than `amount` will do, the least of it that is of use."""
 
     def apply(self, ledger: Ledger) -> Reservation:
         account = ledger.accounts.get(self.organisation_id)
         if account is None:
             raise NoCreditAccount
+        amount = self.amount
         # What costs nothing is refused to nobody.
-        if self.amount:
-            balance = account.balance
-            if balance.available is not None and balance.available < self.amount:
-                raise CreditsExhausted(balance, self.amount)
-            for budget in ledger.budgets(self.organisation_id, self.app_id, self.key_id):
-                if not budget.fits(self.amount):
-                    raise BudgetExhausted(budget, self.amount)
-        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, self.amount)
+        if amount:
+            balance, budgets = account.balance, ledger.budgets(self.organisation_id, self.app_id, self.key_id)
+            if self.least is not None:
+                left = [budget.most - budget.spent - budget.reserved for budget in budgets]
+                left += [] if balance.available is None else [balance.available]
+                # Others come, too.
+                amount = max(self.least, min([amount, *(room // _SHARES for room in left)]))
+            if balance.available is not None and balance.available < amount:
+                raise CreditsExhausted(balance, amount)
+            for budget in budgets:
+                if not budget.fits(amount):
+                    raise BudgetExhausted(budget, amount)
+        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, amount)
         ledger.hold(held, self.purpose, ledger.now + self.ttl)
-        return Reservation(self.id, self.organisation_id, self.amount)
+        return Reservation(self.id, self.organisation_id, amount)
 
     def undo(self, result: Reservation) -> Operation:
         return Release(result.id, self.organisation_id)

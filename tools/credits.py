@@ -77,10 +77,13 @@ class Credits:
         key_id: str | None = None,
         purpose: str,
         ttl_seconds: float,
+        least: int | None = None,
     ) -> Reservation:
         """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NoCreditAccount (404).
 
         amount: 0 where nothing will be charged (a free model, the customer's own key); that is never refused.
+        least: where less will do, the least that is of use: what is set aside is then at most a quarter of what is left
+            in the balance and in each budget, and never less than this.
         ttl_seconds: after which the sweeper gives it back; what is settled later is charged all the same.
         """
         _require_amount(amount)
@@ -90,7 +93,7 @@ class Credits:
             raise ValueError("a reservation lasts longer than no time")
         ttl = timedelta(seconds=ttl_seconds)
         made: Reservation = await self._writer.do(
-            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl)
+            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least)
         )
         return made
 

@@ -62,11 +62,12 @@ class Directory:
         self._keys: Cache[str, Key | FunctionKey] = Cache(self._load_key, clock)
         self._anon_keys: Cache[str, str] = Cache(self._load_anon_key, clock)
         self._roles: Cache[tuple[str, str], Role] = Cache(self._load_role, clock)
+        self._plans: Cache[str, Plan] = Cache(self._load_plan, clock)
         self._notices = notices
         notices.subscribe("app", self._app_changed)
         notices.subscribe("key", self._keys.forget)
         notices.subscribe("members", lambda _: self._roles.clear())
-        notices.subscribe("organisation", lambda _: self._apps.clear())
+        notices.subscribe("organisation", self._organisation_changed)
 
     async def app(self, app_id: object) -> App:
         """The app, or AppNotFound; anything that is not the text of an id is no app."""
@@ -94,6 +95,18 @@ class Directory:
     async def role(self, organisation_id: str, account_id: str) -> Role | None:
         member = (organisation_id, account_id)
         return self._roles.held(member) or await self._roles.get(member)
+
+    def held_plan(self, organisation_id: str) -> Plan | None:
+        """The plan of an organisation, as far as it is in memory."""
+        return self._plans.held(organisation_id)
+
+    async def plan(self, organisation_id: str) -> Plan:
+        """The plan of an organisation; that with the narrowest limits where there is no such organisation."""
+        return await self._plans.get(organisation_id) or PLANS["playground"]
+
+    def _organisation_changed(self, _: str) -> None:
+        self._apps.clear()
+        self._plans.clear()
 
     def _app_changed(self, app_id: str) -> None:
         self._apps.forget(app_id)
@@ -152,6 +165,10 @@ class Directory:
             return Key(row.id, row.organisation_id, row.account_id, row.app_id, scopes, limits, until)
         row = await self._first(select(apps.c.id).where(apps.c.function_key_digest == digest))
         return row and FunctionKey(row.id)
+
+    async def _load_plan(self, organisation_id: str) -> Plan | None:
+        row = await self._first(select(organisations.c.plan).where(organisations.c.id == organisation_id))
+        return row and PLANS[row.plan]
 
     async def _load_role(self, member: tuple[str, str]) -> Role | None:
         row = await self._first(

@@ -1,5 +1,6 @@
 """Membership: founding organisations and reading who stands where, in the caller's own transaction."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from sqlalchemy import Select, insert, select
@@ -7,13 +8,19 @@ from sqlalchemy import Select, insert, select
 from baobab.storage.database import Execute
 from baobab.tools.access import Role, require_role
 from baobab.tools.call import Call
+from baobab.tools.credit_budgets import first_day
+from baobab.tools.credit_rows import credit_accounts
+from baobab.tools.credit_terms import TERMS
 from baobab.tools.errors import Forbidden
 from baobab.tools.platform_tables import members, organisations
 from baobab.tools.services import Services
 
 
 async def found(execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool) -> dict[str, Any]:
-    """A new organisation with one owner; its row. No notice: nobody can have asked for an id that did not exist."""
+    """A new organisation with one owner; its row. Whatever is not an account's own begins without an allowance.
+
+    No notice: nobody can have asked for an id that did not exist.
+    """
     row = {
         "id": services.ids.uuid(),
         "name": name,
@@ -22,9 +29,18 @@ async def found(execute: Execute, services: Services, name: str, owner_id: str, 
         "created_at": services.clock.now(),
     }
     await execute(insert(organisations), row)
+    if not personal and TERMS[services.options.default_plan].allowance is not None:
+        # One allowance for each account: organisations are made for nothing.
+        await execute(insert(credit_accounts), _without_allowance(row))
     member = {"organisation_id": row["id"], "account_id": owner_id, "role": "owner", "created_at": row["created_at"]}
     await execute(insert(members), member)
     return row
+
+
+def _without_allowance(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The account of credits of a new organisation."""
+    nothing = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
+    return {"organisation_id": row["id"], "month": first_day("month", row["created_at"].date()), **nothing}
 
 
 def of_account(account_id: str) -> Select[Any]:

@@ -20,8 +20,12 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
+class NotSent(Exception):
+    """Nothing of the request has left: the connection had ended, or the request cannot be written as HTTP."""
+
+
 class NoAnswer(Exception):
-    """The server did not answer, or what it answered is not HTTP; or it could not be asked."""
+    """The server did not answer, or what it answered is not HTTP. It may have begun to work."""
 
 
 class HalfAnswer(Exception):
@@ -65,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._clock: asyncio.TimerHandle | None = None
         self._pieces: list[bytes] = []
         self._held = self._beside = 0
-        self._silence = self._deadline = self._heard = 0.0
+        self._silence = self._between = self._deadline = self._heard = 0.0
         # Of the exchange that is under way.
         self._written = self._headed = self._whole = True
         self._to_the_end = self._stays = False
@@ -77,16 +81,17 @@ class Connection(asyncio.Protocol):
         """Whether something can be asked now: all that was is answered and read, and the server stays."""
         return self._transport is not None and self._written and self._whole and not self._pieces and not self._paused
 
-    async def ask(self, head: bytes, content: bytes, *, silence: float, seconds: float) -> None:
-        """Send a request; `status` and `headers` are there when this returns. NoAnswer, TimeoutError.
+    async def ask(self, head: bytes, content: bytes, *, first: float, between: float, seconds: float) -> None:
+        """Send a request; `status` and `headers` are there when this returns. NotSent, NoAnswer, TimeoutError.
 
-        silence: seconds in which the server may say nothing. seconds: for all of the exchange. Whatever it raises, and
-        if it is cancelled, the connection has ended.
+        first: seconds in which the server may say nothing before the first byte of its answer's body. between: the same
+        after it. seconds: for all of the exchange. Whatever it raises, and if it is cancelled, the connection has
+        ended.
         """
         self.status, self.headers = 0, {}
         self._written = self._headed = self._whole = self._to_the_end = self._stays = False
         self._heard = self._loop.time()
-        self._silence, self._deadline = silence, self._heard + seconds
+        self._silence, self._between, self._deadline = first, between, self._heard + seconds
         self._watch()
         try:
             await self._write(head, content)
@@ -113,7 +118,7 @@ class Connection(asyncio.Protocol):
 
     async def _write(self, head: bytes, content: bytes) -> None:
         if self._transport is None:
-            raise NoAnswer
+            raise NotSent
         if len(content) <= _PORTION:
             self._transport.write(head + content)
         else:
@@ -224,6 +229,11 @@ class Connection(asyncio.Protocol):
         if not self._headed:
             raise ValueError("a body before the answer's head")
         self._beside = 0
+        if self._silence != self._between:
+            self._silence = self._between
+            if self._clock is not None:
+                self._clock.cancel()
+                self._watch()
         self._pieces.append(body)
         self._held += len(body)
         if self._held > _MOST_HELD and not self._paused and self._transport is not None:
@@ -243,10 +253,10 @@ class Connection(asyncio.Protocol):
 
 
 def head_of(path: str, host: str, length: int, headers: Mapping[str, str]) -> bytes:
-    """The head of a POST. NoAnswer for what is no header: a key with a line in it would make others."""
+    """The head of a POST. NotSent for what is no header: a key with a line in it would make others."""
     lines = [f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}"]
     for name, value in headers.items():
         if _TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
-            raise NoAnswer
+            raise NotSent
         lines.append(f"{name}: {value}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -11,7 +11,8 @@ from typing import Any
 from aiohappyeyeballs import start_connection
 
 from baobab.runtime.addresses import Target
-from baobab.runtime.gateway.connection import Answer, Connection, head_of
+from baobab.runtime.gateway.connection import Answer, Connection, NotSent, head_of
+from baobab.runtime.gateway.patience import Patience
 from baobab.runtime.names import system_names
 
 # (host, port) -> a connection to it. Raises OSError, EgressError.
@@ -21,7 +22,10 @@ _Place = tuple[str, str, int]
 """Scheme, host and port."""
 
 _CONNECT_SECONDS = 10.0
-_KEPT_SECONDS = 30.0
+_KEPT_SECONDS = {"https": 30.0, "http": 4.0}
+"""By scheme: model servers behind plain HTTP close idle connections after five seconds, as uvicorn and Node.js do. What
+is sent as one closes may have been received, and is not sent again."""
+_SWEEP_SECONDS = 30.0
 
 
 class Connections:
@@ -34,19 +38,21 @@ class Connections:
         self._under_way: set[Connection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def post(
-        self, target: Target, headers: Mapping[str, str], content: bytes, *, silence: float, seconds: float
-    ) -> Answer:
-        """Send a request; its answer, whose head is there. NoAnswer, TimeoutError, OSError, EgressError.
+    async def post(self, target: Target, headers: Mapping[str, str], content: bytes, patience: Patience) -> Answer:
+        """Send a request; its answer, whose head is there. NotSent, NoAnswer, TimeoutError, OSError, EgressError.
 
-        silence, seconds: as in Connection.ask; to connect, ten seconds more.
+        To connect there are ten seconds more. After NotSent, an OSError that is no TimeoutError, and an EgressError
+        nothing of the request has left.
         """
         place = target.origin
         head = head_of(target.rest, target.authority, len(content), headers)
-        connection = self._taken(place) or await self._opened(target)
+        try:
+            connection = self._taken(place) or await self._opened(target)
+        except TimeoutError as exc:
+            raise NotSent from exc
         self._under_way.add(connection)
         try:
-            await connection.ask(head, content, silence=silence, seconds=seconds)
+            await connection.ask(head, content, first=patience.first, between=patience.between, seconds=patience.total)
         except BaseException:
             self._under_way.discard(connection)
             raise
@@ -78,7 +84,7 @@ class Connections:
         return connection
 
     def _taken(self, place: _Place) -> Connection | None:
-        oldest = asyncio.get_running_loop().time() - _KEPT_SECONDS
+        oldest = asyncio.get_running_loop().time() - _KEPT_SECONDS[place[0]]
         kept = self._kept.get(place, [])
         while kept:
             connection, since = kept.pop()
@@ -95,20 +101,20 @@ class Connections:
         loop = asyncio.get_running_loop()
         self._kept[place].append((connection, loop.time()))
         if self._sweeping is None:
-            self._sweeping = loop.call_later(_KEPT_SECONDS, self._sweep)
+            self._sweeping = loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         """End what nobody has used for long; the next round is needed where something is left."""
         loop = asyncio.get_running_loop()
-        oldest = loop.time() - _KEPT_SECONDS
         for place, kept in list(self._kept.items()):
+            oldest = loop.time() - _KEPT_SECONDS[place[0]]
             self._kept[place] = [one for one in kept if one[1] > oldest and one[0].free]
             for connection, since in kept:
                 if since <= oldest:
                     connection.end()
             if not self._kept[place]:
                 del self._kept[place]
-        self._sweeping = loop.call_later(_KEPT_SECONDS, self._sweep) if self._kept else None
+        self._sweeping = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._kept else None
 
 
 async def dial(host: str, port: int) -> socket.socket:

@@ -1,5 +1,7 @@
 """What a model, or whoever serves it, can refuse. Their own texts are not passed on: they leak hosts and keys."""
 
+from typing import Any, ClassVar, Self
+
 from baobab.tools.errors import BadRequest, BaobabError, NotFound
 
 
@@ -82,12 +84,30 @@ class ContextTooLong(BadRequest):
 
 
 class UpstreamFailed(BaobabError):
-    """Everything that is the provider's fault, or the operator's towards it."""
+    """Everything that is the provider's fault, or the operator's towards it.
+
+    The provider may have worked on the request, and been paid for it: it is not asked again, and clients are told not
+    to send it again by themselves. `for_nothing` says that it has not.
+    """
 
     code = "upstream_error"
     status = 502
     summary = "The model's provider failed."
     remediation = "Try again in a moment, or use another model."
+    lasts: ClassVar[bool] = False
+    """Whether whoever sends the request again will be told the same."""
+
+    def __init__(self, message: str | None = None, **told: Any) -> None:
+        super().__init__(message, **told)
+        self.was_for_nothing = False
+        self.headers.setdefault("x-should-retry", "false")
+
+    def for_nothing(self) -> Self:
+        """The same failure, of a request that was not sent, or that was refused before there was anything to pay."""
+        self.was_for_nothing = True
+        if not self.lasts:
+            self.headers.pop("x-should-retry", None)
+        return self
 
 
 class UpstreamMalformed(UpstreamFailed):
@@ -98,6 +118,7 @@ class UpstreamMalformed(UpstreamFailed):
 class UpstreamDenied(UpstreamFailed):
     code = "upstream_denied"
     summary = "The model's provider does not accept this server's key."
+    lasts = True
     remediation = "The operator must set a valid key for the provider."
 
 

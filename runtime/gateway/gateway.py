@@ -1,12 +1,12 @@
 """The gateway: a call to a model, from its request to its answer, by whichever lane leads to it.
 
 Three lanes: the built-in models; the relay of bytes to providers of the OpenAI wire; LiteLLM's translation for all
-others. What fails before its first byte is tried again, elsewhere where there is an elsewhere.
+others. What was not sent, or was refused before any work, is tried again, elsewhere where there is an elsewhere.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from baobab.runtime.gateway.media.files import Files
 from baobab.runtime.gateway.model import Modality, Model
 from baobab.runtime.gateway.naming import provider_of
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 from baobab.runtime.gateway.pictures import shown
 from baobab.runtime.gateway.providers import TAKEN, Provider
 from baobab.runtime.gateway.reach import NOTHING, Reach, unlisted
@@ -41,6 +42,25 @@ T = TypeVar("T")
 
 _MOST_TRIES = 3
 _PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A call to a model that has ended, for those who count.
+
+    model: its name in the books; all that a customer's own server or key alone reaches share one. payer: `platform`,
+    `own_key` or `own_server`. code: what it failed with, empty where it did not. prompt, cached, completion: tokens.
+    cost: nano-dollars, of whoever pays.
+    """
+
+    model: str
+    payer: str
+    code: str
+    seconds: float
+    prompt: int
+    cached: int
+    completion: int
+    cost: int
 
 
 class Gateway:
@@ -70,6 +90,8 @@ class Gateway:
         self._routes = Routes()
         self._relay = relay or Relay()
         self._files = files
+        self.observers: list[Callable[[ModelCall], None]] = []
+        """Told of every call that ended: metrics hang here."""
 
     async def close(self) -> None:
         await self._relay.close()
@@ -133,6 +155,11 @@ class Gateway:
         return replace(known, api_key=secret()) if known and secret else None
 
     @property
+    def patience(self) -> Patience:
+        """How long any call may take."""
+        return self._relay.patience
+
+    @property
     def providers(self) -> tuple[str, ...]:
         """The names of those who can be called."""
         return tuple(self._providers)
@@ -155,9 +182,17 @@ class Gateway:
         return any(model.provider in self._providers or model.provider in reach.keys for model in found)
 
     async def chat(
-        self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+        self,
+        model: Model,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        own: Provider | None = None,
+        patience: Patience = NO_BOUNDS,
     ) -> dict[str, Any]:
-        """A chat completion in one piece. own: the customer's own way to the model, as `own` tells it."""
+        """A chat completion in one piece.
+
+        own: the customer's own way to the model, as `own` tells it. patience: less than this process has otherwise.
+        """
         if model.provider == BUILT_IN:
             return await self._built_in.chat(body, outcome)
 
@@ -165,10 +200,15 @@ class Gateway:
             return await self._completed(upstream, body, outcome)
 
         async with network_wait():
-            return await self._through(model, own, outcome, call)
+            return await self._through(model, own, outcome, patience, call)
 
     async def stream(
-        self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+        self,
+        model: Model,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        own: Provider | None = None,
+        patience: Patience = NO_BOUNDS,
     ) -> AsyncGenerator[bytes, None]:
         """The events of a chat completion, which has begun when this returns, or is slow to begin."""
         if model.provider == BUILT_IN:
@@ -177,10 +217,16 @@ class Gateway:
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
             return await self._completing(upstream, body, outcome)
 
-        return await self._through(model, own, outcome, call)
+        return await self._through(model, own, outcome, patience, call)
 
     async def speak(
-        self, wire: Wire, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+        self,
+        wire: Wire,
+        model: Model,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        own: Provider | None = None,
+        patience: Patience = NO_BOUNDS,
     ) -> dict[str, Any]:
         """The answer to a request on another wire, in one piece."""
         made = self._made()
@@ -199,10 +245,16 @@ class Gateway:
                 outcome.forget()
                 raise
 
-        return await self._through(model, own, outcome, call)
+        return await self._through(model, own, outcome, patience, call)
 
     async def speaking(
-        self, wire: Wire, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+        self,
+        wire: Wire,
+        model: Model,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        own: Provider | None = None,
+        patience: Patience = NO_BOUNDS,
     ) -> AsyncGenerator[bytes, None]:
         """The events of the same, as those of `stream`."""
         made = self._made()
@@ -217,20 +269,30 @@ class Gateway:
             told = await self._completing(upstream, _metered(wire.asked(body, model)), outcome)
             return wire.telling(chunks.read(told), body, made)
 
-        return await self._through(model, own, outcome, call)
+        return await self._through(model, own, outcome, patience, call)
 
     async def count(
-        self, wire: Wire, model: Model, body: Mapping[str, Any], own: Provider | None = None
+        self,
+        wire: Wire,
+        model: Model,
+        body: Mapping[str, Any],
+        own: Provider | None = None,
+        patience: Patience = NO_BOUNDS,
     ) -> dict[str, Any]:
         """What a provider that speaks the wire says of a request, without answering it: nobody pays for that."""
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             return await self._relay.whole(upstream, wire.path, wire.relayed(body, model), Outcome(), wire)
 
-        return await self._through(model, own, Outcome(), call)
+        return await self._through(model, own, Outcome(), patience, call)
 
     async def embed(
-        self, model: Model, body: Mapping[str, Any], outcome: Outcome, own: Provider | None = None
+        self,
+        model: Model,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        own: Provider | None = None,
+        patience: Patience = NO_BOUNDS,
     ) -> dict[str, Any]:
         """An embedding list."""
         if model.provider == BUILT_IN:
@@ -241,7 +303,7 @@ class Gateway:
                 return await self._relay.whole(upstream, "/embeddings", body, outcome)
             return await translate.embedding(upstream, body, outcome)
 
-        return await self._through(model, own, outcome, call)
+        return await self._through(model, own, outcome, patience, call)
 
     async def _completed(self, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         if upstream.relayed:
@@ -258,10 +320,19 @@ class Gateway:
         return await begun(pieces, outcome)
 
     async def _through(
-        self, model: Model, own: Provider | None, outcome: Outcome, call: Callable[[Upstream], Awaitable[T]]
+        self,
+        model: Model,
+        own: Provider | None,
+        outcome: Outcome,
+        patience: Patience,
+        call: Callable[[Upstream], Awaitable[T]],
     ) -> T:
-        """The first answer that one of the model's upstreams begins."""
+        """The first answer that one of the model's upstreams begins. What may have been paid is not asked again."""
         upstreams = self._upstreams(model, own)
+        bounds = self.patience.within(patience)
+        if own is not None:
+            bounds = bounds.within(own.patience)
+        ends = asyncio.get_running_loop().time() + bounds.total
         tried: set[str] = set()
         last: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
@@ -272,14 +343,18 @@ class Gateway:
                 upstream = await self._routes.pick(model.id, upstreams, tried)
             if upstream is None:
                 break
+            if attempt:
+                bounds = bounds.limited_to(max(ends - asyncio.get_running_loop().time(), 0.0))
             outcome.served, outcome.address = upstream.served, upstream.api_base
             try:
-                return await call(upstream)
+                return await call(upstream if bounds is self.patience else replace(upstream, patience=bounds))
             except UpstreamFailed as exc:
                 last = exc
                 self._routes.failed(upstream, exc)
+                if not exc.was_for_nothing:
+                    raise
                 # What is busy, or does not know us, will not be otherwise at once; the rest may have been chance.
-                if len(upstreams) > 1 or isinstance(exc, (UpstreamBusy, UpstreamDenied, UpstreamMalformed)):
+                if len(upstreams) > 1 or isinstance(exc, (UpstreamBusy, UpstreamDenied)):
                     tried.add(upstream.id)
                 else:
                     await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)

@@ -12,6 +12,7 @@ from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.patience import USUAL, Patience
 from baobab.runtime.gateway.probe import ModelsUnlisted, models_of, probe
 from baobab.runtime.gateway.providers import Provider, Server, providers_of, vendors_of
 from baobab.runtime.gateway.relay import Relay
@@ -32,11 +33,13 @@ async def opened(
     ids: Ids,
     *,
     own_port: int | None,
+    patience: Patience = USUAL,
 ) -> AsyncIterator[Gateway]:
     """The gateway, which learns in the background what servers offer that list their models themselves.
 
     outgoing: by whose rules the servers of customers are called, and pictures fetched.
     own_port: where this server listens, and others of this machine are looked for elsewhere; None looks for none.
+    patience: how long any provider is waited for.
     """
     providers = providers_of(environment, servers)
     catalogue = Catalogue(clock, {provider.name for provider in providers})
@@ -47,7 +50,7 @@ async def opened(
         clock,
         ids,
         vendors=vendors_of(environment),
-        relay=Relay(outgoing),
+        relay=Relay(outgoing, patience=patience),
         files=Files(outgoing),
     )
     # What an operator has declared is trusted, wherever it is.

@@ -29,7 +29,8 @@ class Outcome:
     cached, cache_write, cache_write_hour: those of the prompt that were read from the provider's cache, or written to
     it, to be kept for minutes or for an hour.
 
-    Where it does not count, or the stream was left before it did, they are estimated from what was sent and received.
+    Where it does not count, or the stream was left before it did, they are estimated from what was sent and received;
+    the prompt is not, where the provider has counted that at the beginning.
     """
 
     prompt: int = 0
@@ -49,9 +50,15 @@ class Outcome:
     """Those that were, without such as make no difference."""
     begun: bool = False
     """Whether the provider has begun to answer: only then there is something to pay."""
+    ended: bool = False
+    """Whether a stream has come to its end: what is counted is then all."""
     events: int = 0
     written: int = 0
     """Events of a stream that have come, and the bytes that the model has written in them."""
+    prompt_counted: bool = False
+    """Whether the prompt's tokens are what the provider has said at the beginning of a stream."""
+    _written_before: int = 0
+    """The bytes that had been written when the provider last counted."""
 
     def count(self, usage: Any) -> None:
         """What the provider says, in the wire's `usage`; anything else is no count."""
@@ -80,16 +87,22 @@ class Outcome:
             # xAI counts beside the completion what nobody is shown, and charges it as the rest.
             completion += thought
         self.prompt, self.completion, self.counted = prompt, completion, True
+        self._written_before = self.written
         self.reasoning = min(thought, completion)
         self.cached = min(read, prompt)
         written = min(written, prompt - self.cached)
         self.cache_write_hour = min(kept, written)
         self.cache_write = written - self.cache_write_hour
 
+    def count_prompt(self, usage: Any) -> None:
+        """What the provider says at the beginning of a stream: all of its prompt, and next to nothing of its answer."""
+        self.count(usage)
+        self.prompt_counted, self.counted = self.counted, False
+
     def forget(self) -> None:
         """That answer is nobody's: whoever is asked next begins anew."""
-        self.begun = self.counted = False
-        self.events = self.written = 0
+        self.begun = self.counted = self.ended = self.prompt_counted = False
+        self.events = self.written = self._written_before = 0
 
     def saw(self, event: bytes) -> None:
         """An event of a stream has come. Comments and the end are none."""
@@ -108,11 +121,17 @@ class Outcome:
     def estimate(self, sent: int) -> None:
         """Where nobody has counted: from the characters of the request, and of the answer from its events or its bytes.
 
-        Most providers send an event for a token; some put many into one.
+        Most providers send an event for a token; some put many into one. What was written after the last count of a
+        stream that was left is added to that.
         """
-        if not self.counted:
+        if self.counted:
+            if not self.ended and self.written > self._written_before:
+                self.completion += -(-(self.written - self._written_before) // _CHARACTERS_OF_A_TOKEN)
+                self._written_before = self.written
+            return
+        if not self.prompt_counted:
             self.prompt = -(-sent // _CHARACTERS_OF_A_TOKEN)
-            self.completion = max(self.events, -(-self.written // _CHARACTERS_OF_A_TOKEN))
+        self.completion = max(self.completion, self.events, -(-self.written // _CHARACTERS_OF_A_TOKEN))
 
 
 def _object(holder: dict[str, Any], name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from baobab.runtime.gateway.naming import VENDORS
+from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 
 Wire = Literal["openai", "translated"]
 
@@ -24,7 +25,7 @@ class Provider:
     `wire` is "openai" where bytes in OpenAI's wire format may be relayed, else LiteLLM translates. The models of one
     that `lists` are asked of it, at GET {api_base}/models; all others' are in the price map. `own` marks a server of
     the operator's: what it lists without a price costs nothing. `guarded` marks one whose address a customer named: it
-    is reached by the guarded client's rules only.
+    is reached by the guarded client's rules only. `patience` is how long it may take.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Provider:
     lists: bool = False
     own: bool = False
     guarded: bool = False
+    patience: Patience = NO_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)

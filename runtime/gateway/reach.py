@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from baobab.runtime.gateway.model import Model, Price
+from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 from baobab.runtime.gateway.probe import MAX_NAME, modality_of
 from baobab.runtime.gateway.providers import Provider
 
@@ -17,7 +18,8 @@ Secret = Callable[[], str]
 class OwnServer:
     """A model server that a customer has declared; its models are `<name>/<model>`.
 
-    listed: the names of its models as it last told them, with their context windows where it told those.
+    listed: the names of its models as it last told them, with their context windows where it told those. patience: how
+    long it may take to answer.
     """
 
     id: str
@@ -25,6 +27,7 @@ class OwnServer:
     api_base: str
     secret: Secret | None = field(default=None, repr=False)
     listed: Mapping[str, int | None] = field(default_factory=dict)
+    patience: Patience = NO_BOUNDS
 
     @property
     def provider_name(self) -> str:
@@ -43,7 +46,16 @@ class OwnServer:
 
     def provider(self) -> Provider:
         key = self.secret() if self.secret is not None else ""
-        return Provider(self.provider_name, self.api_base, key, "openai", lists=True, own=True, guarded=True)
+        return Provider(
+            self.provider_name,
+            self.api_base,
+            key,
+            "openai",
+            lists=True,
+            own=True,
+            guarded=True,
+            patience=self.patience,
+        )
 
     def _model(self, name: str, context_window: int | None) -> Model:
         return _free(self.name, name, self.provider_name, context_window, frozenset(("local",)))

@@ -44,6 +44,8 @@ _PUBLIC = frozenset(
     ("ai", "api", "com", "localhost", "model", "models", "net", "openai", "anthropic", "org", "www", "v1")
 )
 _LONGEST_WAIT = 86_400
+_BEFORE_WORK = (401, 403, 429, 500, 503, 529)
+"""A provider that answers so charges nothing. Behind 502, 504 and the like a server in between has lost an answer."""
 
 
 def refusal(
@@ -62,9 +64,8 @@ def refusal(
     told = safe_words(words, asked, _hidden(upstream))
     failure = _failure(status, error, words, told, asked)
     failure.headers |= _waits(status, headers or {})
-    if isinstance(failure, UpstreamDenied):
-        # Clients ask again what fails with a status above 500, and this will be the same.
-        failure.headers["x-should-retry"] = "false"
+    if isinstance(failure, UpstreamFailed) and (status in _BEFORE_WORK or isinstance(failure, UpstreamUnpaid)):
+        failure.for_nothing()
     failure.__cause__ = ProviderRefusal(status, _masked(words, upstream), told)
     return failure
 

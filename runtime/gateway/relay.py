@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.addresses import Target
 from baobab.runtime.egress import USER_AGENT, Egress, EgressError
-from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer
+from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer, NotSent
 from baobab.runtime.gateway.connections import Connections, dial
 from baobab.runtime.gateway.errors import (
     UpstreamFailed,
@@ -23,6 +23,7 @@ from baobab.runtime.gateway.errors import (
 from baobab.runtime.gateway.events import DONE, KEPT_ALIVE, LARGEST, data, events
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.parameters import dropping
+from baobab.runtime.gateway.patience import USUAL, Patience
 from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.weight import is_heavy
@@ -50,7 +51,7 @@ class Relay:
     """One for each process; used on one event loop.
 
     guard: by whose rules customers' own servers are connected to; without one, none is.
-    silence_seconds: how long a provider may say nothing. answer_seconds: how long all of an answer may take.
+    patience: how long a provider is waited for, where the upstream has no bounds of its own.
     largest, longest: bytes of an answer in one piece, and in a stream. A customer's own server has 8 MiB in one piece,
     and 256 KiB for an event, at the most; and may not use them up for what is slow to read (weight.py).
     """
@@ -59,14 +60,12 @@ class Relay:
         self,
         guard: Egress | None = None,
         *,
-        silence_seconds: float = 120.0,
-        answer_seconds: float = 600.0,
+        patience: Patience = USUAL,
         largest: int = 64 * 2**20,
         longest: int = 512 * 2**20,
     ) -> None:
         self._guard = guard
-        self._silence_seconds = silence_seconds
-        self._answer_seconds = answer_seconds
+        self.patience = patience
         self._largest = largest
         self._longest = longest
         self._connections = Connections(dial)
@@ -91,7 +90,7 @@ class Relay:
         wire: which other one is spoken; without it an answer has choices or vectors.
         """
         with _Translated():
-            response = await self._sent(upstream, path, body, outcome, wire)
+            response = await self._sent(upstream, path, body, outcome, wire, streamed=False)
             try:
                 raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
             finally:
@@ -117,7 +116,9 @@ class Relay:
         wanted = isinstance(asked, dict) and asked.get("include_usage") is True
         options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
         with _Translated():
-            response = await self._sent(upstream, path, {**body, "stream": True, "stream_options": options}, outcome)
+            response = await self._sent(
+                upstream, path, {**body, "stream": True, "stream_options": options}, outcome, streamed=True
+            )
         pieces = events(_bounded(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.guarded else LARGEST)
         return _passed_on(response, pieces, outcome, wanted=wanted, choices=_choices(body))
 
@@ -126,25 +127,36 @@ class Relay:
     ) -> AsyncGenerator[bytes, None]:
         """The same of another wire, whose events have names. It has begun with its first event."""
         with _Translated():
-            response = await self._sent(upstream, wire.path, {**body, "stream": True}, outcome, wire)
+            response = await self._sent(upstream, wire.path, {**body, "stream": True}, outcome, wire, streamed=True)
         return _overheard(response, wire, outcome, self._longest)
 
     async def _sent(
-        self, upstream: Upstream, path: str, body: Mapping[str, Any], outcome: Outcome, wire: Wire | None = None
+        self,
+        upstream: Upstream,
+        path: str,
+        body: Mapping[str, Any],
+        outcome: Outcome,
+        wire: Wire | None = None,
+        *,
+        streamed: bool,
     ) -> Answer:
         """The answer's head; what the provider refuses, in our words. Parameters that may be left out are."""
-        return await dropping(body, outcome, partial(self._post, upstream, path, wire))
+        return await dropping(body, outcome, partial(self._post, upstream, path, wire, streamed=streamed))
 
-    async def _post(self, upstream: Upstream, path: str, wire: Wire | None, body: Mapping[str, Any]) -> Answer:
+    async def _post(
+        self, upstream: Upstream, path: str, wire: Wire | None, body: Mapping[str, Any], *, streamed: bool
+    ) -> Answer:
         headers = {**_HEADERS, **upstream.headers}
         if wire is not None:
             headers |= wire.headers
         asked = {**body, "model": upstream.model}
         content = to_json(asked)
         connections, target = self._way(upstream, upstream.url(path))
-        response = await connections.post(
-            target, headers, content, silence=self._silence_seconds, seconds=self._answer_seconds
-        )
+        patience = upstream.patience or self.patience
+        if not streamed:
+            # It is silent until all of it is there.
+            patience = Patience(patience.total, patience.total, patience.total)
+        response = await connections.post(target, headers, content, patience)
         if response.status == 200:
             return response
         try:
@@ -197,6 +209,7 @@ async def _passed_on(
                 yield event
         if not ended and left > 0:
             raise UpstreamMalformed
+        outcome.ended = True
         yield DONE
         if ended:
             await _finish(response)
@@ -218,6 +231,8 @@ async def _overheard(response: Answer, wire: Wire, outcome: Outcome, longest: in
                 if event.startswith(_FAILS) or wire.notable.search(payload):
                     ended = heard(_failure(event, payload))
                 outcome.begun = True
+                # Whoever has read the last event may leave with it.
+                outcome.ended = ended
                 yield event
                 if ended:
                     break
@@ -282,7 +297,7 @@ def _raise_told(told: Mapping[str, Any]) -> None:
     error = next((error for error in (told.get("error"), *inner) if error), None)
     if error is not None:
         code = error.get("code") if isinstance(error, dict) else None
-        status = code if isinstance(code, int) and 400 <= code <= 599 else 502
+        status = code if isinstance(code, int) and 400 <= code <= 599 else 500
         raise refusal(status, to_json({"error": error}), None)
 
 
@@ -351,6 +366,8 @@ class _Translated:
             raise UpstreamTimeout from error
         if isinstance(error, HalfAnswer):
             raise UpstreamMalformed("The model's provider broke off.") from error
+        if isinstance(error, NoAnswer):
+            raise UpstreamFailed("The model's provider broke off before it answered.") from error
         # Where a customer's server may not be called, its organisation's admins find out; not whoever chats.
-        if isinstance(error, (NoAnswer, OSError, EgressError)):
-            raise UpstreamFailed from error
+        if isinstance(error, (NotSent, OSError, EgressError)):
+            raise UpstreamFailed("The model's provider cannot be reached.").for_nothing() from error

@@ -1,24 +1,27 @@
 """Translation: LiteLLM calls a provider whose wire is its own, and answers in OpenAI's."""
 
+import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import partial
+from json import JSONDecodeError
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.additions import adding
 from baobab.runtime.gateway.ends import Ends
-from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
+from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.events import DONE, framed
 from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.parameters import DROP, dropping, is_default, is_parameter
+from baobab.runtime.gateway.patience import USUAL
 from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.tools.errors import BaobabError
 
-_ANSWER_SECONDS = 600.0
+_CONNECT_SECONDS = 10.0
 # What LiteLLM takes by name; it passes on the rest only where it is told that it is extra.
 _KNOWN = frozenset(
     (
@@ -100,7 +103,7 @@ _WITHHELD: Mapping[str, frozenset[str]] = {
 async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     """A chat completion in one piece."""
     library = await litellm()
-    answer = await _asked(library, library.acompletion, upstream, body, outcome)
+    answer = await _whole(library, library.acompletion, upstream, body, outcome)
     outcome.begun = True
     found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     outcome.count(found.get("usage"))
@@ -111,7 +114,7 @@ async def whole(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -
 
 async def embedding(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     library = await litellm()
-    answer = await _asked(library, library.aembedding, upstream, body, outcome)
+    answer = await _whole(library, library.aembedding, upstream, body, outcome)
     outcome.begun = True
     found: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     outcome.count(found.get("usage"))
@@ -124,16 +127,22 @@ async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) 
     asked = body.get("stream_options")
     wanted = isinstance(asked, dict) and asked.get("include_usage") is True
     options = {"stream": True, "stream_options": {"include_usage": True}}
-    chunks = await _asked(library, library.acompletion, upstream, body, outcome, **options)
-    return _passed_on(library, chunks, Ends(chunks, upstream.provider), outcome, wanted=wanted)
+    patience = upstream.patience or USUAL
+    ends = asyncio.get_running_loop().time() + patience.total
+    # The library has one bound of silence for a connection.
+    silence = min(max(patience.first, patience.between), patience.total)
+    chunks = await _asked(library, library.acompletion, upstream, body, outcome, silence, **options)
+    return _passed_on(library, chunks, Ends(chunks, upstream.provider), outcome, ends, wanted=wanted)
 
 
 async def _passed_on(
-    library: Any, chunks: Any, ends: Ends, outcome: Outcome, *, wanted: bool
+    library: Any, chunks: Any, ends: Ends, outcome: Outcome, until: float, *, wanted: bool
 ) -> AsyncGenerator[bytes, None]:
-    ended = False
+    ended, now = False, asyncio.get_running_loop().time
     try:
         async for chunk in chunks:
+            if now() > until:
+                raise UpstreamTimeout
             ended = ended or bool(ends)
             if not ended and any(choice.finish_reason for choice in chunk.choices):
                 break
@@ -152,8 +161,9 @@ async def _passed_on(
             yield framed(to_json(found))
         if not ended:
             raise UpstreamMalformed
+        outcome.ended = True
         yield DONE
-    except UpstreamMalformed:
+    except UpstreamFailed:
         raise
     except Exception as exc:  # noqa: BLE001 - as below: of many kinds
         failure = worded(library, exc)
@@ -163,11 +173,21 @@ async def _passed_on(
 
 
 async def _asked(
-    library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome, **options: Any
+    library: Any,
+    call: Any,
+    upstream: Upstream,
+    body: Mapping[str, Any],
+    outcome: Outcome,
+    silence: float,
+    **options: Any,
 ) -> Any:
-    """What the library makes of a request; its errors in our words. Parameters that may be left out are."""
+    """What the library makes of a request; its errors in our words. Parameters that may be left out are.
+
+    silence: seconds in which the provider may say nothing.
+    """
     # The library refuses by itself what it knows a provider not to take, be it said or left unsaid.
     plain = {name: value for name, value in body.items() if not (is_parameter(name) and is_default(name, value))}
+    options["timeout"] = library.httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
     return await dropping(plain, outcome, partial(_posted, library, call, upstream, options))
 
 
@@ -189,13 +209,22 @@ async def _posted(
             api_key=upstream.api_key,
             num_retries=0,
             max_retries=0,
-            timeout=_ANSWER_SECONDS,
             **given,
             **options,
         )
     except Exception as exc:  # noqa: BLE001 - the library raises what its providers do, of many kinds
         failure = worded(library, exc, body, upstream)
         raise failure from failure.__cause__ or exc
+
+
+async def _whole(library: Any, call: Any, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> Any:
+    patience = upstream.patience or USUAL
+    try:
+        # Silence ends in time by itself; this is for those who trickle. The library does not take being cancelled well.
+        async with asyncio.timeout(patience.total + _CONNECT_SECONDS):
+            return await _asked(library, call, upstream, body, outcome, patience.total)
+    except TimeoutError as exc:
+        raise UpstreamTimeout from exc
 
 
 def worded(
@@ -205,6 +234,17 @@ def worded(
     kinds = library.exceptions
     if isinstance(exc, kinds.UnsupportedParamsError):
         return _unsupported(str(exc), body or {}, upstream)
+    http, causes = library.httpx, tuple(_causes(exc))
+    broken = next((cause for cause in causes if isinstance(cause, http.TransportError)), None)
+    if isinstance(broken, (http.ConnectError, http.ConnectTimeout, http.PoolTimeout)):
+        return UpstreamFailed("The model's provider cannot be reached.").for_nothing()
+    if broken is not None:
+        timed_out = isinstance(broken, http.TimeoutException)
+        return UpstreamTimeout() if timed_out else UpstreamFailed("The model's provider broke off.")
+    if any(isinstance(cause, JSONDecodeError) for cause in causes) and not any(
+        isinstance(cause, http.HTTPStatusError) for cause in causes
+    ):
+        return UpstreamMalformed()
     status = getattr(exc, "status_code", None)
     if isinstance(status, int):
         headers = getattr(exc, "litellm_response_headers", None) or {}
@@ -242,3 +282,11 @@ def _provider_words(words: str) -> dict[str, Any]:
         if isinstance(error, dict):
             return dict(error)
     return {"message": words.rpartition("Exception - ")[2]}
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    """An exception, and what it was raised for: the library gives the status 500 to whatever has none."""
+    found: BaseException | None = exc
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__

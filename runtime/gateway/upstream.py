@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from baobab.runtime.gateway.model import Model
+from baobab.runtime.gateway.patience import Patience
 
 _ANTHROPIC, _ANTHROPIC_VERSION = "https://api.anthropic.com", "2023-06-01"
 
@@ -21,6 +22,8 @@ class Upstream:
     """Whether it speaks the OpenAI wire, so that bytes can be passed on; otherwise LiteLLM translates."""
     guarded: bool = False
     """Whether a customer named its address, which is vetted whenever it is connected to."""
+    patience: Patience | None = None
+    """How long this call waits for it; None as long as every call."""
 
     def url(self, path: str) -> str:
         """Where it is asked, such as at `/chat/completions`."""

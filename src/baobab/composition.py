@@ -13,6 +13,7 @@ from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.opening import opened
+from baobab.runtime.gateway.patience import Patience
 from baobab.runtime.gateway.providers import providers_of, servers_of
 from baobab.runtime.jobs import DurableJobs
 from baobab.runtime.tracing import Tracing, traced
@@ -113,7 +114,15 @@ async def house(
         stack.push_async_callback(credits_.close)
         own_port = settings.port if environment is not None and settings.ai_probe else None
         models = await stack.enter_async_context(
-            opened(environment or {}, servers_of(settings.ai_servers), outgoing, clock, ids, own_port=own_port)
+            opened(
+                environment or {},
+                servers_of(settings.ai_servers),
+                outgoing,
+                clock,
+                ids,
+                own_port=own_port,
+                patience=Patience(settings.ai_first_seconds, settings.ai_between_seconds, settings.ai_total_seconds),
+            )
         )
         tracing = await stack.enter_async_context(traced(settings.otel_url, content=settings.trace_content))
         pictures = Media(models.catalogue, providers_of(environment or {}), outgoing)

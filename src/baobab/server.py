@@ -16,6 +16,7 @@ from baobab.composition import house
 from baobab.http.front import Front
 from baobab.http.metrics import CallMetrics
 from baobab.logs import configure
+from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
@@ -65,6 +66,7 @@ class Server:
             self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
             metrics = CallMetrics()
             home.registry.observers.append(metrics)
+            home.services.part(Gateway).observers.append(metrics.observe_model)
             if Tracing in home.services.parts:
                 home.registry.observers.append(home.services.part(Tracing).observe)
             annex = Annex(

@@ -93,6 +93,15 @@ class Settings(BaseSettings):
         description="What becomes of a tool `web_search` of a request to a model, which costs more than its tokens:"
         " it is left out, refused, or passed on at the operator's expense.",
     )
+    ai_first_seconds: float = Field(
+        600, ge=1, le=7200, description="Longest wait for the first byte of a model's stream, in seconds."
+    )
+    ai_between_seconds: float = Field(
+        600, ge=1, le=7200, description="Longest silence within a model's stream, in seconds."
+    )
+    ai_total_seconds: float = Field(
+        1200, ge=1, le=7200, description="Longest time of a call to a model, with all its tries, in seconds."
+    )
     ai_probe: bool = Field(
         default=True, description="Whether model servers on this machine (Ollama and others) are looked for."
     )

@@ -67,6 +67,8 @@ ModelName = Annotated[str, Text(200, min_length=1)]
 DisplayName = Annotated[str, Text(200)]
 Window = Annotated[int, Field(ge=0, le=3600)]
 Days = Annotated[int, Field(ge=1, le=3650)]
+PUBLIC_AT_ONCE = 10
+"""Runs of a public agent that are under way together, where nobody has said how many may be."""
 Concurrent = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -158,6 +160,7 @@ async def agents_create(
     default_model: for nodes that name none; left out, the app's.
     visibility: who may run it: `private`, those who run the app; `authenticated`, its users too; `public`, anybody.
     daily_budget_usd: what its runs may cost in a day (UTC).
+    max_concurrent_runs: left out, as many as there are; of a public agent 10.
     dedupe_window_seconds: how long the same caller's same body leads to the same run; 0 never.
     safety_acknowledged: true says that somebody has looked at what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
@@ -169,6 +172,8 @@ async def agents_create(
     spec = await _valid(call, name, graph_spec)
     if visibility == "public" and not safety_acknowledged:
         raise UnsafePublic(details={"offending_tools": await _writing_tools(call, spec)})
+    if visibility == "public" and max_concurrent_runs is None:
+        given["max_concurrent_runs"] = PUBLIC_AT_ONCE
     now = call.now
     values: dict[str, Any] = {
         "id": call.services.ids.uuid(),
@@ -252,6 +257,8 @@ async def agents_update(
         if public and not values.get("safety_acknowledged", row.safety_acknowledged):
             tools = await _writing_tools(call, GraphSpec.model_validate(graph))
             raise UnsafePublic(details={"offending_tools": tools})
+        if public and row.visibility != "public" and row.max_concurrent_runs is None:
+            values.setdefault("max_concurrent_runs", PUBLIC_AT_ONCE)
         call.audit.resource_id = row.id
         changed = update(rows).where(rows.c.id == row.id).values(**values, updated_at=call.now)
         await unit.execute(changed)

@@ -11,6 +11,7 @@ from baobab.tools.access import AppOwner
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.settings import app_ai
+from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import ai
 from baobab.tools.call import Call
 from baobab.tools.days import Day, first_and_last
@@ -33,6 +34,7 @@ class AiConfig(TypedDict):
     fallbackModels: list[str]
     byokKey: str | None
     byokProvider: str | None
+    timeouts: Annotated[Timeouts | None, Field(description="How long its calls may take, in seconds.")]
 
 
 class AiConfigAnswer(TypedDict):
@@ -97,6 +99,7 @@ async def ai_config_update(
     fallbackModels: Models = OMITTED,  # noqa: N803
     byokKey: ProviderKey | None = OMITTED,  # noqa: N803
     byokProvider: Annotated[str, Text(60)] | None = OMITTED,  # noqa: N803
+    timeouts: Timeouts | None = OMITTED,
 ) -> AiConfigAnswer:
     """Change the app's settings for models; what is left out stays, null takes a setting back.
 
@@ -107,6 +110,7 @@ async def ai_config_update(
     byokKey: your own key for a provider: its models are then called with it and not charged. Sealed, and never shown;
         null takes it back.
     byokProvider: whose key it is, where the key does not tell; null to have it told by the key.
+    timeouts: how long a call may take, where that is less than the installation allows; null for no bounds of its own.
     """
     values: dict[str, Any] = {"updated_at": call.now}
     given = {
@@ -114,6 +118,7 @@ async def ai_config_update(
         "max_tokens": maxTokensPerRequest,
         "allowed_models": allowedModels,
         "fallback_models": fallbackModels,
+        "timeouts": timeouts,
     }
     values |= {name: value for name, value in given.items() if value is not OMITTED}
     if isinstance(byokProvider, str) and not isinstance(byokKey, str):
@@ -185,4 +190,5 @@ def _config(own: settings.AiSettings) -> AiConfig:
         "fallbackModels": list(own.fallback_models),
         "byokKey": f"***{own.byok_last4 or ''}" if own.byok_provider else None,
         "byokProvider": own.byok_provider,
+        "timeouts": own.timeouts,
     }

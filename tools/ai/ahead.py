@@ -2,14 +2,18 @@
 
 import asyncio
 
+BEAT_SECONDS = 10.0
+"""After so long without a piece, something is sent that keeps the connection from being taken for a dead one."""
+
 
 class Ahead:
     """In order, so many at the most: whoever puts one more than that first waits for room. One puts, one takes.
 
-    most, most_bytes: of what is held before somebody waits.
+    most, most_bytes: of what is held before somebody waits. beat: what is put when nothing has come for ten seconds;
+    empty for nothing.
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
+    def __init__(self, most: int, most_bytes: int, beat: bytes = b"") -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._size = 0
@@ -17,6 +21,10 @@ class Ahead:
         self._ended = False
         self._come: asyncio.Future[None] | None = None
         self._left: asyncio.Future[None] | None = None
+        self._beat = beat
+        self._is_quiet = True
+        # One timer for all of a stream: to set one for each piece would cost as much as the piece does.
+        self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick) if beat else None
 
     @property
     def full(self) -> bool:
@@ -25,11 +33,14 @@ class Ahead:
     def put(self, piece: bytes) -> None:
         self._held.append(piece)
         self._size += len(piece)
+        self._is_quiet = False
         _wake(self._come)
 
     def end(self) -> None:
         """There will be no more."""
         self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
         _wake(self._come)
 
     async def room(self) -> None:
@@ -47,6 +58,12 @@ class Ahead:
         held, self._held, self._size = self._held, [], 0
         _wake(self._left)
         return held[0] if len(held) == 1 else b"".join(held)
+
+    def _tick(self) -> None:
+        if self._is_quiet and not self._held:
+            self.put(self._beat)
+        self._is_quiet = True
+        self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick)
 
 
 def _wake(waiting: "asyncio.Future[None] | None") -> None:

@@ -24,10 +24,11 @@ from baobab.runtime.gateway.errors import (
     WrongEndpoint,
 )
 from baobab.runtime.gateway.events import framed
-from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.gateway import Gateway, ModelCall
 from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.parameters import DROP
+from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.reach import UNLISTED
 from baobab.runtime.gateway.reason import ProviderRefusal
@@ -49,12 +50,12 @@ T = TypeVar("T")
 
 _MILLION = 1_000_000
 _USUAL_OUTPUT = 4096
-"""Tokens that are set aside for an answer whose request names no limit, where the model can write as many."""
+"""Tokens that are set aside at the least for an answer whose request names no limit, where a model writes as many."""
 _CHARACTERS_OF_A_TOKEN = 3
 _RENEWED = 0.5
 """The part of its time after which a reservation is held for as long again: the call goes on."""
-_LONGEST_SECONDS = 2400.0
-"""Longer than all tries of a call may take together; then nobody speaks for it any more."""
+_LATE_SECONDS = 120.0
+"""After the time that a call may take nobody speaks for it any more."""
 _LATE_TRIES = 5
 _PASSED_ON = (UpstreamFailed, ContextTooLong, ContentRefused, ProviderLacksModel)
 """What another model may do better: then the next one is asked."""
@@ -95,32 +96,58 @@ class Asked:
     payer: Payer
     byok: bool
     sent: int
+    patience: Patience = NO_BOUNDS
     outcome: Outcome = field(default_factory=Outcome)
+    most: int | None = None
+    """Tokens that the provider is told that an answer may have, where the request does not say."""
     span: ModelSpan | None = None
     """What a trace says of it; None where nothing is traced."""
+    failure: str = ""
+    """The code of what it failed with."""
+    _began: float | None = None
     _reservation: Reservation | None = None
     _timer: asyncio.TimerHandle | None = None
 
     async def begin(self, limit: int | None, answers: int) -> None:
         """Set aside what it may cost; CreditsExhausted, BudgetExhausted.
 
-        limit: tokens that each of the `answers` may have; None where the request does not say.
+        limit: tokens that each of the `answers` may have; None where the request does not say. Then as much is set
+        aside as the model can write, or a share of what is left, and `most` is what the provider is told.
         """
-        if limit is None:
-            limit = min(self.model.max_output or _USUAL_OUTPUT, _USUAL_OUTPUT)
-        most_output = limit * answers
         prompt = self._readable(-(-self.sent // _CHARACTERS_OF_A_TOKEN))
+        longest = self._longest(prompt) if limit is None else limit
+        most_output = longest * answers
         services, price = self.call.services, self._price(prompt)
-        expected = Outcome(prompt=prompt, completion=most_output)
+        amount, least = 0 if self.byok else cost(price, Outcome(prompt=prompt, completion=most_output)), None
+        if limit is None and amount:
+            least = cost(price, Outcome(prompt=prompt, completion=min(longest, _USUAL_OUTPUT) * answers))
         self._reservation = await services.credits.reserve(
             self.payer.organisation_id,
-            0 if self.byok else cost(price, expected),
+            amount,
+            least=least,
             app_id=self.payer.app_id,
             key_id=self.payer.key_id,
             purpose=f"ai.{self.model.modality}",
             ttl_seconds=(ttl := min(max(60 + most_output / 10, 60), 600)),
         )
-        self._renew_later(ttl, asyncio.get_running_loop().time() + _LONGEST_SECONDS)
+        granted = self._reservation.amount
+        if limit is None and price.completion and amount and (granted < amount or self.model.max_output is None):
+            left = granted - cost(price, Outcome(prompt=prompt))
+            self.most = max(1, min(longest, left * _MILLION // price.completion // answers))
+        self._renew_later(
+            ttl, asyncio.get_running_loop().time() + services.part(Gateway).patience.total + _LATE_SECONDS
+        )
+
+    def started(self) -> None:
+        """From now on its time is counted."""
+        self._began = self.call.services.clock.monotonic()
+
+    def failed(self, error: BaseException) -> None:
+        """Note what it failed with."""
+        self.failure = error.code if isinstance(error, BaobabError) else "left"
+        if self.span is not None:
+            self.span.failed(error)
+        log_refusal(self.call, self.model, error)
 
     @property
     def cost(self) -> int:
@@ -136,13 +163,28 @@ class Asked:
             self._timer.cancel()
         if outcome.begun:
             outcome.estimate(self.sent)
-            if not outcome.counted:
+            if not outcome.counted and not outcome.prompt_counted:
                 outcome.prompt = self._readable(outcome.prompt)
+        self._observe()
         span, self.span = self.span, None
         if span is not None:
             span.end(outcome, 0 if self.byok or not outcome.begun else self.cost)
         await self._settle(reservation)
         self._reservation = None
+
+    def _observe(self) -> None:
+        """Tell those who count, once."""
+        gateway, began = self.call.services.part(Gateway), self._began
+        if began is None:
+            return
+        self._began = None
+        own_server = self.model.provider.startswith("server:")
+        payer_ = "own_server" if own_server else "own_key" if self.byok else "platform"
+        name = "*" if own_server else _counted_as(self.model)
+        outcome, seconds = self.outcome, self.call.services.clock.monotonic() - began
+        used = (outcome.prompt, outcome.cached, outcome.completion, self.cost) if outcome.begun else (0, 0, 0, 0)
+        for observe in gateway.observers:
+            observe(ModelCall(name, payer_, self.failure, seconds, *used))
 
     def _renew_later(self, ttl: float, until: float) -> None:
         loop = asyncio.get_running_loop()
@@ -181,6 +223,11 @@ class Asked:
                 return
         owed = {"organisation_id": self.payer.organisation_id, "reservation": reservation.id, "cost_nanos": self.cost}
         _log.error("the use of %s could not be written down", self.model.id, extra=owed)
+
+    def _longest(self, prompt: int) -> int:
+        """Tokens that an answer can have where the request does not say."""
+        model = self.model
+        return model.max_output or max((model.context_window or 0) - prompt, _USUAL_OUTPUT)
 
     def _readable(self, tokens: int) -> int:
         """As many as a conversation can have at the most: a picture has far more letters than tokens."""
@@ -266,7 +313,7 @@ async def answered(
     models: list[Model],
     own: AiSettings,
     body: Mapping[str, Any],
-    ask: Callable[[Model, Outcome, Provider | None], Awaitable[T]],
+    ask: Callable[[Asked, Provider | None], Awaitable[T]],
     *,
     limit: int | None = 0,
     answers: int = 1,
@@ -282,7 +329,7 @@ async def answered(
     last: BaobabError | None = None
     for model in models:
         way = gateway.own(model, own.reach)
-        asked = Asked(call, model, payer(call), way is not None, sent)
+        asked = Asked(call, model, payer(call), way is not None, sent, own.patience)
         asked.outcome.drops = drops
         try:
             await asked.begin(limit, answers)
@@ -290,23 +337,22 @@ async def answered(
             if isinstance(call.caller, EndUser):
                 conceal(exc)
             raise
+        asked.started()
         asked.span = started(call, model, body, limit, cache=cache)
         try:
-            answer = await ask(model, asked.outcome, way)
+            answer = await ask(asked, way)
         except _PASSED_ON as exc:
-            if asked.span is not None:
-                asked.span.failed(exc)
-            log_refusal(call, model, exc)
+            asked.failed(exc)
             await asked.end()
             if way is not None and isinstance(exc, UpstreamDenied):
                 # Not hidden by a model that stands in: nobody would ever mend the key.
                 raise _yours(exc) from exc
+            if isinstance(exc, UpstreamFailed) and not exc.was_for_nothing:
+                raise
             # The fault of the model that was meant is of more use than that of one that stands in.
             last = last or exc
         except BaseException as exc:
-            if asked.span is not None:
-                asked.span.failed(exc)
-            log_refusal(call, model, exc)
+            asked.failed(exc)
             await settled(asked)
             raise
         else:
@@ -355,11 +401,12 @@ async def settled(asked: Asked) -> None:
         await asked.end()
     except asyncio.CancelledError:
         # A task of its own would cost every other call more than this costs one: to settle twice is to settle once.
-        _kept(asked.end())
+        keep_ending(asked.end())
         raise
 
 
-def _kept(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+def keep_ending(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Do it to its end, whoever leaves; `ended` waits for it."""
     task = asyncio.create_task(ending)
     _ENDING.add(task)
     task.add_done_callback(_ENDING.discard)
@@ -372,14 +419,17 @@ def told(error: BaobabError, _before: int) -> bytes:
 
 
 async def counted(
-    pieces: AsyncGenerator[bytes, None], asked: Asked, told: Callable[[BaobabError, int], bytes] = told
+    pieces: AsyncGenerator[bytes, None],
+    asked: Asked,
+    told: Callable[[BaobabError, int], bytes] = told,
+    beat: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
     """The pieces of an answer; whoever stops reading them, and when, what was used is counted.
 
-    told: an error as a last event, behind so many others.
+    told: an error as a last event, behind so many others. beat: what is sent where nothing has come for a while.
     """
     # Read by a task of its own: whoever leaves would otherwise cut off the provider before it says what was used.
-    there = Ahead(_AHEAD, _AHEAD_BYTES)
+    there = Ahead(_AHEAD, _AHEAD_BYTES, beat)
     reading = asyncio.create_task(_read(pieces, asked, there, told))
     try:
         while (piece := await there.take()) is not None:
@@ -387,7 +437,7 @@ async def counted(
         await reading
     finally:
         # Not awaited here: a generator that is being closed cannot wait for the database.
-        _kept(_finished(reading, there, pieces, asked))
+        keep_ending(_finished(reading, there, pieces, asked))
 
 
 async def _read(
@@ -407,9 +457,7 @@ async def _read(
             if there.full:
                 await there.room()
     except BaobabError as error:
-        if asked.span is not None:
-            asked.span.failed(error)
-        log_refusal(asked.call, asked.model, error)
+        asked.failed(error)
         # The status has been sent: all that can be said is a last event.
         there.put(told(error, seen))
     finally:

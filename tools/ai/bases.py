@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from baobab.tools.access import OF_APP
 from baobab.tools.ai.access import GATEWAY_CALLERS
@@ -11,6 +11,7 @@ from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, app_messages, gateway, messages
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
+from baobab.tools.limits import Limit
 from baobab.tools.tool import Handler, Toolset
 from baobab.tools.types import AppId
 
@@ -25,16 +26,26 @@ class Bases:
     app: Toolset
 
     def tool(
-        self, route: str, *, in_app: str, raises: Sequence[type[BaobabError]] = (), also: str = "", **declared: Any
+        self,
+        route: str,
+        *,
+        in_app: str,
+        raises: Sequence[type[BaobabError]] = (),
+        also: str = "",
+        limit: Limit | Literal["default"] = "default",
+        **declared: Any,
     ) -> Callable[[Handler], Handler]:
         """Register the decorated function as a tool of both families.
 
         It takes no `app_id`: the app, where there is one, is the call's. in_app: the name of the app's tool. also: a
-        second path of it below the app's base, for clients that write a part of the path themselves.
+        second path of it below the app's base, for clients that write a part of the path themselves. limit: the bucket
+        of the calls at `/v1`; those in an app are in the app's.
         """
 
         def register(handler: Handler) -> Handler:
-            self.gateway.tool(route, access=GATEWAY_CALLERS, raises=(*raises, ModelNotAllowed), **declared)(handler)
+            self.gateway.tool(
+                route, access=GATEWAY_CALLERS, raises=(*raises, ModelNotAllowed), limit=limit, **declared
+            )(handler)
             self.app.tool(
                 route,
                 access=OF_APP,

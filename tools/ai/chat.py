@@ -1,23 +1,25 @@
 """Chat completions and embeddings, by the gateway and in an app: the OpenAI wire."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Mapping
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.providers import Provider
 from baobab.tools.access import OF_APP
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
-from baobab.tools.ai.asking import Asked, answered, chosen, counted, settled
+from baobab.tools.ai.asking import Asked, answered, chosen, settled
 from baobab.tools.ai.cache import Place, Wanted, place
+from baobab.tools.ai.limits import GATEWAY_REQUESTS
 from baobab.tools.ai.pieces import in_events
 from baobab.tools.ai.settings import AiSettings
+from baobab.tools.ai.streaming import stream_answer
 from baobab.tools.ai.telling import tell
+from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
@@ -43,9 +45,12 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
 @gateway.tool(
     "POST /chat/completions",
     access=GATEWAY_CALLERS,
+    limit=GATEWAY_REQUESTS,
     effect="external",
     raises=CALLING,
     audit=CALLED,
+    query=tuple(FROM_HEADERS),
+    from_headers=FROM_HEADERS,
     max_body=MOST_BYTES,
     examples=_EXAMPLE,
     keywords="chat completion, ask an LLM, GPT, Claude, language model, AI, prompt, generate or summarise text, "
@@ -60,6 +65,7 @@ async def gateway_chat(
     stream: bool | None = None,
     max_tokens: MaxTokens | None = None,
     cache: Wanted | None = None,
+    baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer a conversation.
@@ -71,10 +77,11 @@ async def gateway_chat(
     stream: answer in server-sent events, where the door can.
     max_tokens: the most that the answer may have.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
+    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
     """
     answer: dict[str, Any] = await _chat(
         call,
-        await settings.of_call(call),
+        await settings.of_call(call, baobab_timeout),
         messages,
         model,
         max_tokens,
@@ -91,6 +98,8 @@ async def gateway_chat(
     effect="external",
     raises=IN_AN_APP,
     audit=CALLED,
+    query=tuple(FROM_HEADERS),
+    from_headers=FROM_HEADERS,
     max_body=MOST_BYTES,
     examples=_EXAMPLE,
     start=True,
@@ -107,6 +116,7 @@ async def ai_chat(
     stream: bool | None = None,
     max_tokens: MaxTokens | None = None,
     cache: Wanted | None = None,
+    baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer a conversation, under the app's settings and at its organisation's expense.
@@ -118,8 +128,9 @@ async def ai_chat(
     stream: answer in server-sent events, where the door can.
     max_tokens: the most that the answer may have; the app's maxTokensPerRequest where that is less.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
+    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
     """
-    own = await settings.of_app(call, app_id)
+    own = await settings.of_app(call, app_id, baobab_timeout)
     answer: dict[str, Any] = await _chat(call, own, messages, model, max_tokens, further, stream=stream, cache=cache)
     return answer
 
@@ -127,9 +138,12 @@ async def ai_chat(
 @gateway.tool(
     "POST /embeddings",
     access=GATEWAY_CALLERS,
+    limit=GATEWAY_REQUESTS,
     effect="external",
     raises=CALLING,
     audit=CALLED,
+    query=tuple(FROM_HEADERS),
+    from_headers=FROM_HEADERS,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
     keywords="embed text, vectors, semantic similarity, meaning, without an app; "
@@ -141,14 +155,16 @@ async def gateway_embeddings(
     input: Texts,  # noqa: A002 - the name on the wire
     model: ModelName | None = None,
     cache: Wanted | None = None,
+    baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
     """Turn texts into vectors whose closeness is that of their meanings.
 
     model: left out, the built-in embeddings.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
+    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
     """
-    return await _embed(call, await settings.of_call(call), input, model, further, cache)
+    return await _embed(call, await settings.of_call(call, baobab_timeout), input, model, further, cache)
 
 
 @ai.tool(
@@ -157,6 +173,8 @@ async def gateway_embeddings(
     effect="external",
     raises=IN_AN_APP,
     audit=CALLED,
+    query=tuple(FROM_HEADERS),
+    from_headers=FROM_HEADERS,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
     keywords="embed text, vectors, semantic similarity or search, meaning, RAG; "
@@ -169,14 +187,16 @@ async def ai_embeddings(
     input: Texts,  # noqa: A002 - the name on the wire
     model: ModelName | None = None,
     cache: Wanted | None = None,
+    baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
     """Turn texts into vectors whose closeness is that of their meanings, at the app's organisation's expense.
 
     model: left out, the built-in embeddings.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
+    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
     """
-    return await _embed(call, await settings.of_app(call, app_id), input, model, further, cache)
+    return await _embed(call, await settings.of_app(call, app_id, baobab_timeout), input, model, further, cache)
 
 
 async def _chat(
@@ -206,24 +226,25 @@ async def _chat(
         return Stream(_again(known, body)) if streamed else known
     state = "miss" if kept else ""
     if streamed:
-        begin = _streaming(rooms, bounded)
-        pieces, asked = await answered(call, models, own, body, begin, limit=limit, answers=answers, cache=state)
-        tell(call, asked.model, cache="miss" if kept else None)
-        return Stream(counted(pieces if kept is None else kept.keeping(pieces, asked), asked))
 
-    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> dict[str, Any]:
-        whole = {name: value for name, value in bounded(model).items() if name != "stream_options"}
-        return await rooms.chat(model, whole, outcome, way)
+        async def begin(asked: Asked, way: Provider | None) -> AsyncGenerator[bytes, None]:
+            return await rooms.stream(asked.model, bounded(asked.model, asked.most), asked.outcome, way, asked.patience)
+
+        answering = answered(call, models, own, body, begin, limit=limit, answers=answers, cache=state)
+        return await stream_answer(
+            call,
+            models[0],
+            answering,
+            lambda pieces, asked: pieces if kept is None or asked.most else kept.keeping(pieces, asked),
+            cache="miss" if kept else None,
+        )
+
+    async def ask(asked: Asked, way: Provider | None) -> dict[str, Any]:
+        whole = {name: value for name, value in bounded(asked.model, asked.most).items() if name != "stream_options"}
+        return await rooms.chat(asked.model, whole, asked.outcome, way, asked.patience)
 
     answer, asked = await answered(call, models, own, body, ask, limit=limit, answers=answers, cache=state)
     return await _ended(call, answer, asked, kept)
-
-
-def _streaming(rooms: Gateway, bounded: Callable[[Model], dict[str, Any]]) -> Any:
-    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> AsyncGenerator[bytes, None]:
-        return await rooms.stream(model, bounded(model), outcome, way)
-
-    return ask
 
 
 async def _again(answer: Mapping[str, Any], body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
@@ -247,27 +268,32 @@ async def _embed(
         tell(call, kept.model, cost=0, cache="hit")
         return known
 
-    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> dict[str, Any]:
-        return await rooms.embed(model, body, outcome, way)
+    async def ask(asked: Asked, way: Provider | None) -> dict[str, Any]:
+        return await rooms.embed(asked.model, body, asked.outcome, way, asked.patience)
 
     answer, asked = await answered(call, models, own, body, ask, cache="miss" if kept else "")
     return await _ended(call, answer, asked, kept)
 
 
-def _bounded(
-    body: Mapping[str, Any], max_tokens: int | None, most: int | None
-) -> tuple[int | None, Callable[[Model], dict[str, Any]]]:
+class Bounded(Protocol):
+    """Makes the request for a model, with a limit in it; granted: tokens, where the caller has said nothing."""
+
+    def __call__(self, model: Model, granted: int | None = None) -> dict[str, Any]: ...
+
+
+def _bounded(body: Mapping[str, Any], max_tokens: int | None, most: int | None) -> tuple[int | None, "Bounded"]:
     """The limit of an answer, lowered to the app's; and the request for a model with the limit in it."""
     newer = _whole(body, "max_completion_tokens", _MOST_TOKENS)
     asked = newer or max_tokens
     limit = min(asked, most) if asked and most else asked or most
 
-    def bounded(model: Model) -> dict[str, Any]:
-        if limit is None:
+    def bounded(model: Model, granted: int | None = None) -> dict[str, Any]:
+        most = limit or granted
+        if most is None:
             return dict(body)
         # By the newer name where the caller used none: OpenAI's later models refuse the older one.
         by_newer = newer is not None or (max_tokens is None and model.provider == "openai")
-        return {**body, "max_completion_tokens" if by_newer else "max_tokens": limit}
+        return {**body, "max_completion_tokens" if by_newer else "max_tokens": most}
 
     return limit, bounded
 
@@ -284,7 +310,8 @@ def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
 
 async def _ended(call: Call, answer: dict[str, Any], asked: Asked, kept: Place | None) -> dict[str, Any]:
     await settled(asked)
-    if kept is not None:
+    if kept is not None and asked.most is None:
+        # What was cut short for want of money is no answer for others.
         await kept.keep(answer, asked)
     tell(call, asked.model, cost=0 if asked.byok else asked.cost, cache="miss" if kept else None)
     return answer

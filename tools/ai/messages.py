@@ -16,8 +16,10 @@ from baobab.runtime.gateway.wires.messages_count import estimated
 from baobab.tools.ai.bases import ANTHROPIC
 from baobab.tools.ai.chat import MaxTokens, Messages, ModelName
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
+from baobab.tools.ai.limits import GATEWAY_REQUESTS
 from baobab.tools.ai.speaking import asking, spoken
 from baobab.tools.ai.telling import tell
+from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, messages
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
@@ -63,6 +65,7 @@ _BETAS = (
     "token-efficient-tools",
 )
 _BETA = re.compile(rf"(?:{'|'.join(_BETAS)})-\d{{4}}-?\d\d-?\d\d")
+_PING = event({"type": "ping"})
 _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
 
 
@@ -74,11 +77,12 @@ class Counted(TypedDict):
     "POST /messages",
     in_app="ai_messages",
     also="/v1/messages",
+    limit=GATEWAY_REQUESTS,
     effect="external",
     raises=CALLING,
     audit=CALLED,
-    query=("beta", *_FROM_HEADERS),
-    from_headers=_FROM_HEADERS,
+    query=("beta", *_FROM_HEADERS, *FROM_HEADERS),
+    from_headers={**_FROM_HEADERS, **FROM_HEADERS},
     max_body=MOST_BYTES,
     examples={"max_tokens": 1024, **_EXAMPLE},
     keywords="Claude, Anthropic Messages API, Anthropic compatible; Anthropic-Schnittstelle; API de Anthropic",
@@ -93,6 +97,7 @@ async def gateway_messages(
     beta: bool = False,  # noqa: ARG001 - what clients say, and nobody needs
     anthropic_beta: Beta | None = None,
     anthropic_version: Version | None = None,
+    baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer a conversation, on the wire of Anthropic's Messages.
@@ -107,10 +112,13 @@ async def gateway_messages(
     beta: as Anthropic's clients say it; it makes no difference.
     anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
     anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
+    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
     """
     body = {**_body(call, messages, system, further), "max_tokens": max_tokens}
     wire = MessagesWire(_passed_on(anthropic_beta, anthropic_version))
-    answer: dict[str, Any] = await spoken(call, wire, body, model, max_tokens, _told, stream=stream)
+    answer: dict[str, Any] = await spoken(
+        call, wire, body, model, max_tokens, _told, stream=stream, allowed=baobab_timeout, beat=_PING
+    )
     return answer
 
 
@@ -118,6 +126,7 @@ async def gateway_messages(
     "POST /messages/count_tokens",
     in_app="ai_messages_count",
     also="/v1/messages/count_tokens",
+    limit=GATEWAY_REQUESTS,
     effect="external",
     raises=CALLING,
     audit=Audit("ai.count", category="ai", action="read", resource="model", tallied=True),

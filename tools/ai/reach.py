@@ -10,6 +10,7 @@ from baobab.runtime.gateway.reach import NOTHING, OwnServer, Reach, Secret
 from baobab.storage.cache import Cache
 from baobab.storage.secrets import Vault
 from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.tools.ai.timeouts import patience_of
 from baobab.tools.call import Call
 from baobab.tools.services import Services
 
@@ -41,6 +42,8 @@ model_servers = Table(
     Column("last4", String(4)),
     # As it last listed them: an object of names, each with its context window or null.
     Column("models", Json, nullable=False),
+    # Those of timeouts.py that it has.
+    Column("timeouts", Json),
     # Why it did not, when it was last asked.
     Column("problem", String(200)),
     Column("probed_at", Instant, nullable=False),
@@ -105,4 +108,4 @@ def _opened(vault: Vault, sealed: str, bound_to: str) -> str:
 def _server(vault: Vault, row: Any) -> OwnServer:
     opens = None if row.key is None else secret(vault, row.key, context(model_servers, row.id))
     listed: Mapping[str, int | None] = row.models
-    return OwnServer(row.id, row.name, row.url, opens, listed)
+    return OwnServer(row.id, row.name, row.url, opens, listed, patience_of(row.timeouts))

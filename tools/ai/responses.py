@@ -12,8 +12,10 @@ from baobab.tools.ai import stored
 from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.chat import MaxTokens, ModelName
 from baobab.tools.ai.errors import AI_ENVELOPE
+from baobab.tools.ai.limits import GATEWAY_REQUESTS
 from baobab.tools.ai.speaking import spoken
 from baobab.tools.ai.stored import ItemNotFound, ResponseNotFound, conversation
+from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
@@ -47,9 +49,12 @@ class Deleted(TypedDict):
 @OPENAI.tool(
     "POST /responses",
     in_app="ai_responses",
+    limit=GATEWAY_REQUESTS,
     effect="external",
     raises=(*CALLING, ResponseNotFound, ItemNotFound),
     audit=CALLED,
+    query=tuple(FROM_HEADERS),
+    from_headers=FROM_HEADERS,
     max_body=MOST_BYTES,
     examples={"input": "Hello!"},
     keywords="OpenAI Responses API, stateful answer of an LLM, previous response, continue a conversation; "
@@ -64,6 +69,7 @@ async def gateway_responses(
     max_output_tokens: MaxTokens | None = None,
     previous_response_id: ResponseId | None = None,
     store: bool | None = None,
+    baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
     """Have a model answer, on the wire of OpenAI's Responses.
@@ -76,6 +82,7 @@ async def gateway_responses(
     max_output_tokens: the most that the answer may have; an app's maxTokensPerRequest where that is less.
     previous_response_id: go on with that stored response, which the same organisation or app was answered.
     store: keep the answer and what it answers for 30 days; false keeps nothing.
+    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
     """
     for field, remediation in _ELSEWHERE.items():
         if further.get(field):
@@ -96,7 +103,7 @@ async def gateway_responses(
     if max_output_tokens is not None:
         body["max_output_tokens"] = max_output_tokens
     answer: dict[str, Any] = await spoken(
-        call, RESPONSES, body, model, max_output_tokens, _told, stream=stream, kept=kept
+        call, RESPONSES, body, model, max_output_tokens, _told, stream=stream, kept=kept, allowed=baobab_timeout
     )
     return answer
 

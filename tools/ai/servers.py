@@ -20,6 +20,7 @@ from baobab.runtime.gateway.providers import SERVER_NAME, Provider
 from baobab.tools.access import AnyAccount
 from baobab.tools.ai import reach
 from baobab.tools.ai.reach import model_servers as rows
+from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.call import Call
 from baobab.tools.errors import BadRequest, Conflict, MissingField, NotFound
@@ -51,6 +52,7 @@ class ModelServer(TypedDict):
     models: Annotated[list[str], Field(description="As it last listed them; others of its models work, too.")]
     healthy: Annotated[bool, Field(description="Whether it listed its models when it was last asked.")]
     problem: Annotated[str | None, Field(description="Why it did not.")]
+    timeouts: Annotated[Timeouts | None, Field(description="How long its answers may take, in seconds.")]
     probed_at: datetime
     created_at: datetime
 
@@ -119,7 +121,9 @@ async def model_servers_list(call: Call) -> ModelServers:
     "eigenen Modellserver anbinden, lokales Modell; "
     "conectar servidor de modelos propio, modelo local",
 )
-async def model_servers_create(call: Call, name: ServerName, url: Url, key: ServerKey | None = None) -> ModelServer:
+async def model_servers_create(
+    call: Call, name: ServerName, url: Url, key: ServerKey | None = None, timeouts: Timeouts | None = None
+) -> ModelServer:
     """Declare a model server that speaks OpenAI's wire; your organisation and its apps can then call its models.
 
     It is asked for its models at once. One that does not answer is declared all the same: its models can be called by
@@ -129,6 +133,7 @@ async def model_servers_create(call: Call, name: ServerName, url: Url, key: Serv
     url: where /models and /chat/completions begin, mostly ending in /v1. Private addresses are refused unless the
       operator allows them.
     key: sent to it as `Authorization: Bearer`. Sealed, and never shown.
+    timeouts: how long it may take to answer, where that is less than the installation allows.
     """
     if call.services.part(Gateway).takes(name):
         raise ServerNameTaken(f"`{name}` is the name of a vendor, or of a server of this installation.")
@@ -139,6 +144,7 @@ async def model_servers_create(call: Call, name: ServerName, url: Url, key: Serv
         "name": name,
         "url": _address(url),
         "models": {},
+        "timeouts": timeouts,
         "created_at": call.now,
         **_sealed(call, id_, key),
     }
@@ -181,15 +187,20 @@ async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     "cambiar servidor de modelos",
 )
 async def model_servers_update(
-    call: Call, name: ServerName, url: Url | None = None, key: ServerKey | None = OMITTED
+    call: Call,
+    name: ServerName,
+    url: Url | None = None,
+    key: ServerKey | None = OMITTED,
+    timeouts: Timeouts | None = OMITTED,
 ) -> ModelServer:
-    """Change where a model server is, or its key; what is left out stays. It is asked for its models again.
+    """Change where a model server is, its key or its time; what is left out stays. It is asked for its models again.
 
     url: the new address. A key that was given for another host is not taken along: send it again.
     key: the new key; null for none.
+    timeouts: how long it may take to answer; null for as long as the installation allows.
     """
-    if url is None and key is OMITTED:
-        raise MissingField("Neither `url` nor `key` is given.", remediation="Say what is to be changed.")
+    if url is None and key is OMITTED and timeouts is OMITTED:
+        raise MissingField("None of `url`, `key` and `timeouts` is given.", remediation="Say what is to be changed.")
     before = await _row(call, name)
     address = before["url"] if url is None else _address(url)
     if key is OMITTED and before["key"] is not None and _origin(address) != _origin(before["url"]):
@@ -197,6 +208,8 @@ async def model_servers_update(
     if key is not OMITTED and before["key"] is not None:
         call.destroys()
     values = {"url": address} if key is OMITTED else {"url": address, **_sealed(call, before["id"], key)}
+    if timeouts is not OMITTED:
+        values["timeouts"] = timeouts
     opened = _opened(call, before) if key is OMITTED else key
     return await _write(call, before, values | await _asked(call, name, address, opened))
 
@@ -312,6 +325,7 @@ def _shown(row: Mapping[str, Any]) -> ModelServer:
         "models": sorted(f"{row['name']}/{model}" for model in row["models"]),
         "healthy": row["problem"] is None,
         "problem": row["problem"],
+        "timeouts": row["timeouts"],
         "probed_at": row["probed_at"],
         "created_at": row["created_at"],
     }

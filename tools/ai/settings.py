@@ -5,10 +5,12 @@ from typing import Any
 
 from sqlalchemy import Column, ForeignKey, Integer, Select, String, Table, select
 
+from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 from baobab.runtime.gateway.reach import NOTHING, Reach
 from baobab.storage.cache import Cache
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.ai import reach
+from baobab.tools.ai.timeouts import Timeouts, patience_of, read_timeout
 from baobab.tools.call import Call
 from baobab.tools.callers import Account, ScopedKey
 from baobab.tools.services import Services
@@ -26,6 +28,8 @@ app_ai = Table(
     Column("byok_key", Sealed),
     Column("byok_provider", String(60)),
     Column("byok_last4", String(4)),
+    # Those of timeouts.py that it has.
+    Column("timeouts", Json),
     Column("updated_at", Instant, nullable=False),
 )
 
@@ -48,7 +52,11 @@ _OPENAI_MARK = "T3BlbkFJ"
 
 @dataclass(frozen=True, slots=True)
 class AiSettings:
-    """None and empty mean that nothing is set. reach: what can be called beside what the installation can."""
+    """None and empty mean that nothing is set.
+
+    reach: what can be called beside what the installation can. timeouts: those of the app; patience: those of the app
+    and of the request.
+    """
 
     default_model: str | None = None
     max_tokens: int | None = None
@@ -57,6 +65,8 @@ class AiSettings:
     byok_provider: str | None = None
     byok_last4: str | None = None
     reach: Reach = NOTHING
+    timeouts: Timeouts | None = None
+    patience: Patience = NO_BOUNDS
 
 
 _NOTHING_SET = AiSettings()
@@ -85,23 +95,30 @@ class SettingsOfApps:
         return replace(own, reach=Reach({row.byok_provider: opens}))
 
 
-async def of_app(call: Call, app_id: str) -> AiSettings:
-    """What calls to models go by. It begins no transaction: one that pays begins with what it pays from."""
+async def of_app(call: Call, app_id: str, allowed: str | None = None) -> AiSettings:
+    """What calls to models go by. It begins no transaction: one that pays begins with what it pays from.
+
+    allowed: what the request's header says of its time.
+    """
     own = await call.services.of(SettingsOfApps).of(app_id)
+    if allowed is not None:
+        own = replace(own, patience=own.patience.within(read_timeout(allowed)))
     theirs = await reach.of_organisation(call, call.require_app().organisation_id)
     return replace(own, reach=own.reach.before(theirs)) if theirs else own
 
 
-async def of_call(call: Call) -> AiSettings:
+async def of_call(call: Call, allowed: str | None = None) -> AiSettings:
     """What a call goes by: its app's settings, or its organisation's."""
-    return await (of_organisation(call) if call.app is None else of_app(call, call.app.id))
+    return await (of_organisation(call, allowed) if call.app is None else of_app(call, call.app.id, allowed))
 
 
-async def of_organisation(call: Call) -> AiSettings:
+async def of_organisation(call: Call, allowed: str | None = None) -> AiSettings:
     """What calls outside of an app go by: the caller's organisation has keys and servers, and no settings."""
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
     theirs = await reach.of_organisation(call, caller.organisation_id)
+    if allowed is not None:
+        return AiSettings(reach=theirs, patience=read_timeout(allowed))
     return AiSettings(reach=theirs) if theirs else _NOTHING_SET
 
 
@@ -124,6 +141,8 @@ def _settings(row: Any) -> AiSettings:
         fallback_models=tuple(row.fallback_models),
         byok_provider=row.byok_provider,
         byok_last4=row.byok_last4,
+        timeouts=row.timeouts,
+        patience=patience_of(row.timeouts),
     )
 
 

@@ -101,6 +101,7 @@ class ModelSpan:
         told: dict[str, Any] = {"baobab.cost_usd": cost / 10**9}
         if outcome.served is not None:
             told["gen_ai.provider.name"] = _provider(outcome.served)
+            told["baobab.upstream.model"] = outcome.served.upstream[:_LONGEST_NAME]
         where = urlsplit(outcome.address)
         if where.hostname:
             told |= {"server.address": where.hostname, "server.port": where.port or _PORTS.get(where.scheme, 443)}

@@ -3,19 +3,19 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
+from baobab.runtime.gateway.events import KEPT_ALIVE
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.wires.wire import Wire
 from baobab.tools.ai import settings
-from baobab.tools.ai.asking import answered, chosen, counted, settled
+from baobab.tools.ai.asking import Asked, answered, chosen, settled
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.stored import Conversation
+from baobab.tools.ai.streaming import stream_answer
 from baobab.tools.ai.telling import tell
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
-from baobab.tools.stream import Stream
 
 
 async def spoken(
@@ -28,13 +28,16 @@ async def spoken(
     *,
     stream: bool | None,
     kept: Conversation | None = None,
+    allowed: str | None = None,
+    beat: bytes = KEPT_ALIVE,
 ) -> Any:
     """The answer to a request on that wire, or a Stream of it.
 
     name: the model's. limit: tokens that the answer may have. told: an error as the last event, behind so many others.
-    kept: what becomes of the answer.
+    kept: what becomes of the answer. allowed: what the request's header says. beat: what is sent of the wire while a
+    model thinks.
     """
-    own, models = await asking(call, name)
+    own, models = await asking(call, name, allowed)
     if own.max_tokens is not None:
         limit = min(limit or own.max_tokens, own.max_tokens)
         body = {**body, wire.limit: limit}
@@ -44,16 +47,23 @@ async def spoken(
         wire.asked(body, models[0])
     if stream and call.door.streams:
 
-        async def begin(model: Model, outcome: Outcome, way: Provider | None) -> AsyncGenerator[bytes, None]:
-            return await rooms.speaking(wire, model, body, outcome, way)
+        async def begin(asked: Asked, way: Provider | None) -> AsyncGenerator[bytes, None]:
+            return await rooms.speaking(
+                wire, asked.model, _within(wire, body, asked), asked.outcome, way, asked.patience
+            )
 
-        pieces, asked = await answered(call, models, own, body, begin, limit=limit)
-        tell(call, asked.model)
-        return Stream(counted(pieces if kept is None else kept.pieces(pieces), asked, told))
+        return await stream_answer(
+            call,
+            models[0],
+            answered(call, models, own, body, begin, limit=limit),
+            lambda pieces, _: pieces if kept is None else kept.pieces(pieces),
+            told,
+            beat=beat,
+        )
 
-    async def ask(model: Model, outcome: Outcome, way: Provider | None) -> dict[str, Any]:
-        whole = {name: value for name, value in body.items() if name != "stream_options"}
-        return await rooms.speak(wire, model, whole, outcome, way)
+    async def ask(asked: Asked, way: Provider | None) -> dict[str, Any]:
+        whole = {name: value for name, value in _within(wire, body, asked).items() if name != "stream_options"}
+        return await rooms.speak(wire, asked.model, whole, asked.outcome, way, asked.patience)
 
     answer, asked = await answered(call, models, own, body, ask, limit=limit)
     await settled(asked)
@@ -61,9 +71,14 @@ async def spoken(
     return answer if kept is None else await kept.whole(answer)
 
 
-async def asking(call: Call, name: str | None) -> tuple[AiSettings, list[Model]]:
+def _within(wire: Wire, body: Mapping[str, Any], asked: Asked) -> Mapping[str, Any]:
+    """The request with the limit that was set aside for."""
+    return body if asked.most is None else {**body, wire.limit: asked.most}
+
+
+async def asking(call: Call, name: str | None, allowed: str | None = None) -> tuple[AiSettings, list[Model]]:
     """The app's or the organisation's settings; and the model that is meant, with those to fall back on."""
-    own = await settings.of_call(call)
+    own = await settings.of_call(call, allowed)
     # What was read is done with: no transaction stays open while a model thinks.
     if not call.nested:
         await call.unit.commit()

@@ -70,6 +70,7 @@ class _Hearer:
             case "message_start":
                 message = told.get("message")
                 self._take(message.get("usage") if isinstance(message, dict) else None)
+                self._outcome.count_prompt(self._used)
             case "message_delta":
                 # Totals, of what has changed since the beginning.
                 self._take(told.get("usage"))
@@ -87,4 +88,4 @@ def _raise_told(told: Mapping[str, Any]) -> None:
     error = told.get("error")
     if told.get("type") == "error" or error:
         kind = error.get("type") if isinstance(error, dict) else None
-        raise refusal(_STATUSES.get(str(kind), 502), to_json(told), None)
+        raise refusal(_STATUSES.get(str(kind), 500), to_json(told), None)

@@ -79,7 +79,7 @@ class _Hearer:
 def _failure(error: Any) -> Exception:
     """What the provider says in the middle, by its code."""
     error = error if isinstance(error, dict) else {}
-    status = _STATUSES.get(str(error.get("code"))) or _STATUSES.get(str(error.get("type")), 502)
+    status = _STATUSES.get(str(error.get("code"))) or _STATUSES.get(str(error.get("type")), 500)
     return refusal(status, to_json({"error": error}), None)
 
 

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.runtime.addresses import Target
-from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer
+from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer, NotSent
 from baobab.runtime.gateway.connections import Connections, dial
+from baobab.runtime.gateway.patience import Patience
 from tests.certificates import certificate
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -64,8 +65,10 @@ class Client:
         self.connections = connections
         self.target = Target.of(url, https_only=False)
 
-    async def post(self, content: bytes = b"{}", silence: float = 60, seconds: float = 60, **headers: str) -> Answer:
-        return await self.connections.post(self.target, headers, content, silence=silence, seconds=seconds)
+    async def post(
+        self, content: bytes = b"{}", silence: float = 60, between: float = 60, seconds: float = 60, **headers: str
+    ) -> Answer:
+        return await self.connections.post(self.target, headers, content, Patience(silence, between, seconds))
 
     async def read(self, content: bytes = b"{}", **headers: str) -> bytes:
         answer = await self.post(content, **headers)
@@ -238,7 +241,7 @@ async def test_half_an_answer_is_told_as_half(said: bytes) -> None:
 
 async def test_silence_is_heard_before_the_answer_and_within_it() -> None:
     async with meeting(saying(b"", WHOLE[:100])) as client:
-        answer = await client.post(silence=0.05)
+        answer = await client.post(between=0.05)
         with pytest.raises(TimeoutError):
             [piece async for piece in answer]
         answer.close()
@@ -325,7 +328,7 @@ async def test_who_does_not_read_lets_the_server_wait() -> None:
 @pytest.mark.parametrize("value", ["a\r\nx-admin: yes", "a\nb", "a\0b", "\N{SNOWMAN}"])
 async def test_a_key_with_a_line_in_it_is_not_sent(value: str) -> None:
     async with meeting(saying(WHOLE)) as client:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NotSent):
             await client.post(authorization=value)
         assert client.site.connected == 0
 
@@ -351,7 +354,7 @@ async def test_nobody_there_is_told_as_such() -> None:
     async with meeting(saying(WHOLE)) as client:
         pass
     with pytest.raises(ConnectionRefusedError):
-        await Connections(dial).post(client.target, {}, b"{}", silence=1, seconds=1)
+        await Connections(dial).post(client.target, {}, b"{}", Patience(1, 1, 1))
 
 
 async def test_tls_verifies_whom_it_talks_to(tmp_path: Path) -> None:

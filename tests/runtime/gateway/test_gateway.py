@@ -15,6 +15,7 @@ from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, Ups
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.patience import Patience
 from baobab.runtime.gateway.providers import own_server
 from baobab.runtime.gateway.relay import Relay, refusal
 from baobab.storage.clock import Ids
@@ -25,8 +26,11 @@ BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}]}
 
 
 @contextlib.asynccontextmanager
-async def impatient(behaviour: str, **limits: Any) -> AsyncIterator[tuple[Gateway, Model, Upstream]]:
+async def impatient(
+    behaviour: str, largest: int = 2**20, **bounds: float
+) -> AsyncIterator[tuple[Gateway, Model, Upstream]]:
     clock = FixedClock()
+    limits: Any = {"largest": largest, "patience": Patience(**bounds)}
     async with upstream() as fake:
         gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(**limits))
         free, features = Price(0, 0), frozenset(("streaming",))
@@ -36,20 +40,55 @@ async def impatient(behaviour: str, **limits: Any) -> AsyncIterator[tuple[Gatewa
         await gateway.close()
 
 
-@pytest.mark.parametrize("limits", [{"silence_seconds": 0.05}, {"answer_seconds": 0.05}])
-async def test_a_provider_that_says_nothing_is_given_up(limits: dict[str, float]) -> None:
-    async with impatient("slow-first:30", **limits) as (gateway, model, fake):
-        for ask in (gateway.chat, gateway.stream):
-            outcome = Outcome()
-            with pytest.raises(UpstreamTimeout):
-                await ask(model, BODY, outcome)
-            assert not outcome.begun
-        # It may have been chance: three times each.
-        assert len(fake.requests) == 6
+@pytest.mark.parametrize(
+    ("lane", "bounds"), [("chat", {"total": 0.05}), ("stream", {"total": 0.05}), ("stream", {"first": 0.05})]
+)
+async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(
+    lane: str, bounds: dict[str, float]
+) -> None:
+    async with impatient("slow-first:30", **bounds) as (gateway, model, fake):
+        outcome = Outcome()
+        with pytest.raises(UpstreamTimeout) as told:
+            await getattr(gateway, lane)(model, BODY, outcome)
+        assert not outcome.begun
+        # It may be at work, and paid for it. Official clients would ask again by themselves.
+        assert len(fake.requests) == 1
+        assert told.value.headers["x-should-retry"] == "false"
+
+
+async def test_an_answer_in_one_piece_may_be_silent_for_as_long_as_it_may_take() -> None:
+    async with impatient("slow-first:0.2", first=0.05, between=0.05, total=20) as (gateway, model, _):
+        assert (await gateway.chat(model, BODY, Outcome()))["choices"]
+
+
+async def test_a_call_may_have_less_time_than_the_gateway_and_never_more() -> None:
+    async with impatient("slow-first:30", total=20) as (gateway, model, _):
+        with pytest.raises(UpstreamTimeout):
+            await gateway.chat(model, BODY, Outcome(), patience=Patience(total=0.05))
+    async with impatient("slow-first:30", total=0.05) as (gateway, model, _):
+        with pytest.raises(UpstreamTimeout):
+            await gateway.chat(model, BODY, Outcome(), patience=Patience(total=20))
+
+
+async def test_all_tries_of_a_call_share_its_time() -> None:
+    async with impatient("503", total=0.15) as (gateway, model, fake):
+        with pytest.raises(UpstreamFailed):
+            await gateway.chat(model, BODY, Outcome())
+        # The third would begin after three tenths of a second.
+        assert len(fake.requests) < 3
+
+
+async def test_what_was_never_sent_is_tried_again() -> None:
+    async with impatient("plain") as (gateway, model, fake):
+        gateway.add(own_server("lab", "http://127.0.0.1:9/v1"), [model])
+        with pytest.raises(UpstreamFailed) as told:
+            await gateway.chat(model, BODY, Outcome())
+        assert told.value.was_for_nothing
+        assert not fake.requests
 
 
 async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
-    async with impatient("slow-tokens:0.2", answer_seconds=0.5) as (gateway, model, fake):
+    async with impatient("slow-tokens:0.2", between=0.1) as (gateway, model, fake):
         outcome = Outcome()
         pieces = await gateway.stream(model, BODY, outcome)
         with pytest.raises(UpstreamTimeout):
@@ -60,12 +99,12 @@ async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
 
 
 async def test_a_stream_that_never_has_an_event_has_not_begun() -> None:
-    async with impatient("slow-tokens:30", silence_seconds=0.05) as (gateway, model, fake):
+    async with impatient("slow-tokens:30", first=0.05) as (gateway, model, fake):
         outcome = Outcome()
         with pytest.raises(UpstreamTimeout):
             await gateway.stream(model, BODY, outcome)
         assert not outcome.begun
-        assert len(fake.requests) == 3
+        assert len(fake.requests) == 1
 
 
 async def test_a_stream_that_begins_with_an_error_has_not_begun() -> None:
@@ -89,7 +128,7 @@ async def test_what_nobody_counted_is_estimated_by_events_or_by_what_they_say() 
 
 
 async def test_a_stream_may_be_slow_as_long_as_it_is_not_silent() -> None:
-    async with impatient("slow-tokens:0.01", silence_seconds=5) as (gateway, model, _):
+    async with impatient("slow-tokens:0.01", first=5, between=5) as (gateway, model, _):
         pieces = [piece async for piece in await gateway.stream(model, BODY, Outcome())]
     assert pieces[-1] == b"data: [DONE]\n\n"
 
@@ -160,10 +199,11 @@ async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"), [("17", "17"), (None, "1"), ("", "1"), ("-5", "1"), ("999999", "1"), ("\xb2", "1")]
+    ("theirs", "told"), [("17", "17"), (None, "1"), ("", "1"), ("-5", "0"), ("999999", "86400"), ("\xb2", "1")]
 )
 async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str) -> None:
-    assert refusal(429, b"", theirs).headers == {"retry-after": told}
+    headers = {} if theirs is None else {"retry-after": theirs}
+    assert refusal(429, b"", headers).headers == {"retry-after": told}
 
 
 @pytest.mark.parametrize(

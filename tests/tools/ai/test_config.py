@@ -37,6 +37,7 @@ async def test_nothing_is_set_at_first(world: Installation) -> None:
             "fallbackModels": [],
             "byokKey": None,
             "byokProvider": None,
+            "timeouts": None,
         }
     }
 

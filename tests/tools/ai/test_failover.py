@@ -49,6 +49,21 @@ async def test_when_all_fail_the_caller_is_told(world: Installation) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
 
 
+@pytest.mark.parametrize("behaviour", ["drop-first", "502", "504", "malformed-json"])
+async def test_what_may_have_been_paid_is_asked_of_nobody_else(world: Installation, behaviour: str) -> None:
+    app_id, works = await world.app(), world.lab("works")
+    settings = {"fallbackModels": [works]}
+    await world.client.put(f"/v1/{app_id}/ai/config", json=settings, headers=world.owner)
+    shared = world.lab(behaviour, id=f"vendor/paid-{behaviour}", server="ninth")
+    world.lab(f"{behaviour}:", id=shared, server="tenth")
+    for model in (shared, await translated(world, behaviour)):
+        asked = len(world.fake.requests)
+        answer = await world.chat(model, path=f"/v1/{app_id}")
+        assert answer.status_code in (502, 504), answer.text
+        assert len(world.fake.requests) == asked + 1
+        assert answer.headers["x-should-retry"] == "false"
+
+
 async def test_a_translated_model_answers_like_any_other(world: Installation, claude: str) -> None:
     before = await world.spent()
     answer = await world.chat(claude, max_tokens=50)
@@ -280,9 +295,10 @@ async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: I
     shared = world.lab("said:uncalled", id="vendor/uncalled", server="seventh")
     world.lab("no-usage", id=shared, server="eighth")
     asked = {"model": shared, "messages": HELLO, "max_tokens": 9}
-    for _ in range(6):
-        answer = await world.client.post("/v1/messages", json=asked, headers=world.owner)
-        assert answer.status_code == 200, answer.text
+    answers = [await world.client.post("/v1/messages", json=asked, headers=world.owner) for _ in range(12)]
+    statuses = [answer.status_code for answer in answers]
+    # Somebody has paid for what was no answer: it is not asked of another.
+    assert set(statuses) == {200, 502}
     (used,) = [used for used in await world.used() if used.model == shared]
-    assert used.requests == 6
+    assert used.requests == statuses.count(200)
     assert used.prompt_tokens < 1000

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -10,6 +11,8 @@ import pytest
 import pytest_asyncio
 from pydantic import BaseModel
 
+from baobab.runtime.gateway.gateway import Gateway
+from tests.runtime.gateway.upstream import Said
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, OTHER_KEY, TEXT, Installation, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -371,8 +374,8 @@ async def test_a_bearer_token_is_the_same_as_a_key_and_wins_over_it(world: Insta
     assert (await world.client.post("/v1/messages", json=asked, headers=both)).status_code == 200
     alone = {"x-api-key": world.key}
     assert (await world.client.post("/v1/messages", json=asked, headers=alone)).status_code == 200
-    # It is this wire's header: elsewhere it is nobody's.
-    assert (await world.client.post("/v1/chat/completions", json=asked, headers=alone)).status_code == 401
+    # It is the header of those who ask models: elsewhere it is nobody's.
+    assert (await world.client.get("/apps", headers=alone)).status_code == 401
 
 
 async def test_tools_that_the_caller_runs_are_passed_on_to_their_vendor_only(world: Installation) -> None:
@@ -407,3 +410,28 @@ async def test_thoughts_are_told_to_those_who_ask_for_them(world: Installation) 
                 else [block["type"] for block in answer.json()["content"]]
             )
             assert kinds == (["thinking", "text"] if thinking["type"] == "enabled" else ["text"]), json.dumps(kinds)
+
+
+async def test_a_stream_that_is_left_costs_what_its_beginning_says_of_the_prompt(world: Installation) -> None:
+    # A prompt of a hundred thousand tokens, nearly all of it from the cache or written to it.
+    counts = {"cache_read_input_tokens": 90_000, "cache_creation_input_tokens": 9_000, "input_tokens": 1_000}
+    start = {"type": "message_start", "message": {"type": "message", "usage": {**counts, "output_tokens": 1}}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello, tree"}}
+    told = b"".join(
+        b"event: %s\ndata: %s\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in (start, delta)
+    )
+    world.fake.said["begun"] = Said(told, headers={"content-type": "text/event-stream"})
+    gateway = world.house.services.part(Gateway)
+    known = gateway.catalogue.find("anthropic/claude-haiku-4.5")
+    assert known is not None
+    model = replace(known, id="anthropic/left-early", litellm="anthropic/said:begun")
+    gateway.catalogue.offer("left early", [model])
+    before = await world.spent()
+    await post(world, model=model.id, stream=True)
+    (used,) = [used for used in await world.used() if used.model == model.id]
+    assert (used.prompt_tokens, used.completion_tokens) == (100_000, 3)
+    price = model.price
+    assert price.cached is not None
+    assert price.cache_write is not None
+    cost = 1_000 * price.prompt + 90_000 * price.cached + 9_000 * price.cache_write + 3 * price.completion
+    assert await world.spent() - before == cost // 1_000_000

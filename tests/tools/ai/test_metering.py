@@ -149,6 +149,51 @@ async def test_an_answer_without_a_limit_is_set_aside_for_all_that_it_usually_ha
     assert (await baobab.chat(baobab.lab("short"))).status_code == 200
 
 
+async def test_an_answer_without_a_limit_is_given_no_more_than_was_set_aside(baobab: Installation) -> None:
+    organisation = await first_organisation(baobab)
+    for path, field in (("chat/completions", "max_completion_tokens"), ("responses", "max_output_tokens")):
+        asked: dict[str, Any] = {"model": MINI, "messages": HELLO} if field.startswith("max_c") else {"model": MINI}
+        asked |= {} if field.startswith("max_c") else {"input": "Hello!"}
+        # A quarter of what is left: the model could write 16384 tokens of 720 nano-dollars.
+        await baobab.credits.set_terms(organisation, allowance=await baobab.spent() + 20_000_000)
+        answer = await baobab.client.post(f"/v1/{path}", json=asked, headers=baobab.owner)
+        assert answer.status_code == 200, answer.text
+        most = baobab.fake.requests[-1].json[field]
+        assert 5_000_000 - 20_000 <= most * 720 <= 5_000_000
+        # Where there is enough for whatever the model writes, nothing is said.
+        await baobab.credits.set_terms(organisation, allowance=USD)
+        await baobab.client.post(f"/v1/{path}", json=asked, headers=baobab.owner)
+        assert field not in baobab.fake.requests[-1].json
+
+
+async def test_a_refusal_says_whether_money_is_spent_or_set_aside_and_whose_it_is(baobab: Installation) -> None:
+    organisation, app_id = await first_organisation(baobab), await baobab.app()
+
+    async def refused(**body: Any) -> tuple[Any, Any, str]:
+        answer = await baobab.chat(path=f"/v1/{app_id}", **body)
+        assert answer.status_code == 402, answer.text
+        error = answer.json()["error"]
+        return error["exhausted"], error["reason"], error["message"]
+
+    async with gate() as (opened, asked, url):
+        model = baobab.lab("held", server="held", url=url)
+        await baobab.credits.set_budget(organisation, "app", app_id, "day", 1_000_000)
+        call = asyncio.create_task(baobab.chat(model, path=f"/v1/{app_id}", max_tokens=1000))
+        async with asyncio.timeout(20):
+            while not asked:
+                await asyncio.sleep(0.01)
+        assert (await refused(max_tokens=1000))[:2] == ("budget", "set_aside")
+        assert (await refused(max_tokens=2000))[:2] == ("budget", "spent")
+        await baobab.credits.delete_budget(organisation, "app", app_id, "day")
+        await baobab.credits.set_terms(organisation, allowance=1_000_000)
+        kind, reason, message = await refused(max_tokens=1000)
+        assert (kind, reason) == ("credits", "set_aside")
+        assert "under way" in message
+        assert (await refused(max_tokens=2000))[:2] == ("credits", "spent")
+        opened.set()
+        await call
+
+
 async def test_several_answers_are_set_aside_for_as_many(baobab: Installation) -> None:
     # One of 1000 tokens fits, four do not.
     await baobab.credits.set_terms(await first_organisation(baobab), allowance=1_000_000)
@@ -159,7 +204,9 @@ async def test_several_answers_are_set_aside_for_as_many(baobab: Installation) -
 async def test_of_many_at_once_exactly_those_pass_who_fit(baobab: Installation) -> None:
     async with gate() as (opened, asked, url):
         model = baobab.lab("gate", server="gate", url=url)
-        calls = [asyncio.create_task(baobab.chat(model, max_tokens=13_850)) for _ in range(400)]
+        # The plan lets each of both take three hundred a minute.
+        paths = ("/v1", f"/v1/{await baobab.app()}")
+        calls = [asyncio.create_task(baobab.chat(model, max_tokens=13_850, path=path)) for path in paths * 200]
         refused = 0
         async with asyncio.timeout(60):
             for ended in asyncio.as_completed(calls):

@@ -85,6 +85,7 @@ async def test_a_call_is_a_span_by_the_conventions_for_generative_ai(tmp_path: P
         "gen_ai.response.finish_reasons": ["stop"],
         "gen_ai.usage.input_tokens": 11,
         "gen_ai.usage.output_tokens": 7,
+        "baobab.upstream.model": "gpt-4o-mini",
         "baobab.cost_usd": float(answer.headers["x-baobab-cost-usd"]),
         "baobab.organisation_id": organisation_id,
         "baobab.request_id": answer.headers["x-request-id"],

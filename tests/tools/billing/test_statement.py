@@ -146,3 +146,15 @@ async def test_the_plans_are_public(baobab: Installation) -> None:
         ("enterprise", "Enterprise", None, False),
     ]
     assert [plan["requestsPerMinute"] for plan in plans] == [300, 3000, 3000, None]
+
+
+async def test_a_further_organisation_has_no_allowance_until_the_operator_grants_one(baobab: Installation) -> None:
+    who = await person(baobab, "founder")
+    made = await baobab.client.post("/v1/organizations", json={"name": "Second"}, headers=who.headers)
+    assert made.status_code == 201, made.text
+    second = made.json()["id"]
+    told = await billing(baobab, who.headers, org_id=second)
+    assert told["credits"]["monthly_allowance_usd"] == 0
+    assert (await billing(baobab, who.headers))["credits"]["monthly_allowance_usd"] == 5
+    await baobab.credits.set_terms(second)
+    assert (await billing(baobab, who.headers, org_id=second))["credits"]["monthly_allowance_usd"] == 5

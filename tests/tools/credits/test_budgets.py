@@ -22,6 +22,8 @@ async def test_a_budget_refuses_what_would_pass_it_and_names_itself(bank: Bank) 
         await bank.reserve(ours, USD // 2 + 1, app_id=APP)
     assert (refused.value.status, refused.value.code) == (402, "BUDGET_EXHAUSTED")
     assert refused.value.details == {
+        "exhausted": "budget",
+        "reason": "set_aside",
         "required_usd": 0.500000001,
         "budget": {
             "subject": "app",

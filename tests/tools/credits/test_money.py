@@ -36,6 +36,8 @@ async def test_what_does_not_fit_is_refused_and_the_answer_says_what_there_is(ba
         await bank.reserve(ours, 1 * USD + 1)
     assert (refused.value.status, refused.value.code) == (402, "INSUFFICIENT_CREDITS")
     assert refused.value.details == {
+        "exhausted": "credits",
+        "reason": "set_aside",
         "required_usd": 1.000000001,
         "balance_usd": 7.0,
         "credit_floor_usd": 0.0,

@@ -158,7 +158,7 @@ async def test_a_video_model_in_chat_is_sent_to_its_own_address(baobab: House) -
     body = {"model": "baobab/film", "messages": [{"role": "user", "content": "Hello!"}]}
     answer = await baobab.client.post(f"/v1/{app}/chat/completions", json=body, headers=baobab.owner)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "USE_VIDEO_ENDPOINT")
-    assert f"/v1/{app}/videos/completions" in answer.json()["error"]["message"]
+    assert "/v1/{app_id}/videos/completions" in answer.json()["error"]["message"]
 
 
 async def test_an_app_that_allows_other_models_only_refuses_this_one(baobab: House) -> None:
