@@ -41,6 +41,8 @@ COLLECTABLE = timedelta(hours=24)
 MOST_PENDING = 1000
 MOST_PENDING_OF_ONE = 100
 MOST_BYTES = 4 * 2**20
+MOST_BYTES_PENDING = 64 * 2**20
+"""Sealed arguments of all calls of an organisation that wait."""
 _KEPT = timedelta(days=90)
 _ID_LENGTH = 24
 _FINISHED = ("executed", "failed", "rejected")
@@ -398,6 +400,7 @@ class Approvals:
         approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller, step)
         await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
         await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
+        await self._require_bytes(connection, organisation, len(asked))
         values = {
             "id": approval_id,
             "organisation_id": organisation,
@@ -438,6 +441,15 @@ class Approvals:
         waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
         if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
             raise TooManyPending(details={"limit": most})
+
+    async def _require_bytes(self, connection: AsyncConnection, organisation: str, more: int) -> None:
+        """TooManyPending where the sealed arguments of an organisation's waiting calls leave no room for one more."""
+        waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
+        size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
+        used = int((await connection.execute(select(size).where(*waiting))).scalar_one())
+        if used + more > MOST_BYTES_PENDING:
+            told = f"The organisation's calls that wait for approval hold {used} bytes."
+            raise TooManyPending(told, details={"limit": MOST_BYTES_PENDING, "current": used})
 
     def _outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
         """What became of a proposal: a result, or a refusal."""

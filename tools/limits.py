@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from baobab.storage.clock import Clock
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.windows import Windows
-from baobab.tools.callers import Anonymous
+from baobab.tools.callers import Account, Anonymous, ScopedKey
 from baobab.tools.errors import RateLimited
 
 if TYPE_CHECKING:
@@ -210,14 +210,38 @@ class AppRequests:
 
 
 class CallerRequests:
-    """The bucket of operations that name no app: per caller, or per address for callers without a name."""
+    """The bucket of operations that name no app: per caller, or per address for callers without a name.
+
+    All keys of an organisation have one together besides: it may have many, and each is its own credential.
+    """
 
     amount = 600
+    of_organisation = 6000
+
+    def spend(self, call: "Call", arguments: Any) -> Spent:
+        caller, limits, whose = call.caller, call.services.limits, _whose(call)
+        if isinstance(caller, (Account, ScopedKey)) and caller.key_id is not None:
+            first = limits.spend("organisation", caller.organisation_id, self.of_organisation, 60)
+            if not isinstance(first, Allowance):
+                return _spend_both(first, limits, "caller", whose, self.amount, 60, 1)
+        return limits.spend("caller", whose, self.amount, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class PerOrganisation:
+    """So many calls of one tool by the people and keys of an organisation together."""
+
+    amount: int
+    window: int
 
     def spend(self, call: "Call", arguments: Any) -> Spent:
         caller = call.caller
-        subject = network(call.door.ip) if isinstance(caller, Anonymous) else caller.actor_id or ""
-        return call.services.limits.spend("caller", subject, self.amount, 60)
+        whose = caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(call)
+        return call.services.limits.spend(call.tool.name, whose, self.amount, self.window)
+
+
+def _whose(call: "Call") -> str:
+    return network(call.door.ip) if isinstance(call.caller, Anonymous) else call.caller.actor_id or ""
 
 
 APP_REQUESTS = AppRequests()

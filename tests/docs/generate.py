@@ -68,13 +68,15 @@ def settings_page(_registry: Registry) -> str:
         "",
         "## Plans",
         "",
-        f"What each app of an organisation may use. `{PREFIX}PLAN` is the plan of new organisations.",
+        f"How many apps an organisation may have, and what each of them may use. `{PREFIX}PLAN` is the plan of new",
+        "organisations. What is there already stays, also where it is more than a plan has room for.",
         "",
-        "| Plan | Requests a minute | KV operations a second | KV bytes | KV keys |",
-        "|---|---|---|---|---|",
+        "| Plan | Apps | Requests a minute | KV operations a second | KV bytes | KV keys | Agents | Bytes of graphs |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for plan in PLANS.values():
-        caps = (plan.requests_per_minute, plan.kv_ops_per_second, plan.kv_bytes, plan.kv_keys)
+        caps = (plan.apps, plan.requests_per_minute, plan.kv_ops_per_second, plan.kv_bytes, plan.kv_keys)
+        caps += (plan.agents, plan.agent_bytes)
         lines.append(f"| `{plan.name}` | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
     return _page(lines)
 

@@ -6,7 +6,8 @@ from hashlib import sha256
 from typing import Annotated, Any, NotRequired
 
 from pydantic import BaseModel, Field
-from sqlalchemy import insert, select, update
+from sqlalchemy import Text as LongText
+from sqlalchemy import cast, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from typing_extensions import TypedDict
 
@@ -17,6 +18,7 @@ from baobab.runtime.agents.rows import agents as rows
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, NamedApprovers, ToolNode, ToolRef
 from baobab.runtime.agents.validation import issues_of, narrowed, self_decided
 from baobab.runtime.agents.wiring import inevitable
+from baobab.storage.database import Unit
 from baobab.tools.access import AppOwner
 from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, NoGraph, UnsafePublic
 from baobab.tools.agents.records import (
@@ -40,6 +42,7 @@ from baobab.tools.callers import Account
 from baobab.tools.deciders import Approvers
 from baobab.tools.escaping import escape_name
 from baobab.tools.money import Usd
+from baobab.tools.plans import PlanLimitReached, require_room
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
 from baobab.tools.widening import Widens, one_of
@@ -126,7 +129,7 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     access=AppOwner("admin"),
     effect="write",
     status=201,
-    raises=(AgentExists, InvalidGraph, UnsafePublic),
+    raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.create", action="create", resource="agent"),
     widens=_WIDENS,
     max_body=_MOST_BYTES,
@@ -187,6 +190,7 @@ async def agents_create(
     }
     call.audit.resource_id, call.audit.data["name"] = values["id"], name
     async with writing(call) as unit:
+        await _require_room(call, unit, graph_spec)
         try:
             await unit.execute(insert(rows), values)
         except IntegrityError as exc:
@@ -199,7 +203,7 @@ async def agents_create(
     "PATCH /agents/{name}",
     access=AppOwner("admin"),
     effect="write",
-    raises=(AgentNotFound, InvalidGraph, UnsafePublic),
+    raises=(AgentNotFound, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.update", resource="agent"),
     widens=_WIDENS,
     destructive_when="where it gives another graph: the one before is not kept",
@@ -253,6 +257,7 @@ async def agents_update(
         if graph_spec is not OMITTED:
             # Only then: an agent can be disabled though a tool of its graph is no more, or has changed.
             await _valid(call, name, graph)
+            await _require_room(call, unit, graph, beside=row.id)
         public = values.get("visibility", row.visibility) == "public"
         if public and not values.get("safety_acknowledged", row.safety_acknowledged):
             tools = await _writing_tools(call, GraphSpec.model_validate(graph))
@@ -280,7 +285,9 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     async with writing(call) as unit:
         row = await _found(unit.execute, app_id, name)
         call.audit.resource_id, call.audit.data["name"] = row.id, name
-        await unit.execute(update(rows).where(rows.c.id == row.id).values(deleted_at=call.now, status="disabled"))
+        # Runs have the graph that they began with; what nobody reads any more takes no room.
+        gone = {"deleted_at": call.now, "status": "disabled", "graph_spec": {}}
+        await unit.execute(update(rows).where(rows.c.id == row.id).values(**gone))
 
 
 @agents.tool(
@@ -433,3 +440,15 @@ def _refs(spec: GraphSpec) -> list[ToolRef]:
             case ToolNode() | MapNode():
                 refs.append(node.tool_ref)
     return refs
+
+
+async def _require_room(call: Call, unit: Unit, graph: Mapping[str, Any], beside: str = "") -> None:
+    """PlanLimitReached where the app's plan has no room for the graph. beside: the agent whose graph it replaces."""
+    plan = call.require_app().plan
+    if plan.agents is None and plan.agent_bytes is None:
+        return
+    size = func.coalesce(func.sum(func.length(cast(rows.c.graph_spec, LongText))), 0)
+    others = (rows.c.app_id == call.require_app().id, rows.c.deleted_at.is_(None), rows.c.id != beside)
+    there: Any = (await unit.execute(select(func.count().label("agents"), size.label("bytes")).where(*others))).one()
+    require_room("agents of an app", plan, plan.agents, there.agents)
+    require_room("bytes of an app's graphs", plan, plan.agent_bytes, there.bytes, len(json.dumps(graph)))

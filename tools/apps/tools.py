@@ -21,7 +21,8 @@ from baobab.tools.failures import failures
 from baobab.tools.function_keys import make_function_key
 from baobab.tools.membership import chosen_organisation
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.platform_tables import api_keys, signing_keys
+from baobab.tools.plans import PLANS, PlanLimitReached, require_room
+from baobab.tools.platform_tables import api_keys, organisations, signing_keys
 from baobab.tools.platform_tables import apps as apps_table
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, Text, Uuid
@@ -109,7 +110,7 @@ class Deleted(TypedDict):
     effect="write",
     status=lambda result: 201 if result["created"] else 200,
     statuses=(201, 200),
-    raises=(RegionUnknown, SubdomainTaken),
+    raises=(RegionUnknown, SubdomainTaken, PlanLimitReached),
     audit=Audit("app.create", action="create", resource="app"),
     examples={"name": "shop"},
     start=True,
@@ -144,6 +145,7 @@ async def apps_init(
     row: Any = (await call.execute(named)).mappings().first()
     created = row is None
     if row is None:
+        await _require_room(call, organisation)
         app_id, now = ids.app(), call.now
         _, function_key = make_function_key(ids, call.services.vault, app_id)
         row = {
@@ -359,3 +361,11 @@ def _app_row(row: Any) -> AppRow:
         "organization_id": row["organisation_id"],
         "created_at": row["created_at"],
     }
+
+
+async def _require_room(call: Call, organisation_id: str) -> None:
+    """PlanLimitReached where the organisation has as many apps as its plan has room for."""
+    named = select(organisations.c.plan).where(organisations.c.id == organisation_id)
+    plan = PLANS[(await call.execute(named)).scalar_one()]
+    owned = select(func.count()).select_from(apps_table).where(apps_table.c.organisation_id == organisation_id)
+    require_room("apps", plan, plan.apps, (await call.execute(owned)).scalar_one())

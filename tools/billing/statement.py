@@ -21,12 +21,15 @@ from baobab.tools.platform_tables import organisations
 
 
 class Caps(TypedDict):
-    """What each app of an organisation may use; null is no cap."""
+    """What an organisation (`maxProjects`) and each of its apps may use; null is no cap."""
 
     requestsPerMinute: int | None
     kvOpsPerSecond: int | None
     kvBytes: int | None
     kvKeys: int | None
+    maxProjects: int | None
+    maxAgents: int | None
+    maxAgentBytes: int | None
 
 
 class PlanLimits(Caps):
@@ -165,6 +168,9 @@ def _caps(plan: str) -> Caps:
         "kvOpsPerSecond": caps.kv_ops_per_second,
         "kvBytes": caps.kv_bytes,
         "kvKeys": caps.kv_keys,
+        "maxProjects": caps.apps,
+        "maxAgents": caps.agents,
+        "maxAgentBytes": caps.agent_bytes,
     }
 
 

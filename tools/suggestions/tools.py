@@ -1,9 +1,11 @@
 """POST /suggestions."""
 
-from datetime import datetime
-from typing import Annotated, Literal
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
 
-from sqlalchemy import Column, String, Table, insert
+from pydantic import AfterValidator
+from pydantic_core import to_json
+from sqlalchemy import Column, String, Table, delete, insert
 from sqlalchemy import Text as LongText
 from typing_extensions import TypedDict
 
@@ -11,7 +13,8 @@ from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.access import EVERYBODY, AnyAccount, owner_role
 from baobab.tools.call import Call
 from baobab.tools.errors import AppNotFound, Forbidden
-from baobab.tools.limits import PerAddress
+from baobab.tools.jobs import Job
+from baobab.tools.limits import PerAddress, PerOrganisation
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import AppId, JsonObject, Text
 
@@ -45,6 +48,19 @@ Description = Annotated[str, Text(10_000, min_length=10)]
 Solution = Annotated[str, Text(10_000)]
 ToolName = Annotated[str, Text(128)]
 
+_MOST_A_DAY = 100
+_KEPT = timedelta(days=365)
+_LARGEST_CONTEXT = 16 * 1024
+
+
+def _small(context: dict[str, Any]) -> dict[str, Any]:
+    if len(to_json(context)) > _LARGEST_CONTEXT:
+        raise ValueError(f"must have at most {_LARGEST_CONTEXT} bytes as JSON")
+    return context
+
+
+Context = Annotated[JsonObject, AfterValidator(_small)]
+
 
 class Suggestion(TypedDict):
     id: str
@@ -70,6 +86,7 @@ class SuggestionTaken(TypedDict):
     access=AnyAccount(),
     effect="write",
     status=201,
+    limit=PerOrganisation(_MOST_A_DAY, 86_400),
     raises=(AppNotFound, Forbidden),
     audit=Audit("suggestion.create", action="create", resource="suggestion"),
     examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
@@ -88,9 +105,9 @@ async def suggestions_create(
     proposed_solution: Solution | None = None,
     source: Source = "agent",
     app_id: AppId | None = None,
-    agent_context: JsonObject | None = None,
+    agent_context: Context | None = None,
 ) -> SuggestionTaken:
-    """Suggest an improvement, or report a fault, to those who run this installation.
+    """Suggest an improvement, or report a fault, to those who run this installation: 100 a day of an organisation.
 
     description: what happened or what is wished for, and why.
     severity: how much it hinders.
@@ -98,7 +115,7 @@ async def suggestions_create(
     proposed_solution: what would help.
     source: whether an agent thought of it, or a person asked for it.
     app_id: the app of yours that it is about.
-    agent_context: anything that helps to understand it; no secrets.
+    agent_context: anything that helps to understand it, up to 16 KB; no secrets.
     """
     caller = call.account
     if app_id is not None:
@@ -171,3 +188,10 @@ async def suggestions_public_create(
     await call.execute(insert(table), row)
     call.audit.resource_id = suggestion_id
     return {"id": suggestion_id, "status": status}
+
+
+@suggestions.job(every=86_400)
+async def suggestions_prune(job: Job) -> None:
+    """Forget what was suggested more than a year ago."""
+    async with job.writing() as unit:
+        await unit.execute(delete(table).where(table.c.created_at < job.registry.services.clock.now() - _KEPT))

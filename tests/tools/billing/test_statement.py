@@ -38,6 +38,9 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "kvOpsPerSecond": 1000,
         "kvBytes": 2**30,
         "kvKeys": 1_000_000,
+        "maxProjects": 100,
+        "maxAgents": 500,
+        "maxAgentBytes": 100 * 2**20,
     }
     assert told["credits"] == {
         "monthly_allowance_usd": 5.0,

@@ -4,6 +4,9 @@ import pytest
 from sqlalchemy import select
 
 from baobab.storage.tables import metadata
+from tests.clock import FixedClock
+from tests.installation import installation
+from tests.jobs import made
 from tests.people import key, person
 
 WISH = {"category": "improvement", "description": "Say how many keys are left."}
@@ -112,3 +115,28 @@ async def test_somebody_without_an_account_suggests(baobab):
     assert taken.status_code == 201, taken.text
     assert (set(taken.json()), taken.json()["status"]) == ({"id", "status"}, "new")
     assert (await baobab.client.post("/public/suggestions", json={"category": "bug_report"})).status_code == 400
+
+
+async def test_what_an_agent_adds_is_small(baobab):
+    assert (await suggest(baobab, agent_context={"log": "x" * 16_000})).status_code == 201
+    refused = await suggest(baobab, agent_context={"log": "x" * 16_400})
+    assert refused.status_code == 400
+    assert "16384" in refused.text
+
+
+async def test_all_keys_of_an_organisation_make_a_hundred_suggestions_a_day_together(baobab):
+    keys = [await key(baobab) for _ in range(2)]
+    statuses = [(await suggest(baobab, keys[number % 2])).status_code for number in range(101)]
+    assert statuses == [201] * 100 + [429]
+    assert (await suggest(baobab, (await person(baobab, "other")).headers)).status_code == 201
+
+
+async def test_suggestions_are_forgotten_after_a_year(tmp_path):
+    clock = FixedClock()
+    async with installation(tmp_path / "data", clock=clock) as aged:
+        await suggest(aged)
+        clock.advance(364 * 86_400)
+        await suggest(aged)
+        clock.advance(2 * 86_400)
+        await made(aged.house, "suggestions_prune")
+        assert len(await kept(aged)) == 1
