@@ -10,7 +10,7 @@ from baobab.tools.tool import Tool
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
-_BOOLEANS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _MOST = 200
 
 Reader = Callable[[str], Any]

@@ -13,7 +13,7 @@ from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
 from baobab.runtime.agents.children import Children, child_id
 from baobab.runtime.agents.failures import Denied, Limited, RunFailed, TimedOut, ToolFailed, Waiting
 from baobab.runtime.agents.journal import Journal
-from baobab.runtime.agents.offers import BOUND, DIGEST, Offers
+from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, Offers, function_names
 from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import Offer, narrowed
@@ -74,7 +74,7 @@ class Desk:
             persons=deciders.persons,
             starter=starter_of(self.run),
             agent=self.run.agent,
-            pins=frozenset([DIGEST]) if ref.source == "mcp" else frozenset(),
+            pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
         )
         door = Door("agent", self._request(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url)
         door.step = step
@@ -139,6 +139,9 @@ class Desk:
         tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
         return tool is None or tool.taints
 
+    def server(self, ref: ToolRef, call_id: str) -> str | None:
+        return self.offers.server_name(ref)
+
     async def delegate(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
         return await self.children.outcome(node, given, call_id, tainted=tainted)
 
@@ -149,7 +152,8 @@ class Desk:
         request: dict[str, Any] = {"messages": list(messages), "model": node.model or self.run.model}
         optional = {"temperature": node.temperature, "max_tokens": node.max_tokens}
         request |= {name: value for name, value in optional.items() if value is not None}
-        if tools := [self.offers.told(ref) for ref in node.tools if self._admits(ref)]:
+        names = function_names(self.spec) if node.tools else {}
+        if tools := [self.offers.told(ref, names[ref.key]) for ref in node.tools if self._admits(ref)]:
             request["tools"] = tools
         if node.output_schema is not None:
             shape = {"name": node.output_key, "schema": node.output_schema}

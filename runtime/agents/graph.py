@@ -22,7 +22,7 @@ from baobab.runtime.agents.answer_schema import departure
 from baobab.runtime.agents.bounds import unfit
 from baobab.runtime.agents.conditions import Condition, ConditionError, Sight
 from baobab.runtime.agents.failures import Delegated, Denied, Limited, RunFailed, ToolFailed, Waiting
-from baobab.runtime.agents.offers import function_name
+from baobab.runtime.agents.offers import function_names
 from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome, Recalled, Session
 from baobab.runtime.agents.spec import (
     AgentNode,
@@ -174,7 +174,8 @@ class _Compiler:
 
     def _acting(self, node_id: str, node: LlmNode) -> Callable[..., Any]:
         name = self._names[node_id]
-        refs = {function_name(ref): ref for ref in node.tools}
+        names = function_names(self._spec)
+        refs = {names[ref.key]: ref for ref in node.tools}
 
         async def act(arg: dict[str, Any], runtime: Runtime[Session]) -> Command[Any]:
             asked = arg["of"]
@@ -371,6 +372,8 @@ async def _called(
 ) -> CallResult:
     """The result of a call, told of before and after."""
     about: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
+    if (server := session.toolbox.server(ref, call_id)) is not None:
+        about["server"] = server
     shown = session.toolbox.shown(ref, arguments)
     session.journal.tell("tool_call_start", {**about, "args": shown}, f"call {call_id}")
     ended, begin = f"called {call_id}", time.monotonic()

@@ -1,6 +1,7 @@
 """What tools an agent may be given: those of the registry that are about its app, and those of its tool servers."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -9,7 +10,7 @@ from typing import Any
 from baobab.runtime.agents.remote.described import Described
 from baobab.runtime.agents.remote.errors import ToolServerNotFound
 from baobab.runtime.agents.remote.server import ToolServer, servers_of
-from baobab.runtime.agents.spec import Mode, ToolRef
+from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRef
 from baobab.runtime.agents.validation import Offer
 from baobab.storage.database import Execute
 from baobab.tools.callers import EndUser
@@ -23,8 +24,11 @@ REMOTE = "mcp_servers_call"
 """The tool that calls those of tool servers."""
 DIGEST = "digest"
 """Its argument that holds fast how the tool was described when the call was proposed."""
+SERVER = "server_id"
+"""Its argument that says which server: a graph may name it, and the name may be another server's later."""
 _SOMEBODY = EndUser("app_000000000000", "somebody")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Offers:
 
     registry: Registry
     servers: Mapping[str, ToolServer] = field(default_factory=dict)
+    """By name and by id."""
 
     def tool(self, ref: ToolRef) -> Offer | str:
         """How a tool may be used, or why it may not."""
@@ -65,14 +70,19 @@ class Offers:
         """What makes the call, of a tool that is offered."""
         return self.registry.find(REMOTE if ref.source == "mcp" else ref.name)
 
-    def told(self, ref: ToolRef) -> dict[str, Any]:
-        """A tool that is offered, as models are told of it."""
+    def server_name(self, ref: ToolRef) -> str | None:
+        """What the server of a tool is called; None for a tool of ours."""
+        server = self.servers.get(ref.server_id or "")
+        return ref.server_id if server is None else server.name
+
+    def told(self, ref: ToolRef, called: str) -> dict[str, Any]:
+        """A tool that is offered, as models are told of it. called: the name that they use."""
         if ref.source != "mcp":
-            return described(self.registry.find(ref.name), function_name(ref))
+            return described(self.registry.find(ref.name), called)
         tool, server = self.remote(ref), self._server(ref)
         said = f"A tool of the server {server.name}, which says of it: {tool.description}"
         parameters = {"type": "object", **tool.input_schema}
-        function = {"name": function_name(ref), "description": said, "parameters": parameters}
+        function = {"name": called, "description": said, "parameters": parameters}
         return {"type": "function", "function": function}
 
     def arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +96,8 @@ class Offers:
         except BaobabError:
             # A call that was made is known again without it, and none is made with it.
             digest = "none"
-        named = {"server_id": ref.server_id, "tool": ref.name, DIGEST: digest}
+        server = self.servers.get(ref.server_id or "")
+        named = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
         return {BOUND: app_id, **named, "arguments": dict(given)}
 
 
@@ -102,12 +113,38 @@ def usable(tool: Tool) -> bool:
     return tool.app_parameter == BOUND and not tool.grants and tool.mcp
 
 
-def function_name(ref: ToolRef) -> str:
-    """What a model calls a tool. Names of servers' tools are anybody's text: each has a mark of its own behind it."""
-    if ref.server_id is None:
-        return ref.name
+def function_names(spec: GraphSpec) -> dict[ToolKey, str]:
+    """What models call the tools of a graph: by their own names, where no two of the graph's nodes' tools share one.
+
+    Of those that do, the tools of tool servers have the name of their server before theirs.
+    """
+    refs = {ref.key: ref for node in spec.nodes.values() if isinstance(node, LlmNode) for ref in node.tools}
+    bare = {key: _plain_name(ref.name, _LONGEST_NAME) for key, ref in refs.items()}
+    prefixed = {key: _prefixed(ref) for key, ref in refs.items()}
+    shared = Counter(bare.values())
+    names = {
+        key: bare[key] if ref.server_id is None or shared[bare[key]] == 1 else prefixed[key]
+        for key, ref in refs.items()
+    }
+    taken = Counter(names.values())
+    # Names of servers and of their tools are anybody's text, of which models are told the letters alone.
+    return {
+        key: name if taken[name] == 1 or refs[key].server_id is None else _marked(refs[key])
+        for key, name in names.items()
+    }
+
+
+def _plain_name(text: str, longest: int) -> str:
+    return _NO_NAME.sub("_", text)[:longest]
+
+
+def _prefixed(ref: ToolRef) -> str:
+    return f"{_plain_name(ref.server_id or '', 20)}_{_plain_name(ref.name, _LONGEST_NAME - 21)}"
+
+
+def _marked(ref: ToolRef) -> str:
     mark = sha256(f"{ref.server_id}\0{ref.name}".encode()).hexdigest()[:8]
-    return f"{_NO_NAME.sub('_', ref.name)[:54]}_{mark}"
+    return f"{_plain_name(ref.name, _LONGEST_NAME - 9)}_{mark}"
 
 
 def described(tool: Tool, name: str) -> dict[str, Any]:

@@ -125,6 +125,10 @@ class _Player:
     def shown(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return arguments
 
+    def server(self, ref: ToolRef, call_id: str) -> str | None:
+        kept = self.record.calls.get(call_id) or self.record.inherited.get(call_id) or {}
+        return kept.get("server")
+
     def taints(self, ref: ToolRef) -> bool:
         calls = self.record.calls.values()
         return any(call.get("tainted") for call in calls if call["tool_name"] == ref.name)

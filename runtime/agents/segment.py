@@ -207,6 +207,7 @@ class Segment:
                 "approval_id": each["approval_id"],
                 "tool_name": each["tool_name"],
                 "tool_source": each["tool_source"],
+                **({"server": each["server"]} if "server" in each else {}),
                 "call_id": each["call_id"],
                 "args": each["args"],
                 "tainted": each["tainted"],

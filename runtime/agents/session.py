@@ -69,6 +69,10 @@ class Toolbox(Protocol):
         """Whether results of the tool hold text from outside."""
         ...
 
+    def server(self, ref: ToolRef, call_id: str) -> str | None:
+        """The name of the tool server that a call goes to; None for a tool of ours."""
+        ...
+
     async def delegate(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> Outcome:
         """What a run of another agent returned. Delegated, RunFailed."""
         ...

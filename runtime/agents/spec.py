@@ -6,7 +6,16 @@ by `validation.py`. Every text, list and object is bounded.
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 NODE_ID = r"^[^\x00-\x1f\x7f-\x9f]+$"
 OUTPUT_KEY = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -16,7 +25,11 @@ NodeId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=N
 OutputKey = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=OUTPUT_KEY)]
 AgentName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=AGENT_NAME)]
 ToolName = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=NODE_ID)]
-ServerId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NODE_ID)]
+ServerId = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=100, pattern=NODE_ID),
+    Field(description="A tool server of the app, by its name or its id."),
+]
 Text = Annotated[str, StringConstraints(max_length=100_000)]
 
 Mode = Literal["read_only", "read_write"]
@@ -63,10 +76,18 @@ class Override(_Part):
     exposed_to_override: Exposure | None = None
 
 
+ToolKey = tuple[str, str | None, str]
+"""What makes two references one tool: source, server and name."""
+
+
 class ToolRef(Override):
     source: Literal["builtin", "function", "mcp"]
     name: ToolName
     server_id: ServerId | None = None
+
+    @property
+    def key(self) -> ToolKey:
+        return self.source, self.server_id, self.name
 
     @model_validator(mode="after")
     def _of_one_source(self) -> Self:
@@ -168,14 +189,18 @@ class Limits(_Part):
 
 
 def _whole(value: Any) -> Any:
-    """For Python, and so for a Literal, true and 1.0 are 1 as well."""
+    """The number, which some clients write as text. For Python, and so for a Literal, true and 1.0 are 1 as well."""
+    if value == "1":
+        return 1
     if type(value) is not int:
         raise ValueError("must be 1")
     return value
 
 
 class GraphSpec(_Part):
-    spec_version: Annotated[Literal[1], BeforeValidator(_whole)]
+    spec_version: Annotated[
+        Literal[1], BeforeValidator(_whole), WithJsonSchema({"enum": [1, "1"], "description": '1, or the text "1".'})
+    ]
     entry: NodeId
     nodes: Annotated[dict[NodeId, Node], Field(max_length=200)]
     edges: Annotated[list[Edge], Field(max_length=1000)] = []

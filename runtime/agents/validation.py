@@ -27,6 +27,7 @@ from baobab.runtime.agents.spec import (
     Mode,
     Node,
     Override,
+    ToolKey,
     ToolNode,
     ToolRef,
     ToolServer,
@@ -154,13 +155,6 @@ def _plain(bound: float) -> str:
 
 # --- tools ------------------------------------------------------------------------------------------------------
 
-# What makes two references one tool.
-_Tool = tuple[str, str | None, str]
-
-
-def _key(ref: ToolRef) -> _Tool:
-    return ref.source, ref.server_id, ref.name
-
 
 def _tool_issues(spec: GraphSpec, tools: Offered) -> Iterator[Issue]:
     asking = _Asking(tools)
@@ -177,21 +171,21 @@ def _tool_issues(spec: GraphSpec, tools: Offered) -> Iterator[Issue]:
             yield Issue(path, why_not)
     for index, server in enumerate(spec.tools.mcp_servers):
         yield from _server_issues(("tools", "mcp_servers", index), server, asking)
-    listed_keys = {_key(ref) for ref in listed}
+    listed_keys = {ref.key for ref in listed}
     for node_id, node in spec.nodes.items():
-        seen: set[_Tool] = set()
+        seen: set[ToolKey] = set()
         for path, ref in _used(node):
             where: Path = ("nodes", node_id, *path)
-            if _key(ref) in seen:
+            if ref.key in seen:
                 yield Issue(where, f"{quoted(ref.name)} stands here twice")
-            elif _key(ref) not in listed_keys:
+            elif ref.key not in listed_keys:
                 yield Issue(where, f"{quoted(ref.name)} is not listed in {_list_of(ref)}")
             elif isinstance(offer := asking.tool(ref), Offer):
                 server_override = _server_override(servers.get(ref.server_id or ""), ref.name)
                 yield from _widening(where, ref, narrowed(offer, server_override))
             elif ref.source == "function":
                 yield Issue(where, offer)
-            seen.add(_key(ref))
+            seen.add(ref.key)
 
 
 class _Asking:
@@ -199,10 +193,10 @@ class _Asking:
 
     def __init__(self, tools: Offered) -> None:
         self._tools = tools
-        self._answers: dict[_Tool, Offer | str] = {}
+        self._answers: dict[ToolKey, Offer | str] = {}
 
     def tool(self, ref: ToolRef) -> Offer | str:
-        key = _key(ref)
+        key = ref.key
         if key not in self._answers:
             self._answers[key] = self._tools.tool(ref)
         return self._answers[key]
@@ -259,9 +253,18 @@ def _server_override(server: ToolServer | None, name: str) -> Override:
 
 def _widening(path: Path, override: Override, offer: Offer) -> Iterator[Issue]:
     if override.mode_override == "read_only" and offer.mode == "read_write":
-        yield Issue((*path, "mode_override"), "must not widen: the tool is read_write")
+        yield Issue(
+            (*path, "mode_override"),
+            (
+                "must not widen: the tool is read_write, so each call waits for approval, and no graph takes that away; "
+                "leave the override out, or use a tool that only reads"
+            ),
+        )
     if override.exposed_to_override == "end_user" and offer.exposed_to == "developer_only":
-        yield Issue((*path, "exposed_to_override"), "must not widen: the tool is developer_only")
+        yield Issue(
+            (*path, "exposed_to_override"),
+            ("must not widen: the tool is developer_only, and no graph opens it to users; leave the override out"),
+        )
 
 
 # --- templates, conditions, schemas -----------------------------------------------------------------------------
@@ -341,7 +344,8 @@ def _unwritten(path: Path, name: Sequence[str], keys: AbstractSet[str], written:
     if name[1] in written:
         yield Issue(path, f"state.{_cut(name[1])} is not written yet: no node that writes it comes before")
     else:
-        yield Issue(path, f"no node writes state.{_cut(name[1])}")
+        field = _cut(name[1])
+        yield Issue(path, f"no node writes state.{field}; did you mean input.{field}?")
 
 
 def _cut(name: str) -> str:

@@ -31,6 +31,7 @@ from baobab.tools.agents.records import (
     Hourly,
     Issue,
     Name,
+    NameOrNone,
     OneAgent,
     Visibility,
     agent_of,
@@ -304,13 +305,14 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
 async def agents_validate(
     call: Call,
     app_id: AppId,
-    name: Name,
+    name: NameOrNone,
     graph_spec: AnyGraph,
     visibility: Visibility = OMITTED,
     approvers: NamedApprovers | None = OMITTED,
 ) -> Validity:
     """Look through a graph without keeping it: every issue with its path. The agent need not exist.
 
+    name: the agent that the graph is for; `_` where it has no name yet.
     visibility: what the agent shall have, for warnings; left out, what it has.
     approvers: the same.
     """

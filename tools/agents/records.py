@@ -15,6 +15,7 @@ Name = Annotated[
     StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100),
     Field(description="The agent's name.", examples=["note-keeper"]),
 ]
+NameOrNone = Annotated[str, StringConstraints(pattern=r"^(_|[a-z0-9][a-z0-9_-]*)$", max_length=100)]
 Visibility = Literal["private", "authenticated", "public"]
 AgentStatus = Literal["active", "disabled"]
 RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "timed_out"]

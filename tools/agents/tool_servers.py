@@ -82,7 +82,8 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.name)
     async with call.reading() as execute:
         found: Any = (await execute(query)).mappings().all()
-    return {"mcp_servers": [server_of(row) for row in found]}
+    servers = [server_of(row) for row in found]
+    return {"mcp_servers": servers, "servers": servers}
 
 
 @agents.tool(
@@ -155,7 +156,8 @@ async def mcp_servers_create(
             await unit.execute(insert(rows), values)
         except IntegrityError as exc:
             raise ToolServerExists from exc
-    return {"mcp_server": server_of(values)}
+    server = server_of(values)
+    return {"mcp_server": server, "server": server}
 
 
 @agents.tool(

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 from sqlalchemy import delete, func, select
 from typing_extensions import TypedDict
 
@@ -19,7 +19,15 @@ from baobab.tools.kv.toolset import kv
 from baobab.tools.limits import settled
 from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, Text
+from baobab.tools.types import AppId, Json, Text
+
+
+_BEGINNING = "0"
+"""The cursor with which clients of other stores begin a scan."""
+_MOST_REFUSALS = 200
+
+Confirmation = Annotated[Json, WithJsonSchema({"type": "boolean", "default": False})]
+"""Only true confirms: anything else is told so, and not that it has the wrong type."""
 
 
 class Keys(TypedDict):
@@ -86,9 +94,10 @@ async def kv_scan(
 
     prefix: only keys that start with it.
     limit: keys in one page.
+    cursor: that of the page before; left out, or "0", for the first page.
     """
     vault, scanned = call.services.vault, f"kv:{app_id}:{prefix}"
-    after = decode_cursor(vault, scanned, cursor)[0] if cursor is not None else None
+    after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, scanned, cursor)[0]
     keys, last = await call.stores.kv.scan(app_id, prefix, limit, after)
     return {"keys": keys, "cursor": last and encode_cursor(vault, scanned, last)}
 
@@ -124,8 +133,8 @@ async def kv_stats(call: Call, app_id: AppId) -> Stats:
     }
 
 
-async def _flushing(call: Call, app_id: AppId, confirm: bool, include_config: bool) -> str:
-    if not confirm:
+async def _flushing(call: Call, app_id: AppId, confirm: Confirmation, include_config: bool) -> str:
+    if confirm is not True:
         raise ConfirmRequired
     usage = await call.stores.kv.usage(app_id)
     told = f"It would delete {usage.keys} keys ({usage.bytes} bytes) of the app {call.require_app().name}"
@@ -149,13 +158,13 @@ async def _flushing(call: Call, app_id: AppId, confirm: bool, include_config: bo
     "alles löschen, leeren, alle Daten; "
     "borrar todo, vaciar, todos los datos, todas las claves",
 )
-async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_config: bool = False) -> Flushed:
+async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, include_config: bool = False) -> Flushed:
     """Delete every key of the app. This cannot be undone.
 
     confirm: must be true.
     include_config: delete the expose rules too.
     """
-    if not confirm:
+    if confirm is not True:
         raise ConfirmRequired
     if include_config:
         await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
@@ -177,12 +186,12 @@ async def kv_flush(call: Call, app_id: AppId, confirm: bool = False, include_con
     "abgelehnte Zugriffe, warum verweigert; "
     "accesos denegados, por qué da error, rechazadas",
 )
-async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=200)] = 50) -> Refusals:
+async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=2**31 - 1)] = 50) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 
-    limit: how many; the last 1000 of 7 days are kept.
+    limit: how many, 200 at most; more is taken for that. The last 1000 of 7 days are kept.
     """
-    rows = await call.services.failures.recent(call.stores, app_id, kv.name, limit)
+    rows = await call.services.failures.recent(call.stores, app_id, kv.name, min(limit, _MOST_REFUSALS))
     return {
         "entries": [
             {

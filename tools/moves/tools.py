@@ -44,6 +44,11 @@ class MoveStarted(TypedDict):
     status: Literal["queued"]
 
 
+class MoveReversed(MoveStarted):
+    migrationId: str
+    path: Annotated[str, Field(description="Where to read how far it is.")]
+
+
 class Move(TypedDict):
     migration_id: str
     app_id: str
@@ -72,8 +77,11 @@ class Replica(TypedDict):
     migration_id: str
     app_id: str
     region: str
+    source_region: str
+    dest_region: str
     state: ReplicaState
     since: datetime
+    completed_at: datetime | None
 
 
 class Replicas(TypedDict):
@@ -190,12 +198,14 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting
     "Umzug rückgängig machen; "
     "revertir la migración, volver",
 )
-async def moves_reverse(call: Call, app_id: AppId, migration_id: Uuid) -> MoveStarted:
+async def moves_reverse(call: Call, app_id: AppId, migration_id: Uuid) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
     row = await _of_app(call, app_id, migration_id)
     if row.source_replica_state != "active" or row.completed_at is None:
         raise NoReplica
-    return await _start(call, app_id, row.source_region)
+    begun = await _start(call, app_id, row.source_region)
+    move_id = begun["migration_id"]
+    return {**begun, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
 
 
 @moves.tool(
@@ -222,8 +232,11 @@ async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replic
                 "migration_id": row.id,
                 "app_id": row.app_id,
                 "region": row.source_region,
+                "source_region": row.source_region,
+                "dest_region": row.dest_region,
                 "state": row.source_replica_state,
                 "since": row.created_at,
+                "completed_at": row.completed_at,
             }
             for row in rows
         ]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _LIST_SECONDS = 15.0
 _CALL_SECONDS = 60.0
 _LONGEST_MESSAGE = 2000
+_LONGEST_JSON = 64 * 1024
+"""Characters of a text that is read as JSON: with what it holds it must fit into a result of a run."""
 
 _library = LateImport(lambda: importlib.import_module("baobab.runtime.agents.remote.session"))
 
@@ -64,6 +66,9 @@ class Remote:
         told = {"text": text, "structured": result.structured_content, "parts": others}
         for issue in unfit(told):
             raise ToolServerFailed(f"The tool's answer {issue.message}.")
+        if result.structured_content is None:
+            read = told | {"structured": _read_json(text)}
+            told = told if any(unfit(read)) else read
         return told
 
     async def _session(self, server: ToolServer, seconds: float) -> "Session":
@@ -73,6 +78,16 @@ class Remote:
             auth = from_json(self._vault.open(server.credential, context(server.id)))
         session: Session = library.Session(self._egress, self._tokens, server, auth, seconds=seconds)
         return session
+
+
+def _read_json(text: str) -> Any:
+    """The object or list that a server wrote as text, as many do; None for every other text."""
+    if len(text) > _LONGEST_JSON or not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None
 
 
 def _part(part: Any) -> dict[str, str]:

@@ -61,9 +61,11 @@ class ToolServer:
 
 
 async def servers_of(execute: Execute, app_id: str) -> dict[str, ToolServer]:
-    """The tool servers of an app, by id."""
+    """The tool servers of an app, by name and by id."""
     rows: Any = (await execute(select(tool_servers).where(tool_servers.c.app_id == app_id))).mappings().all()
-    return {row["id"]: ToolServer.of(row) for row in rows}
+    servers = [ToolServer.of(row) for row in rows]
+    # An id is nobody else's: no name takes its place.
+    return {server.name: server for server in servers} | {server.id: server for server in servers}
 
 
 def _kept(rows: Mapping[str, Any]) -> dict[str, Described]:

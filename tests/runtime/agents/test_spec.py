@@ -77,6 +77,12 @@ def changed(path: Sequence[str | int], value: Any) -> dict[str, Any]:
     return spec
 
 
+WIDER_MODE = (
+    "must not widen: the tool is read_write, so each call waits for approval, and no graph takes that away; "
+    "leave the override out, or use a tool that only reads"
+)
+WIDER_EXPOSURE = "must not widen: the tool is developer_only, and no graph opens it to users; leave the override out"
+
 IF = {"==": [{"var": "input.x"}, 1]}
 ALL_KINDS = graph(
     ("ask", "call"),
@@ -144,7 +150,7 @@ def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
     [
         (("spec_version",), 2, "must be 1"),
         (("spec_version",), True, "must be 1"),
-        (("spec_version",), "1", "must be 1"),
+        (("spec_version",), "2", "must be 1"),
         (("entry",), 5, "must be text"),
         (("more",), 1, "is no field here"),
         (("nodes", "ask", "more"), 1, "is no field here"),
@@ -319,12 +325,12 @@ CRM = ("tools", "mcp_servers", 0)
         (
             ("nodes", "call", "tool_ref", "mode_override"),
             "read_only",
-            (("nodes", "call", "tool_ref", "mode_override"), "must not widen: the tool is read_write"),
+            (("nodes", "call", "tool_ref", "mode_override"), WIDER_MODE),
         ),
         (
             ("nodes", "call", "tool_ref", "exposed_to_override"),
             "end_user",
-            (("nodes", "call", "tool_ref", "exposed_to_override"), "must not widen: the tool is developer_only"),
+            (("nodes", "call", "tool_ref", "exposed_to_override"), WIDER_EXPOSURE),
         ),
     ],
 )
@@ -352,7 +358,7 @@ def test_a_reference_cannot_take_back_what_its_server_narrowed() -> None:
     spec = changed((*CRM, "tool_overrides"), {"export": {"mode_override": "read_write"}})
     spec["nodes"]["ask"]["tools"][0]["mode_override"] = "read_only"
     where = ("nodes", "ask", "tools", 0, "mode_override")
-    assert said(spec) == [(where, "must not widen: the tool is read_write")]
+    assert said(spec) == [(where, WIDER_MODE)]
 
 
 def test_a_function_need_not_be_there_before_a_node_uses_it() -> None:
@@ -388,7 +394,12 @@ def test_of_several_overrides_the_narrowest_counts() -> None:
     [
         (("nodes", "ask", "input_template"), "{{ states.x }}", (), "{{ at character 1 begins no placeholder"),
         (("nodes", "ask", "system_prompt"), "a {{ state.x", (), "{{ at character 3 begins no placeholder"),
-        (("nodes", "ask", "input_template"), "{{ state.nobody }}", (), "no node writes state.nobody"),
+        (
+            ("nodes", "ask", "input_template"),
+            "{{ state.nobody }}",
+            (),
+            "no node writes state.nobody; did you mean input.nobody?",
+        ),
         (("nodes", "ask", "input_template"), "{{ state.paid }}", (), "state.paid is not written yet"),
         (("nodes", "ask", "input_template"), "{{ item }}", (), "item is only there in the args_template of a map"),
         (("nodes", "call", "args_template"), {"a": [1, {"b": "{{ item.x }}"}]}, ("a", 1, "b"), "item is only there"),

@@ -88,7 +88,10 @@ async def test_names_are_taken_once(app: App) -> None:
 
 
 async def test_a_graph_is_looked_through(app: App) -> None:
-    assert (await app.ask("POST", "/agents/any/validate", {"graph_spec": GREET})).json() == {"valid": True}
+    for name in ("any", "_"):
+        assert (await app.ask("POST", f"/agents/{name}/validate", {"graph_spec": GREET})).json() == {"valid": True}
+    texted = {**GREET, "spec_version": "1"}
+    assert (await app.agent("texted", texted))["graph_spec"] == texted
     wrong = {**GREET, "entry": "nowhere"}
     found = (await app.ask("POST", "/agents/any/validate", {"graph_spec": wrong})).json()
     assert found["valid"] is False

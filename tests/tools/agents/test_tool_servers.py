@@ -14,10 +14,8 @@ from sqlalchemy import update
 from baobab import composition
 from baobab.runtime.addresses import AddressRefused, UrlRefused
 from baobab.runtime.agents.kinds import ADVANCE
-from baobab.runtime.agents.offers import function_name
 from baobab.runtime.agents.remote.remote import Remote
 from baobab.runtime.agents.rows import FROZEN, runs
-from baobab.runtime.agents.spec import ToolRef
 from baobab.runtime.egress import Egress
 from baobab.settings import load
 from baobab.tools.agents.errors import InvalidGraph
@@ -54,6 +52,7 @@ async def fake() -> AsyncIterator[Fake]:
 async def register(agency: Agency, url: str, by: Caller | None = None, **more: Any) -> dict[str, Any]:
     given = {"name": "docs", "url": url, **more}
     made = await agency.house.use("mcp_servers_create", by or agency.owner, app_id=agency.app_id, **given)
+    assert made["server"] == made["mcp_server"]
     server: dict[str, Any] = made["mcp_server"]
     return server
 
@@ -106,6 +105,7 @@ async def test_a_server_is_asked_for_its_tools_when_it_is_registered(agency: Age
     assert (send["mode"], send["exposed_to"], send["state"]) == ("read_write", "developer_only", "accepted")
     listed = await agency.house.use("mcp_servers_list", agency.owner, app_id=agency.app_id)
     assert [each["id"] for each in listed["mcp_servers"]] == [server["id"]]
+    assert listed["servers"] == listed["mcp_servers"]
 
 
 async def test_a_name_is_taken_once_and_free_again_after_removal(agency: Agency, fake: Fake) -> None:
@@ -317,8 +317,7 @@ async def test_an_approval_is_of_the_tool_as_it_was_then(agency: Agency, fake: F
 async def test_a_call_that_was_made_is_not_proposed_anew_when_its_tool_changes(agency: Agency, fake: Fake) -> None:
     server = await register(agency, fake.mcp)
     send = ref(server, "send")
-    called = function_name(ToolRef.model_validate(send))
-    prompt = f'/call {called} {{"to": "Ada"}}\n/call {called} {{"to": "Bo"}}\n/say Done.'
+    prompt = '/call send {"to": "Ada"}\n/call send {"to": "Bo"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [send]}
     done = {"type": "end", "output_template": "{{ state.answer }}"}
     await agency.agent("a", graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "send")))
@@ -364,8 +363,7 @@ async def test_a_refused_call_is_not_made(agency: Agency, fake: Fake) -> None:
 async def test_a_model_is_told_of_the_tools_and_calls_them(agency: Agency, fake: Fake) -> None:
     server = await register(agency, fake.mcp)
     search, send = ref(server, "search"), ref(server, "send")
-    called = [function_name(ToolRef.model_validate(each)) for each in (search, send)]
-    prompt = f'/call {called[0]} {{"query": "a"}}\n/then {called[1]} {{"to": "$1.text"}}\n/say Done.'
+    prompt = '/call search {"query": "a"}\n/then send {"to": "$1.text"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search, send]}
     done = {"type": "end", "output_template": "{{ state.answer }}"}
     spec = graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "search", "send"))
@@ -376,6 +374,58 @@ async def test_a_model_is_told_of_the_tools_and_calls_them(agency: Agency, fake:
     assert run["status"] == "completed", run
     assert run["output"].endswith("Done.")
     assert [made.arguments for made in fake.calls] == [{"query": "a"}, {"to": "search done"}]
+
+
+async def test_a_server_is_named_in_graphs_and_events_and_tells_tools_of_one_name_apart(
+    agency: Agency, fake: Fake
+) -> None:
+    await register(agency, fake.mcp)
+    async with tool_server() as other:
+        await register(agency, other.mcp, name="other docs")
+        tools = [{"source": "mcp", "server_id": name, "name": "search"} for name in ("docs", "other docs")]
+        tools.append({"source": "mcp", "server_id": "docs", "name": "send"})
+        prompt = '/call docs_search {"query": "a"}\n/call other_docs_search {"query": "b"}\n/then send {"to": "Ada"}'
+        think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": tools}
+        listed = [
+            {"server_id": "docs", "tools": ["search", "send"]},
+            {"server_id": "other docs", "tools": ["search"]},
+        ]
+        spec = graph({"think": think, "done": {"type": "end"}}, ("think", "done"), tools={"mcp_servers": listed})
+        await agency.agent("a", spec)
+        run = await agency.run("a")
+        assert run["status"] == "paused", run
+        assert [[made.arguments for made in each.calls] for each in (fake, other)] == [
+            [{"query": "a"}],
+            [{"query": "b"}],
+        ]
+        events = await agency.events("a", run["id"])
+        servers = {(event["type"], event["payload"]["server"]) for event in events if "server" in event["payload"]}
+        calls = {(type_, name) for type_ in ("tool_call_start", "tool_call_end") for name in ("docs", "other docs")}
+        assert servers == {*calls, ("run_paused", "docs")}
+        run = await agency.decide("a", run["id"])
+        assert (run["status"], len(fake.calls)) == ("completed", 2), run
+
+
+@pytest.mark.parametrize(
+    ("text", "structured"),
+    [
+        ('{"found": [1, 2]}', {"found": [1, 2]}),
+        (' [{"id": 7}]', [{"id": 7}]),
+        ("7", None),
+        ("{no json}", None),
+        ("[" * 50 + "]" * 50, None),
+        (json.dumps({"long": "x" * 70_000}), None),
+    ],
+    ids=["object", "list", "number", "words", "deep", "long"],
+)
+async def test_an_object_or_list_that_comes_as_text_alone_is_read(
+    agency: Agency, fake: Fake, text: str, structured: Any
+) -> None:
+    server = await register(agency, fake.mcp)
+    await agency.agent("a", calling(server, "search", {"query": "x"}))
+    fake.answer = types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+    run = await agency.run("a")
+    assert run["output"] == {"text": text, "structured": structured, "parts": []}, run["error"]
 
 
 async def test_in_a_run_that_has_read_outside_text_calls_that_only_read_ask_too(agency: Agency, fake: Fake) -> None:
@@ -464,8 +514,7 @@ async def test_the_words_of_a_tool_that_failed_taint_the_run(agency: Agency, fak
     fake.fails = True
     server = await register(agency, fake.mcp)
     search = ref(server, "search")
-    called = function_name(ToolRef.model_validate(search))
-    prompt = f'/call {called} {{"query": "1"}}\n/then {called} {{"query": "2"}}\n/say Done.'
+    prompt = '/call search {"query": "1"}\n/then search {"query": "2"}\n/say Done.'
     think = {"type": "llm", "input_template": prompt, "output_key": "answer", "tools": [search]}
     done = {"type": "end", "output_template": "{{ state.answer }}"}
     await agency.agent("a", graph({"think": think, "done": done}, ("think", "done"), tools=listing(server, "search")))
@@ -674,7 +723,7 @@ async def test_private_addresses_are_refused(agency: Agency, url: str) -> None:
     with pytest.raises(AddressRefused):
         await register(agency, url)
     listed = await agency.house.use("mcp_servers_list", agency.owner, app_id=agency.app_id)
-    assert listed == {"mcp_servers": []}
+    assert listed == {"mcp_servers": [], "servers": []}
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "http://user:pw@example.com/", "http://example.com:6379/"])
@@ -726,7 +775,10 @@ async def test_servers_over_rest(baobab: Baobab, fake: Fake) -> None:
     server = made.json()["mcp_server"]
     assert (server["transport"], server["auth"]) == ("streamable_http", {"type": "bearer", "token": "***"})
     assert (await baobab.client.post(path, json=given, headers=baobab.owner)).status_code == 409
-    assert (await baobab.client.get(path, headers=baobab.owner)).json() == {"mcp_servers": [server]}
+    assert (await baobab.client.get(path, headers=baobab.owner)).json() == {
+        "mcp_servers": [server],
+        "servers": [server],
+    }
     probed = await baobab.client.post(f"{path}/{server['id']}/probe", headers=baobab.owner)
     assert (probed.status_code, probed.json()) == (200, {"ok": True, "tools": server["tools"]})
     fake.behaviour = "500"

@@ -97,6 +97,15 @@ async def test_a_scan_refuses_what_its_parameters_do_not_say(world: Installation
     assert (answer.status, answer.json["error"]) == (400, "bad_request")
 
 
+async def test_the_cursor_0_is_the_first_page(world: Installation) -> None:
+    app = await world.app()
+    await world.put(app, "a")
+    await world.put(app, "b")
+    first = await scan(world, app, "limit=1&cursor=0")
+    assert (first.status, first.json) == (200, (await scan(world, app, "limit=1")).json)
+    assert (await scan(world, app, f"cursor={first.json['cursor']}")).json == {"keys": ["b"], "cursor": None}
+
+
 async def test_stats_count_keys_and_bytes_and_name_the_caps(world: Installation) -> None:
     app = await world.app()
     await world.put(app, "ab", "xyz")
@@ -129,7 +138,7 @@ async def test_flush_needs_confirmation(world: Installation, app: App, body: Any
 async def test_only_a_boolean_confirms(world: Installation, app: App, confirm: Any) -> None:
     await world.put(app, "kept")
     answer = await world.ask("POST", f"{app.kv}/_flush", world.owner, {"confirm": confirm})
-    assert answer.status == 400
+    assert (answer.status, answer.json["error"]) == (400, "confirm_required")
     assert (await world.ask("GET", f"{app.kv}/kept", world.owner)).status == 200
 
 
@@ -192,7 +201,9 @@ async def test_the_list_of_refusals_is_fifty_long_unless_asked_otherwise(world: 
     assert [entry["key"] for entry in await recent(world, app)] == [f"n{n}" for n in range(59, 9, -1)]
     assert len(await recent(world, app, "?limit=200")) == 60
     assert [entry["key"] for entry in await recent(world, app, "?limit=1")] == ["n59"]
-    for limit in ("0", "201", "x", "-1"):
+    assert len(await recent(world, app, "?limit=201")) == 60
+    assert len(await recent(world, app, "?limit=100000")) == 60
+    for limit in ("0", "x", "-1"):
         answer = await world.ask("GET", f"{app.kv}/_audit_recent?limit={limit}", world.owner)
         assert (answer.status, answer.json["error"]) == (400, "bad_request")
 

@@ -114,8 +114,8 @@ async def test_touch_restarts_the_time_to_live_that_was_given(world: Installatio
     await world.put(app, "forever", 1, ttl=None)
     await world.put(app, "fleeting", 1, ttl=100, ephemeral=True)
     clock.advance(40)
-    assert (await ask(world, app, "GET /touched?touch=true")).json == {"value": 1}
-    assert (await ask(world, app, "GET /untouched?touch=false")).json == {"value": 1}
+    assert (await ask(world, app, "GET /touched?touch=1")).json == {"value": 1}
+    assert (await ask(world, app, "GET /untouched?touch=0")).json == {"value": 1}
     for key in ("forever", "fleeting"):
         await ask(world, app, f"GET /{key}?touch=true")
     left = [await ttl(world, app, key) for key in ("touched", "untouched", "forever", "fleeting")]
@@ -158,9 +158,7 @@ async def test_a_new_counter_lives_thirty_days_and_an_old_one_keeps_its_expiry(
     assert [await ttl(world, app, key) for key in ("fresh", "aged")] == [MONTH - 10, 90]
 
 
-@pytest.mark.parametrize(
-    "by", [1.5, 2.0, "1", True, None, [], {}, 2**63, -(2**63), 10**400], ids=lambda by: repr(by)[:9]
-)
+@pytest.mark.parametrize("by", [1.5, 2.0, "1", True, [], {}, 2**63, -(2**63), 10**400], ids=lambda by: repr(by)[:9])
 @pytest.mark.parametrize("action", ["incr", "decr"])
 async def test_a_step_that_is_no_whole_64_bit_number_is_refused(
     world: Installation, app: App, action: str, by: Any
@@ -302,7 +300,6 @@ async def test_expire_sets_removes_and_lifts_the_expiry(world: Installation, app
         ("PUT /k", {"value": 1, "ttl": True}, "ttl"),
         ("PUT /k", {"value": 1, "ttl": 10**10 + 1}, "ttl"),
         ("PUT /k", {"value": 1, "ephemeral": 1}, "ephemeral"),
-        ("PUT /k", {"value": 1, "ephemeral": None}, "ephemeral"),
         ("PUT /k", {"value": 1, "tll": 5}, "tll"),
         ("POST /k/setnx", {"ttl": 5}, "value"),
         ("POST /k/cas", {"next": 1}, "expected"),
@@ -310,7 +307,7 @@ async def test_expire_sets_removes_and_lifts_the_expiry(world: Installation, app
         ("POST /k/expire", {}, "ttl"),
         ("POST /k/expire", {"ttl": -1}, "ttl"),
         ("POST /k/expire", {"ttl": 0.5}, "ttl"),
-        ("GET /k?touch=1", None, "touch"),
+        ("GET /k?touch=2", None, "touch"),
         ("GET /k?touch=", None, "touch"),
         ("GET /k?touched=true", None, "touched"),
     ],

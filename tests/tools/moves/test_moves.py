@@ -153,6 +153,9 @@ async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab, clock):
     await ended(baobab, clock, app, move)
     (replica,) = (await ask(baobab, "GET", "/v1/source-replicas")).json()["source_replicas"]
     assert (replica["migration_id"], replica["region"], replica["state"]) == (move, "local", "active")
+    told = (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}")).json()
+    assert all(replica[name] == told[name] for name in ("source_region", "dest_region", "completed_at"))
+    assert replica["completed_at"] is not None
     assert (await stores(baobab, "local").kv.usage(app)).keys == 4
     gone = await ask(baobab, "DELETE", f"/v1/source-replicas/{move}")
     assert (gone.status_code, gone.json()) == (200, {"status": "torn_down"})
@@ -172,6 +175,8 @@ async def test_a_move_is_reversed_with_what_was_written_since(baobab, clock):
     await ask(baobab, "DELETE", f"/v1/{app}/kv/deep")
     back = await ask(baobab, "POST", f"/v1/apps/{app}/migrations/{move}/reverse")
     assert back.status_code == 202
+    assert back.json()["migrationId"] == back.json()["migration_id"]
+    assert (await ask(baobab, "GET", back.json()["path"])).json()["migration_id"] == back.json()["migrationId"]
     done = await ended(baobab, clock, app, back.json()["migration_id"])
     assert (done["current_step"], done["dest_region"]) == ("completed", "local")
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 10}

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from baobab.tools.access import OF_APP
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
-from baobab.tools.ai.media.fields import Bytes, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
+from baobab.tools.ai.media.fields import Bytes, ImageReference, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
 from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.call import Call
@@ -19,6 +19,15 @@ from baobab.tools.types import AppId, JsonObject
 class FrameImage(TypedDict):
     url: ImageUrl
     frame: Literal["first", "last"]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class FrameReference(TypedDict):
+    """A frame in the form of messages' parts."""
+
+    type: Literal["image_url"]
+    image_url: ImageReference
+    frame_type: Literal["first_frame", "last_frame", "first", "last"]
 
 
 @media.tool(
@@ -45,7 +54,7 @@ async def videos_generate(
     seed: Seed | None = None,
     input_images: ImageUrls | None = None,
     input_references: ImageUrls | None = None,
-    frame_images: Annotated[list[FrameImage], Field(max_length=2)] | None = None,
+    frame_images: Annotated[list[FrameImage | FrameReference], Field(max_length=2)] | None = None,
     provider: JsonObject | None = None,
     **further: Any,
 ) -> submitting.Submitted:
@@ -61,7 +70,7 @@ async def videos_generate(
     seed: the same request with the same seed looks alike, where the model heeds it.
     input_images: https URLs of images to begin with.
     input_references: https URLs of images of what is to be seen.
-    frame_images: the first and the last frame.
+    frame_images: the first and the last frame: `{url, frame}`, or `{type: image_url, image_url: {url}, frame_type}`.
     provider: fields of this model's own.
     """
     named = {
@@ -72,7 +81,7 @@ async def videos_generate(
         "seed": seed,
         "input_images": input_images,
         "input_references": input_references,
-        "frame_images": frame_images,
+        "frame_images": None if frame_images is None else [_frame(image) for image in frame_images],
     }
     given = {name: value for name, value in named.items() if value is not None} | further
     return await submitting.submit(call, app_id, "video", model, prompt, given, provider)
@@ -110,3 +119,10 @@ async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index 
     Over MCP it answers where the video is.
     """
     return await content.content(call, app_id, "video", job_id, index)
+
+
+def _frame(image: FrameImage | FrameReference) -> FrameImage:
+    """A frame in the one form that models are asked in."""
+    if "image_url" not in image:
+        return image
+    return {"url": image["image_url"]["url"], "frame": "last" if image["frame_type"].startswith("last") else "first"}

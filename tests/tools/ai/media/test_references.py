@@ -95,3 +95,17 @@ async def test_a_mask_and_frames_are_held_to_the_same(baobab: House) -> None:
     asked = {"model": "openai/gpt-image-2", "input_images": [URL], "mask": inside}
     refused = await baobab.submit(app, "image", **asked)
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "mask")
+
+
+async def test_a_frame_may_be_said_in_either_form(baobab: House) -> None:
+    app, model = await baobab.app(), "openai/sora-2"
+    frames = [
+        {"url": URL, "frame": "first"},
+        {"type": "image_url", "image_url": {"url": URL}, "frame_type": "first_frame"},
+        {"type": "image_url", "url": URL},
+    ]
+    answers = [await baobab.submit(app, "video", model=model, duration=4, frame_images=[one]) for one in frames]
+    # What both mean is read alike: this model begins with `input_images`.
+    assert answers[0].json() == answers[1].json()
+    assert answers[0].json()["code"] == "UNSUPPORTED_PARAMETER"
+    assert answers[2].json()["code"] != "UNSUPPORTED_PARAMETER"
