@@ -256,8 +256,8 @@ def _widening(path: Path, override: Override, offer: Offer) -> Iterator[Issue]:
         yield Issue(
             (*path, "mode_override"),
             (
-                "must not widen: the tool is read_write, so each call waits for approval, and no graph takes that away; "
-                "leave the override out, or use a tool that only reads"
+                "must not widen: the tool is read_write, so each call waits for approval, and no graph takes that away;"
+                " leave the override out, or use a tool that only reads"
             ),
         )
     if override.exposed_to_override == "end_user" and offer.exposed_to == "developer_only":

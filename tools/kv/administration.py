@@ -21,7 +21,6 @@ from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, Json, Text
 
-
 _BEGINNING = "0"
 """The cursor with which clients of other stores begin a scan."""
 _MOST_REFUSALS = 200

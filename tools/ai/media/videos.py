@@ -121,8 +121,8 @@ async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index 
     return await content.content(call, app_id, "video", job_id, index)
 
 
-def _frame(image: FrameImage | FrameReference) -> FrameImage:
+def _frame(image: Any) -> FrameImage:
     """A frame in the one form that models are asked in."""
     if "image_url" not in image:
-        return image
+        return {"url": image["url"], "frame": image["frame"]}
     return {"url": image["image_url"]["url"], "frame": "last" if image["frame_type"].startswith("last") else "first"}

@@ -107,5 +107,5 @@ async def test_a_frame_may_be_said_in_either_form(baobab: House) -> None:
     answers = [await baobab.submit(app, "video", model=model, duration=4, frame_images=[one]) for one in frames]
     # What both mean is read alike: this model begins with `input_images`.
     assert answers[0].json() == answers[1].json()
-    assert answers[0].json()["code"] == "UNSUPPORTED_PARAMETER"
-    assert answers[2].json()["code"] != "UNSUPPORTED_PARAMETER"
+    assert answers[0].json()["code"] == "UNSUPPORTED_PARAM"
+    assert answers[2].json()["code"] != "UNSUPPORTED_PARAM"
