@@ -103,7 +103,7 @@ async def agents_public_run(
 @agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
 async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # noqa: A002
     """Read a run that was started here; its id is what shows that it is the caller's."""
-    return {"run": run_of(await run_row(call, app_id, id))}
+    return {"run": run_of(await run_row(call, app_id, id), call.caller)}
 
 
 @agents.tool(

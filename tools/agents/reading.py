@@ -13,6 +13,7 @@ from baobab.runtime.agents.watch import Watch
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.records import Events
+from baobab.tools.agents.showing import show_event
 from baobab.tools.agents.tokens import approval_token
 from baobab.tools.call import Call
 from baobab.tools.callers import Anonymous
@@ -31,7 +32,7 @@ async def read_events(
     query = select(events).where(events.c.run_id == run.id, events.c.seq > after).order_by(events.c.seq).limit(limit)
     async with database.reading() as connection:
         rows = (await connection.execute(query)).all()
-    return [
+    told = (
         {
             "seq": row.seq,
             "type": row.type,
@@ -39,7 +40,8 @@ async def read_events(
             "created_at": row.created_at,
         }
         for row in rows
-    ]
+    )
+    return [show_event(reader.caller, event) for event in told]
 
 
 async def following(
@@ -142,6 +144,7 @@ def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[st
         # What waits may be a call of a run below this one: it is decided there.
         asking = payload.get("run_id", row.run_id)
         payload["approval_token"] = approval_token(services.vault, asking, payload["approval_id"])
+    if row.type == "run_paused":
         # The contract has these fields in both places.
         payload["payload"] = dict(payload)
     return payload

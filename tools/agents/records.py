@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypedDict
 
+from baobab.tools.agents.showing import is_outsider
+from baobab.tools.callers import Caller
 from baobab.tools.deciders import Approvers
 from baobab.tools.money import dollars
 from baobab.tools.types import Json, JsonObject, Text
@@ -70,7 +72,7 @@ class Failure(TypedDict):
 class Usage(TypedDict):
     input_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: NotRequired[Annotated[float, Field(description="Not told to users and visitors of the app.")]]
 
 
 class Run(TypedDict):
@@ -144,11 +146,13 @@ def agent_of(row: Any) -> Agent:
     )
 
 
-def run_of(row: Any) -> Run:
+def run_of(row: Any, caller: Caller) -> Run:
+    """A run as a caller may see it."""
     shown = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
-    usage = {
+    usage: dict[str, Any] = {
         "input_tokens": row.prompt_tokens,
         "output_tokens": row.completion_tokens,
-        "cost_usd": row.cost / _NANOS,
     }
+    if not is_outsider(caller):
+        usage["cost_usd"] = row.cost / _NANOS
     return cast(Run, shown | {"usage": usage})

@@ -159,7 +159,7 @@ async def agents_runs_list(
     query = query.order_by(rows.c.created_at.desc(), rows.c.id.desc())
     async with call.reading() as execute:
         found = list((await execute(query.limit(limit + 1))).all())
-    told: Runs = {"runs": [run_of(row) for row in found[:limit]]}
+    told: Runs = {"runs": [run_of(row, call.caller) for row in found[:limit]]}
     if len(found) > limit:
         last = found[limit - 1]
         told["next_cursor"] = encode_cursor(vault, _LIST, last.created_at.isoformat(), last.id)
@@ -177,7 +177,7 @@ async def agents_runs_list(
 )
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
     """Read a run: where it stands, what it has used, what came of it."""
-    return {"run": run_of(await run_row(call, app_id, id, name))}
+    return {"run": run_of(await run_row(call, app_id, id, name), call.caller)}
 
 
 @agents.tool(

@@ -25,6 +25,7 @@ from baobab.tools.errors import BadRequest, BaobabError, Forbidden, NotFound
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.conftest import Baobab
+from tests.jobs import settled
 from tests.tools.agents.conftest import PATIENCE_SECONDS, Agency, graph
 from tests.tools.agents.tool_server import SEARCH, SEND, Fake, tool_server
 from tests.tools.conftest import House
@@ -792,3 +793,36 @@ async def test_servers_over_rest(baobab: Baobab, fake: Fake) -> None:
         refused = await baobab.client.post(path, json={**given, **wrong}, headers=baobab.owner)
         assert refused.status_code == 400, refused.text
         assert TOKEN not in refused.text
+
+
+async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_bring(
+    baobab: Baobab, fake: Fake
+) -> None:
+    app = await baobab.app()
+    base, anon = f"/v1/{app}", {"apikey": (await baobab.house.services.directory.app(app)).anon_key}
+    given = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
+    assert (await baobab.client.post(f"{base}/mcp-servers", json=given, headers=baobab.owner)).status_code == 201
+    search = {"source": "mcp", "server_id": "docs", "name": "search"}
+    call = {"type": "tool", "tool_ref": search, "args_template": {"query": "secret-plan"}, "output_key": "found"}
+    say = {"type": "llm", "input_template": "/say Hello.", "output_key": "said"}
+    nodes = {"call": call, "say": say, "done": {"type": "end", "output_template": "{{ state.said }}"}}
+    listed = {"mcp_servers": [{"server_id": "docs", "tools": ["search"]}]}
+    spec = graph(nodes, ("call", "say"), ("say", "done"), tools=listed)
+    agent = {"name": "a", "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
+    assert (await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)).status_code == 201
+    started = await baobab.client.post(f"{base}/public/agents/a/runs", json={"input": {}}, headers=anon)
+    opened = started.json()
+    await settled(baobab.house)
+    path = f"{base}/public/runs/{opened['run_id']}"
+    shown = [await baobab.client.get(f"{path}/events.json", headers=anon)]
+    shown.append(await baobab.client.get(f"{path}/events?token={opened['stream_token']}"))
+    shown.append(await baobab.client.get(path, headers=anon))
+    for answer in shown:
+        assert answer.status_code == 200
+        for hidden in ("secret-plan", "search done", "cost_usd", '"model"'):
+            assert hidden not in answer.text
+    assert "tool_call_end" in shown[0].text
+    assert "Hello." in shown[1].text
+    own = await baobab.client.get(f"{base}/agents/a/runs/{opened['run_id']}/events.json", headers=baobab.owner)
+    for told in ("secret-plan", "search done", "cost_usd", '"model"'):
+        assert told in own.text

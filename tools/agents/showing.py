@@ -1,0 +1,43 @@
+"""What users and visitors of an app see of a run: what they said and were told, and not what the app pays or holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.tools.callers import Anonymous, Caller, EndUser
+
+_PRICED = {"model", "cost_usd"}
+_HELD = {"args", "result", "result_characters", "error", "payload"}
+
+
+def is_outsider(caller: Caller) -> bool:
+    """Whether a caller is a user or a visitor of the app, and none of the people and keys that run it."""
+    return isinstance(caller, (EndUser, Anonymous))
+
+
+def show_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
+    """An event as a caller may see it.
+
+    Tools of the registry act with the caller's own rights, so that their arguments and results are the caller's to see.
+    All other calls are made with the app's own credentials, and runs below may be the app's internal parts.
+    """
+    if not is_outsider(caller):
+        return event
+    payload: Mapping[str, Any] = event["payload"]
+    if event["type"] == "llm_token_usage":
+        return event | {"payload": _without(payload, _PRICED)}
+    if event["type"] == "run_resumed":
+        # It may be of a call of either kind.
+        return event | {"payload": _without(payload, {"args"})}
+    # Whoever decides about a call sees what it is about.
+    if payload.get("tool_source", "builtin") == "builtin" or "approval_token" in payload:
+        return event
+    shown = _without(payload, _HELD)
+    if isinstance(error := payload.get("error"), Mapping) and "code" in error:
+        shown["error"] = {"code": error["code"]}
+    if "payload" in payload:
+        shown["payload"] = dict(shown)
+    return event | {"payload": shown}
+
+
+def _without(payload: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if name not in names}
