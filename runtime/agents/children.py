@@ -21,10 +21,6 @@ from baobab.tools.services import Services
 
 DEEPEST = 5
 """So many runs may stand above one."""
-_OPEN_TO = {
-    "end_user": ("authenticated", "public"),
-    "anonymous": ("public",),
-}
 
 
 def child_id(run_id: str, call_id: str) -> str:
@@ -78,7 +74,10 @@ class Children:
         self._services.jobs.wake()
 
     async def _admitted(self, name: str, now: datetime) -> Any:
-        """The agent, where whoever started the run may run it too. Limits of starts are for its own door."""
+        """The agent, whoever may start it from outside: the graph above names it as a part, and tools ask for rights.
+
+        Limits of starts are for its own door.
+        """
         run = self._run
         if run.depth >= DEEPEST:
             raise RunFailed("too_deep", f"Agents run agents {DEEPEST} deep at most.")
@@ -93,9 +92,6 @@ class Children:
             used = 0 if agent.daily_budget is None else (await connection.execute(spent)).scalar_one()
         if agent.status != "active":
             raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
-        open_to = _OPEN_TO.get(run.caller_kind)
-        if open_to is not None and agent.visibility not in open_to:
-            raise RunFailed("not_allowed", f"Whoever started the run may not run the agent {name}.")
         if agent.daily_budget is not None and used >= agent.daily_budget:
             raise RunFailed("daily_budget_usd", f"The agent {name} has used up its budget of the day.")
         return agent

@@ -40,6 +40,8 @@ _MOST_ITEMS = 1000
 _MOST_RESULT = 256 * 1024
 _GREATEST_KEPT = 64 * 1024
 """Characters of a result that an event tells."""
+_REPAIR = "Answer again, with the JSON that was asked for and nothing else."
+"""How a model is asked once more whose answer is not of its schema."""
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -147,13 +149,23 @@ class _Compiler:
             message = answer.message
             wanted = message.get("tool_calls") or []
             if not wanted:
-                value = _value(node, message)
+                try:
+                    value = _value(node, message)
+                except RunFailed as failed:
+                    if not _is_repairable(talk, message):
+                        raise
+                    repair = {"role": "user", "content": f"{_REPAIR} {failed.message}"}
+                    again: dict[str, Any] = {"talks": {node_id: [*opening, message, repair]}}
+                    again |= {"steps": 1, "tainted": tainted}
+                    if opening and node.remembers:
+                        again["recalled"] = {node_id: recalled.position}
+                    return Command(update=again, goto=name)
                 session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
                 written = {node.output_key: value}
                 update = {"state": written, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
                 if node.remembers:
                     # A turn as a whole, without the system prompt: that is sent anew each time.
-                    update["said"] = {node_id: [_turn([*opening, *talk, message])]}
+                    update["said"] = {node_id: [_turn(_unrepaired([*opening, *talk, message]))]}
                 return Command(update=update, goto=self._next(node_id, state, written))
             if state["calls"] + len(wanted) > limits.max_tool_calls:
                 raise RunFailed("max_tool_calls", f"The run made its {limits.max_tool_calls} tool calls.")
@@ -489,10 +501,39 @@ def _turn(talk: list[Message]) -> list[Message]:
     return talk[begin:]
 
 
+def _is_repairable(talk: list[Message], message: Message) -> bool:
+    """Whether a model may be asked once more for an answer: it has not been in this talk, and the talk can hold it."""
+    text = message.get("content") or ""
+    return len(text) <= _GREATEST_KEPT and _wrong(text) is None and not any(map(_is_repair, talk))
+
+
+def _is_repair(message: Message) -> bool:
+    return message["role"] == "user" and str(message.get("content")).startswith(_REPAIR)
+
+
+def _unrepaired(talk: list[Message]) -> list[Message]:
+    """A talk without an answer that missed its schema, and without the request for another."""
+    kept: list[Message] = []
+    for message in talk:
+        if _is_repair(message) and kept and kept[-1]["role"] == "assistant":
+            kept.pop()
+        else:
+            kept.append(message)
+    return kept
+
+
+def _unfenced(text: str) -> str:
+    """What stands in the code fence that some models put around their JSON."""
+    text = text.strip()
+    fenced = text.startswith("```") and text.endswith("```") and "\n" in text
+    return text[text.index("\n") + 1 : -3] if fenced else text
+
+
 def _value(node: LlmNode, message: Message) -> Any:
     text = message.get("content") or ""
     if node.output_schema is None:
         return text
+    text = _unfenced(text)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as exc:

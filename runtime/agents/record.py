@@ -85,5 +85,9 @@ def _learn(record: Record, before: Mapping[str, Any], state: Mapping[str, Any], 
         }
         return
     for node_id, talk in state["talks"].items():
-        if len(talk) > len(before["talks"].get(node_id) or ()) and talk[-1].get("tool_calls"):
-            record.answers[step] = talk[-1]
+        if len(talk) <= len(before["talks"].get(node_id) or ()):
+            continue
+        # Behind an answer that missed its schema stands the request for another.
+        message = talk[-2] if talk[-1]["role"] == "user" else talk[-1]
+        if message["role"] == "assistant" and (message is not talk[-1] or message.get("tool_calls")):
+            record.answers[step] = message

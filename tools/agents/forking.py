@@ -1,5 +1,6 @@
 """Forks: runs that go on from a step of an earlier one."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -18,6 +19,7 @@ from baobab.tools.agents.starting import Origin, Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
+from baobab.tools.errors import BadRequest
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId
 
@@ -55,7 +57,7 @@ async def agents_runs_fork(
 
     step: after which it goes on, as told by node_start; 0 is the beginning; left out, the last that something follows.
     input: what the graph calls `input` from there on, for those who run the app.
-    state: values of keys of the state that are to be others, for those who run the app.
+    state: values of keys that nodes of the graph write, in place of theirs; for those who run the app.
     idempotency_key: the same one twice is one run.
     """
     run, agent = await run_row(call, app_id, id, name), await found_agent(call, app_id, name)
@@ -66,6 +68,7 @@ async def agents_runs_fork(
         if input is not None or state is not None:
             raise NotYourRun("Only those who run the app change what a run goes on with.")
         await _require_undecided(call, run, point.step)
+    _require_known(run.graph_spec, state)
     point.change(input, state)
     as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
     origin = Origin(run, point, state)
@@ -77,6 +80,16 @@ async def agents_runs_fork(
         call.audit.nothing_done = True
         told["replayed"] = True
     return told
+
+
+def _require_known(graph: Mapping[str, Any], state: Mapping[str, Any] | None) -> None:
+    """BadRequest where a key of the state is none that a node of the graph writes: nothing would ever read it."""
+    written = {node["output_key"] for node in graph["nodes"].values() if node.get("output_key")}
+    if unknown := sorted(set(state or ()) - written):
+        raise BadRequest(
+            f"`state` has keys that no node of the graph writes: {', '.join(f'`{key[:60]}`' for key in unknown[:10])}.",
+            remediation=f"Use the `output_key` of a node: {', '.join(sorted(written)) or 'there is none'}.",
+        )
 
 
 async def _require_undecided(call: Call, run: Any, step: int) -> None:

@@ -50,15 +50,11 @@ async def agents_decided(job: Job, event: Event) -> None:
     await _advance(services, services.regions[app.region].database, run_id, approval_id, app.organisation_id)
 
 
-@agents.job(every=30)
-async def agents_tend(job: Job) -> None:
-    """End the runs that nobody has decided about in time; go on with those that have come with a move.
-
-    Erase those that have been kept for as long as they are to be.
-    """
+@agents.job(every=3)
+async def agents_expire(job: Job) -> None:
+    """End the runs that nobody has decided about in time."""
     services = job.registry.services
-    databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
-    for database in databases:
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         overdue = select(runs.c.id, runs.c.organisation_id).where(
             UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
         )
@@ -67,6 +63,14 @@ async def agents_tend(job: Job) -> None:
         for run in late:
             # Anew in each round: a worker whose clock is behind may have found that there is time left.
             await _advance(services, database, run.id, f"late:{job.id}", run.organisation_id)
+
+
+@agents.job(every=30)
+async def agents_tend(job: Job) -> None:
+    """Go on with the runs that have come with a move; erase those that have been kept for as long as they are to be."""
+    services = job.registry.services
+    databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
+    for database in databases:
         await _take_up(services, database)
         await sweep_runs(services, database)
     await _withdraw(services, databases)

@@ -91,6 +91,7 @@ class Agency:
         return refusal.value
 
     async def tend(self) -> None:
+        await made(self.house, "agents_expire")
         await made(self.house, "agents_tend")
 
     async def put(self, key: str, value: Any) -> None:

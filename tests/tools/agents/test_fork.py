@@ -82,6 +82,9 @@ async def test_a_fork_from_the_beginning_can_have_another_input(agency: Agency) 
 
 async def test_a_fork_can_have_another_state(agency: Agency) -> None:
     run = await counted(agency)
+    unknown = {"app_id": agency.app_id, "name": "counter", "id": run["id"], "step": 2, "state": {"nobody": 1}}
+    refused = await agency.refused("agents_runs_fork", agency.owner, **unknown)
+    assert (refused.status, "`nobody`" in refused.message) == (400, True)
     again = await fork(agency, "counter", run["id"], step=2, state={"note": {"value": "changed"}})
     assert again["output"] == {"note": "changed", "n": 1}
 

@@ -564,6 +564,41 @@ async def test_a_model_that_answers_what_no_run_can_hold_fails_it_and_it_is_not_
     assert run["error"]["type"] == "invalid_output", run
 
 
+@pytest.mark.parametrize(
+    ("answers", "requests", "output"),
+    [
+        (['```json\n{"score": 1}\n```'], 1, {"score": 1}),
+        (["Gladly!", '{"score": 2}'], 2, {"score": 2}),
+        (['{"score": "high"}', '```\n{"score": 3}\n```'], 2, {"score": 3}),
+        (["Gladly!", "Gladly!", '{"score": 4}'], 2, None),
+    ],
+)
+async def test_a_model_whose_answer_misses_its_schema_is_asked_once_more(
+    agency: Agency, answers: list[str], requests: int, output: Any
+) -> None:
+    schema = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+    node = {"type": "llm", "output_schema": schema, "output_key": "answer"}
+    await agency.agent("a", one(node), default_model="lab/m")
+    async with upstream() as fake:
+        answering(agency, fake, {"content": answers[0]})
+        following = iter(answers[1:])
+
+        class Turns(dict[str, Said]):
+            def __getitem__(self, name: str) -> Said:
+                said = super().__getitem__(name)
+                body = json.loads(said.body)
+                body["choices"][0]["message"]["content"] = next(following, "")
+                self[name] = Said(json.dumps(body).encode())
+                return said
+
+        fake.said = Turns(fake.said)
+        run = await agency.run("a")
+        assert len(fake.requests) == requests
+    assert (run["output"], run["error"] and run["error"]["type"]) == (output, None if output else "invalid_output")
+    usages = await agency.events("a", run["id"], "llm_token_usage")
+    assert len(usages) == requests
+
+
 @pytest.mark.parametrize("value", UNHOLDABLE.values(), ids=list(UNHOLDABLE))
 async def test_a_model_that_calls_with_what_no_run_can_hold_is_told_so(agency: Agency, value: str) -> None:
     call = {"name": "kv_put", "arguments": f'{{"key": "a", "value": {value}}}'}

@@ -177,12 +177,14 @@ async def test_a_run_below_is_one_of_the_tool_calls(agency: Agency) -> None:
     assert run["error"]["type"] == "max_tool_calls"
 
 
-async def test_a_user_runs_no_private_agent_by_way_of_an_open_one(agency: Agency) -> None:
+async def test_a_private_agent_is_a_part_of_an_open_one_and_its_run_stays_hidden(agency: Agency) -> None:
     await agency.agent("secret", SAY)
     await agency.agent("open", running("secret", name="Ada"), visibility="authenticated")
     ada = agency.user("ada")
     run = await agency.ended("open", await agency.start("open", ada))
-    assert run["error"]["type"] == "not_allowed"
+    assert (run["status"], run["caller_user_id"]) == ("completed", "ada"), run
+    hidden = {"app_id": agency.app_id, "name": "secret", "id": (await below(agency, "secret", run["id"]))["id"]}
+    assert (await agency.refused("agents_runs_get", ada, **hidden)).status == 403
     changed = {"app_id": agency.app_id, "name": "secret", "visibility": "authenticated"}
     await agency.house.use("agents_update", agency.owner, **changed)
     run = await agency.ended("open", await agency.start("open", ada, input={"n": 2}))
