@@ -19,11 +19,12 @@ from typing import Any
 
 import httpx
 
-from tests.cli.server_process import ServerProcess, serving
+from tests.cli.server_process import ServerProcess, baobab, serving
 from tests.clients.install import NODE, install_node, install_python
 from tests.clients.matrix import CHECKS, RESULTS, Client, load_clients
 
 _SCRIPT_SECONDS = 150
+_PASSWORD = "correct Horse 7!"
 _QUIET = {
     "ANONYMIZED_TELEMETRY": "false",
     "CREWAI_DISABLE_TELEMETRY": "true",
@@ -98,6 +99,7 @@ def run_clients(clients: Sequence[Client]) -> list[Outcome]:
         # Everything comes from one address and one account.
         settings = {"BAOBAB_PLAN": "enterprise"}
         with serving(folder / "data", settings=settings) as server:
+            baobab("password", "--data", folder / "data", "--password", _PASSWORD).check_returncode()
             outcomes = {}
             # The Python environments are ready one by one, and first.
             for client in sorted(clients, key=lambda client: client.language != "python"):
@@ -127,6 +129,7 @@ def run_client(client: Client, command: Sequence[object], server: ServerProcess,
         "CLIENT_APP": app,
         "CLIENT_KEY": key,
         "CLIENT_OWNER": server.key,
+        "CLIENT_PASSWORD": _PASSWORD,
     }
     try:
         done = subprocess.run(
