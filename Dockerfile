@@ -22,6 +22,7 @@ RUN /opt/baobab/bin/python -m pip install --no-deps --require-hashes --only-bina
     --requirement requirements-embeddings.lock
 
 COPY LICENSE README.md pyproject.toml ./
+COPY docs docs
 COPY http http
 COPY mcp_server mcp_server
 COPY runtime runtime

@@ -11,7 +11,8 @@ from baobab.http import openapi
 from baobab.http.approval_page import approval_routes
 from baobab.http.docs_page import docs_routes
 from baobab.http.error_page import error_page
-from baobab.http.front import not_found
+from baobab.http.guides_page import guide_routes
+from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
 from baobab.http.metrics_page import metrics_route
 from baobab.http.session_routes import session_routes
@@ -41,9 +42,11 @@ def behind(
     async def errors() -> Response:
         return error_page(registry, of_doors)
 
-    app.router.routes.extend([*docs_routes(), *approval_routes(), metrics_route(registry, metrics, metrics_token)])
+    missing = missing_page(f"{base_url}/docs")
+    pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *approval_routes()]
+    app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
     app.router.routes.extend([*session_routes(registry), *routes])
-    app.router.default = not_found(f"{base_url}/docs")  # type: ignore[assignment]  # it is ASGI
+    app.router.default = missing  # type: ignore[assignment]  # it is ASGI
     return app
 
 

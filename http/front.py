@@ -24,7 +24,6 @@ from baobab.tools.errors import (
     Internal,
     MethodNotAllowed,
     NoSocket,
-    RouteNotFound,
     Unavailable,
     WrongHost,
 )
@@ -204,15 +203,6 @@ class Front:
             tool.toolset.envelope.code(type(error)),
             _subject(request, tool.toolset.keeps_failures),
         )
-
-
-def not_found(docs: str) -> ASGI:
-    """What stands behind everything: no route."""
-
-    async def refuse(scope: Scope, _receive: Any, respond: Send) -> None:
-        await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, docs, [])
-
-    return refuse
 
 
 def _before_accepting(scope: Scope, receive: Any, respond: Send) -> Send:

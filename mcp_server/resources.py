@@ -1,4 +1,6 @@
-"""Resources: what a model may read before it acts, by address: how to use this server, and each app of the visitor."""
+"""Resources: what a model may read before it acts, by address: how to use this server, its documentation, and each
+app of the visitor.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,12 +12,14 @@ from baobab.mcp_server.apps import own_app, own_apps
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.tools.guides import Guide, GuideNotFound, find_guide, guides
 from baobab.tools.registry import Registry
 
 GUIDANCE = "baobab://llms.txt"
 APP = "baobab://apps/{app_id}"
 
 _GUIDANCE_TOOL = "system_llms_txt"
+_GUIDES = "baobab://docs/"
 _APPS = APP.removesuffix("{app_id}")
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
@@ -42,10 +46,11 @@ class Resources(Extension):
 
     async def resources(self, ctx: Context) -> Sequence[types.Resource]:
         who = visitor(ctx)
-        apps = [_app_resource(app) for app in await own_apps(self._registry, who)]
+        listed = [_guide_resource(guide) for guide in guides().values()]
+        listed += [_app_resource(app) for app in await own_apps(self._registry, who)]
         if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(who.caller)):
-            return [_guidance_resource(), *apps]
-        return apps
+            return [_guidance_resource(), *listed]
+        return listed
 
     async def resource_templates(self, ctx: Context) -> Sequence[types.ResourceTemplate]:
         return [
@@ -65,6 +70,8 @@ class Resources(Extension):
         if uri == GUIDANCE:
             text = await self._registry.call(_GUIDANCE_TOOL, {}, who.caller, who.door)
             return _whole(uri, _MARKDOWN, text)
+        if uri.startswith(_GUIDES):
+            return _read_guide(uri)
         if uri.startswith(_APPS):
             app = await self._app(who, uri.removeprefix(_APPS))
             return None if app is None else _whole(uri, _JSON, to_json(app).decode())
@@ -101,6 +108,26 @@ def _guidance_resource() -> types.Resource:
         description="Guidance for language models: first steps, patterns, errors, and every tool in one line.",
         mime_type=_MARKDOWN,
     )
+
+
+def _guide_resource(guide: Guide) -> types.Resource:
+    return types.Resource(
+        uri=_GUIDES + guide.name,
+        name=guide.name,
+        title=guide.title,
+        description=guide.description,
+        mime_type=_MARKDOWN,
+        size=len(guide.text.encode()),
+    )
+
+
+def _read_guide(uri: str) -> types.ReadResourceResult | None:
+    """A page of the documentation, which anybody may read. Its links name others as `NAME.md`, so that is good, too."""
+    try:
+        guide = find_guide(uri.removeprefix(_GUIDES))
+    except GuideNotFound:
+        return None
+    return _whole(uri, _MARKDOWN, guide.text)
 
 
 def _app_resource(app: Mapping[str, Any]) -> types.Resource:

@@ -96,9 +96,21 @@ def lean_output(schema: Any) -> Any:
 
 
 _BOUNDING = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
+_LENGTHS = frozenset(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"))
 _NOT_SHAPE = frozenset(("description", "examples", "default", "additionalProperties", *_BOUNDING))
 
 
 def _lean_argument(schema: Schema) -> Schema:
     unsaid = {"examples", "maxLength"} if "pattern" in schema else {"examples"}
-    return {word: value for word, value in schema.items() if word not in unsaid}
+    return {word: _lean_inside(value, word) for word, value in schema.items() if word not in unsaid}
+
+
+def _lean_inside(schema: Any, word: str) -> Any:
+    """What stands within an argument: without bounds of length, which whoever writes it hardly meets."""
+    if isinstance(schema, list):
+        return [_lean_inside(item, "") for item in schema]
+    if not isinstance(schema, dict) or word in ("default", "enum", "const"):
+        return schema
+    if word == "properties":
+        return {name: _lean_inside(inner, "") for name, inner in schema.items()}
+    return {known: _lean_inside(inner, known) for known, inner in schema.items() if known not in _LENGTHS}

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any
 
@@ -42,7 +43,9 @@ class Offers:
     def tool(self, ref: ToolRef) -> Offer | str:
         """How a tool may be used, or why it may not."""
         if ref.source == "function":
-            return f"there is no function {ref.name}"
+            return (
+                f"there is no function {ref.name}: this version has none; tools are builtin, or of a tool server (mcp)"
+            )
         if ref.source == "mcp":
             try:
                 tool = self.remote(ref)
@@ -51,7 +54,9 @@ class Offers:
             return self._server(ref).offer(tool)
         found = self.registry.tools.get(ref.name)
         if found is None or not usable(found):
-            return f"there is no tool {ref.name} that an agent can call"
+            near = get_close_matches(ref.name, [name for name, tool in self.registry.tools.items() if usable(tool)], 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            return f"there is no tool {ref.name} that an agent can call{meant}"
         users = found.access.admits(_SOMEBODY)
         mode: Mode = "read_only" if found.effect == "read" else "read_write"
         return Offer(mode, "end_user" if users else "developer_only")

@@ -46,7 +46,10 @@ Arguments = Annotated[dict[str, JsonValue], Field(max_length=100)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    # The text below a field is its description in the schema of a graph.
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class UserRole(_Part):
@@ -73,7 +76,9 @@ class Override(_Part):
     """Narrows what a tool is here: `read_write` makes it wait for approval, `developer_only` keeps it from users."""
 
     mode_override: Mode | None = None
+    """`read_write`: each call waits for a person. The other direction is not possible."""
     exposed_to_override: Exposure | None = None
+    """`developer_only`: not in runs of the app's users."""
 
 
 ToolKey = tuple[str, str | None, str]
@@ -82,8 +87,10 @@ ToolKey = tuple[str, str | None, str]
 
 class ToolRef(Override):
     source: Literal["builtin", "function", "mcp"]
+    """`builtin`: a tool of this server; `mcp`: of a tool server of the app."""
     name: ToolName
     server_id: ServerId | None = None
+    """With `mcp`: the name or the id of the tool server."""
 
     @property
     def key(self) -> ToolKey:
@@ -100,56 +107,83 @@ class ToolRef(Override):
 
 class LlmNode(_Part):
     type: Literal["llm"]
+    """Asks a model, which may call tools."""
     output_key: OutputKey
+    """The answer becomes state.OUTPUT_KEY."""
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """Left out, the agent's or the app's default."""
     system_prompt: Text = ""
+    """Template."""
     input_template: Text | None = None
+    """The user's message, a template such as `{{ input.question }}`; left out, the input as JSON."""
     tools: Annotated[list[ToolRef], Field(max_length=128)] = []
+    """What the model may call; each must stand in the graph's `tools` too."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     output_schema: dict[str, JsonValue] | None = None
+    """JSON Schema: the answer is JSON of it."""
     on_denied: OnDenied = "fail"
+    """What a refused approval does: end the run, or tell the model."""
     approvers: NamedApprovers | None = None
+    """Who decides where a call waits; left out, as the agent says."""
     remembers: bool = False
+    """Goes on from earlier runs of the same thread_id."""
     remembers_messages: Annotated[int, Field(ge=1, le=1000)] = 100
     remembers_characters: Annotated[int, Field(ge=1000, le=1_000_000)] = 100_000
 
 
 class ToolNode(_Part):
     type: Literal["tool"]
+    """Calls one tool, without a model."""
     tool_ref: ToolRef
     args_template: Arguments = {}
+    """Its arguments without app_id; texts are templates."""
     output_key: OutputKey | None = None
+    """The result becomes state.OUTPUT_KEY."""
     on_denied: OnDenied = "fail"
+    """`tell` writes {"error": ...} instead of the result."""
     on_error: OnError = "fail"
+    """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None
+    """Who decides where a call waits; left out, as the agent says."""
 
 
 class MapNode(_Part):
     type: Literal["map"]
+    """Calls one tool for each item of a list."""
     over: Text
+    """One placeholder that names a list: `{{ state.rows }}`."""
     tool_ref: ToolRef
     output_key: OutputKey
     args_template: Arguments = {}
+    """As of a tool; `{{ item }}` is the item."""
     on_denied: OnDenied = "fail"
     on_error: OnError = "fail"
+    """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None
+    """Who decides where a call waits; left out, as the agent says."""
 
 
 class AgentNode(_Part):
     """approvers: of the run below, where its own agent names none."""
 
     type: Literal["agent"]
+    """Runs another agent of the app."""
     agent: AgentName
     output_key: OutputKey
     input_template: Arguments = {}
+    """Its input; texts are templates."""
     on_error: OnError = "fail"
+    """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None
+    """Who decides where a call waits; left out, as the agent says."""
 
 
 class EndNode(_Part):
     type: Literal["end"]
+    """Ends the run."""
     output_template: JsonValue = "{{ state }}"
+    """What the run returns: any JSON whose texts are templates."""
 
 
 Node = Annotated[LlmNode | ToolNode | MapNode | AgentNode | EndNode, Field(discriminator="type")]
@@ -161,6 +195,7 @@ class Edge(_Part):
     from_: NodeId = Field(alias="from")
     to: NodeId
     when: dict[str, JsonValue] | None = None
+    """A JSON-Logic rule over `state` and `input`; the first edge of a node that holds is taken."""
 
 
 class ToolServer(_Part):
@@ -173,8 +208,10 @@ class Tools(_Part):
     """What the nodes may use. A tool that is not named here is not there for the agent."""
 
     builtin: Annotated[list[ToolName], Field(max_length=128)] = []
+    """Tools of this server, such as `kv_get`, `interrupt`."""
     mcp_servers: Annotated[list[ToolServer], Field(max_length=32)] = []
     functions: Annotated[list[ToolName], Field(max_length=128)] = []
+    """Functions cannot be made in this version."""
 
 
 class Limits(_Part):
@@ -202,7 +239,11 @@ class GraphSpec(_Part):
         Literal[1], BeforeValidator(_whole), WithJsonSchema({"enum": [1, "1"], "description": '1, or the text "1".'})
     ]
     entry: NodeId
+    """Id of the first node."""
     nodes: Annotated[dict[NodeId, Node], Field(max_length=200)]
+    """By id. At least one of type `end`."""
     edges: Annotated[list[Edge], Field(max_length=1000)] = []
+    """Every node but an end needs one that leaves it."""
     tools: Tools = Tools()
+    """What the nodes may use."""
     limits: Limits = Limits()

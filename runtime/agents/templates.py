@@ -19,6 +19,9 @@ _LITERAL = re.compile(r'\{\{\s*"\{\{"\s*\}\}')
 # What a key may be made of, in any script; without what would look as if something were worked out.
 _NAME = re.compile(r"\{\{\s*((?:state|input|item)(?:\.[\w$@:/-]+)*)\s*\}\}")
 
+# What somebody took for a placeholder.
+_SINGLE = re.compile(r"(?<!\{)\{\s*(?:state|input|item)(?:\.[\w$@:/-]+)*\s*\}(?!\})")
+
 # The parts of a placeholder: ("state", "rows", "0", "id").
 Name = tuple[str, ...]
 
@@ -52,6 +55,12 @@ class Template:
         self.names = tuple(piece for piece in self.pieces if isinstance(piece, tuple))
         self.sole = self.names[0] if len(self.names) == len(self.pieces) == 1 else None
         """The placeholder that the whole text is, if it is one: its value then keeps its type in `rendered`."""
+
+    @property
+    def single_brace(self) -> str | None:
+        """The first `{state.x}` of the text, with one brace where placeholders have two; None where there is none."""
+        found = (_SINGLE.search(piece) for piece in self.pieces if isinstance(piece, str))
+        return next((match[0] for match in found if match), None)
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text with its values: strings as they are, all else as compact JSON. `values` maps root to value.

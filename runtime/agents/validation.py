@@ -1,23 +1,18 @@
 """What is to be said against a graph before an agent gets it. Nothing of the graph is run, rendered or evaluated."""
 
-import re
+import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
 from baobab.runtime.agents.answer_schema import malformed
 from baobab.runtime.agents.bounds import unfit
 from baobab.runtime.agents.conditions import Condition, ConditionInvalid
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quoted
+from baobab.runtime.agents.shape import read_shape
 from baobab.runtime.agents.spec import (
-    AGENT_NAME,
-    NODE_ID,
-    OUTPUT_KEY,
     AgentNode,
     EndNode,
     Exposure,
@@ -34,6 +29,9 @@ from baobab.runtime.agents.spec import (
 )
 from baobab.runtime.agents.templates import Template, TemplateInvalid
 from baobab.runtime.agents.wiring import wiring_issues, writable_before, written_by
+
+_MOST_COMPARED = 50
+"""Names among which the nearest to a wrong one is looked for: comparing takes time."""
 
 __all__ = ["Issue", "Offer", "Offered", "issues_of", "narrowed", "self_decided"]
 
@@ -61,14 +59,18 @@ def issues_of(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]
     """
     if issues := list(unfit(value)):
         return None, issues
-    try:
-        spec = GraphSpec.model_validate(value)
-    except ValidationError as exc:
-        # The inputs would only be copied into the errors, and nothing here shows them.
-        faults = exc.errors(include_url=False, include_input=False)
-        return None, [_shape_issue(fault) for fault in faults[:MAX_ISSUES]]
-    rules = chain(wiring_issues(spec), _tool_issues(spec, tools), _text_issues(spec))
-    issues = list(islice(rules, MAX_ISSUES))
+    shape = read_shape(value)
+    spec = shape.spec
+    if spec is None:
+        return None, shape.issues[:MAX_ISSUES]
+    # What a node that could not be read would have written is not known.
+    texts = _text_issues(spec, complete=not shape.replaced)
+    rules = (
+        issue
+        for issue in chain(wiring_issues(spec), _tool_issues(spec, tools), texts)
+        if issue.path[:1] != ("nodes",) or issue.path[1:2] == () or issue.path[1] not in shape.replaced
+    )
+    issues = list(islice(chain(shape.issues, rules), MAX_ISSUES))
     return (None if issues else spec), issues
 
 
@@ -95,62 +97,6 @@ def self_decided(spec: GraphSpec, tools: Offered) -> list[Issue]:
             message = f"whoever starts the run decides about {ref.name}: name `approvers` of the node or the agent"
             found.append(Issue(("nodes", node_id, *path), message))
     return found[:MAX_ISSUES]
-
-
-# --- shape ------------------------------------------------------------------------------------------------------
-
-_PLAIN = {
-    "missing": "is required",
-    "extra_forbidden": "is no field here",
-    "string_type": "must be text",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "list_type": "must be a list",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-}
-_PATTERNS = {
-    NODE_ID: "must not hold control characters",
-    OUTPUT_KEY: "must be a name: letters, digits and _, no digit first",
-    AGENT_NAME: "must be the name of an agent: lower-case letters, digits, - and _",
-}
-
-
-def _shape_issue(fault: ErrorDetails) -> Issue:
-    path = list(fault["loc"])
-    # Steps of the reader's own: the type that it read a node as, and that a key is at fault and not its value.
-    if path[:1] == ["nodes"]:
-        del path[2:3]
-    elif path[5:] == ["[key]"]:
-        del path[5]
-    context = fault.get("ctx", {})
-    match fault["type"]:
-        case "string_pattern_mismatch":
-            message = _PATTERNS[context["pattern"]]
-        case "too_long":
-            message = f"must have at most {context['max_length']} entries"
-        case "greater_than_equal":
-            message = f"must be at least {_plain(context['ge'])}"
-        case "less_than_equal":
-            message = f"must be at most {_plain(context['le'])}"
-        case "literal_error":
-            message = f"must be {context['expected']}"
-        case "union_tag_not_found":
-            message = "needs a type: llm, tool, map, agent or end"
-        case "union_tag_invalid":
-            path.append("type")
-            message = "must be llm, tool, map, agent or end"
-        case "value_error":
-            message = str(context["error"])
-        case other:
-            message = _PLAIN.get(other) or re.sub(r"^\w+ should ", "must ", fault["msg"])
-    return Issue(tuple(path), message)
-
-
-def _plain(bound: float) -> str:
-    return str(bound).removesuffix(".0")
 
 
 # --- tools ------------------------------------------------------------------------------------------------------
@@ -270,7 +216,8 @@ def _widening(path: Path, override: Override, offer: Offer) -> Iterator[Issue]:
 # --- templates, conditions, schemas -----------------------------------------------------------------------------
 
 
-def _text_issues(spec: GraphSpec) -> Iterator[Issue]:
+def _text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
+    """complete: whether all is known that nodes write to the state."""
     before = writable_before(spec)
     written = frozenset[str]().union(*map(written_by, spec.nodes.values()))
     for node_id, node in spec.nodes.items():
@@ -282,12 +229,13 @@ def _text_issues(spec: GraphSpec) -> Iterator[Issue]:
             except TemplateInvalid as exc:
                 yield Issue(where, str(exc))
                 continue
+            yield from _single_braces(where, template)
             if path == ("over",) and template.sole is None:
                 yield Issue(where, "must be one placeholder that names a list, such as {{ state.rows }}")
             for name in dict.fromkeys(template.names):
                 if name[0] == "item" and not has_item:
                     yield Issue(where, "item is only there in the args_template of a map")
-                yield from _unwritten(where, name, keys, written)
+                yield from _unwritten(where, name, keys, written) if complete else ()
         if isinstance(node, LlmNode) and node.output_schema is not None:
             where = ("nodes", node_id, "output_schema")
             yield from _schema_issues(where, node.output_schema)
@@ -304,7 +252,12 @@ def _text_issues(spec: GraphSpec) -> Iterator[Issue]:
             continue
         keys = before[edge.from_] | written_by(spec.nodes[edge.from_])
         for name in dict.fromkeys(condition.names):
-            yield from _unwritten(where, name, keys, written)
+            yield from _unwritten(where, name, keys, written) if complete else ()
+
+
+def _single_braces(path: Path, template: Template) -> Iterator[Issue]:
+    if (single := template.single_brace) is not None:
+        yield Issue(path, f"{single} stays as it is: a placeholder has two braces, {{{single}}}")
 
 
 def _templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
@@ -344,8 +297,9 @@ def _unwritten(path: Path, name: Sequence[str], keys: AbstractSet[str], written:
     if name[1] in written:
         yield Issue(path, f"state.{_cut(name[1])} is not written yet: no node that writes it comes before")
     else:
-        field = _cut(name[1])
-        yield Issue(path, f"no node writes state.{field}; did you mean input.{field}?")
+        near = difflib.get_close_matches(name[1][:64], sorted(written)[:_MOST_COMPARED], 1, 0.75)
+        meant = f"state.{near[0]}" if near else f"input.{name[1]}"
+        yield Issue(path, f"no node writes state.{_cut(name[1])}; did you mean {_cut(meant)}?")
 
 
 def _cut(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from baobab.runtime.agents.issue import Issue, quoted
 from baobab.runtime.agents.spec import EndNode, GraphSpec, Node
@@ -14,7 +15,7 @@ def wiring_issues(spec: GraphSpec) -> Iterator[Issue]:
     leads = leads_of(spec)
     reached = _reached([spec.entry], leads) if spec.entry in leads else None
     if reached is None:
-        yield Issue(("entry",), f"there is no node {quoted(spec.entry)}")
+        yield Issue(("entry",), _no_node(spec, spec.entry))
     yield from _ends(spec, reached)
     yield from _edges(spec)
     yield from _nodes(spec, reached)
@@ -86,7 +87,7 @@ def _edges(spec: GraphSpec) -> Iterator[Issue]:
     for index, edge in enumerate(spec.edges):
         for end, node_id in (("from", edge.from_), ("to", edge.to)):
             if node_id not in spec.nodes:
-                yield Issue(("edges", index, end), f"there is no node {quoted(node_id)}")
+                yield Issue(("edges", index, end), _no_node(spec, node_id))
         written = json.dumps([edge.from_, edge.to, edge.when], sort_keys=True)
         if isinstance(spec.nodes.get(edge.from_), EndNode):
             yield Issue(("edges", index, "from"), f"{quoted(edge.from_)} is an end: nothing follows it")
@@ -97,6 +98,11 @@ def _edges(spec: GraphSpec) -> Iterator[Issue]:
         seen.add(written)
         if edge.when is None:
             defaults.add(edge.from_)
+
+
+def _no_node(spec: GraphSpec, node_id: str) -> str:
+    near = get_close_matches(node_id, list(spec.nodes), 1)
+    return f"there is no node {quoted(node_id)}" + (f"; did you mean {quoted(near[0])}?" if near else "")
 
 
 def _nodes(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -19,6 +18,7 @@ from baobab import __version__, server
 from baobab.http.protocol import GuardedProtocol
 from baobab.http.websockets import MOST_BYTES, QuietSocketProtocol
 from baobab.logs import configure
+from baobab.mcp_server.clients import client_lines
 from baobab.runtime.gateway.providers import providers_of, servers_of
 from baobab.settings import Settings
 
@@ -107,7 +107,7 @@ def welcome(settings: Settings, key: str | None) -> str:
     address = settings.address
     told = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
     bearer = f"Bearer {key or 'YOUR_KEY'}"
-    entry = {"type": "http", "url": f"{address}/mcp", "headers": {"Authorization": bearer}}
+    clients = client_lines(f"{address}/mcp", key or "YOUR_KEY")
     lines = [
         f"Baobab {__version__} is ready.",
         "",
@@ -115,10 +115,11 @@ def welcome(settings: Settings, key: str | None) -> str:
         f"  REST     {address}",
         f"  MCP      {address}/mcp",
         f"  Docs     {address}/docs",
+        f"  Guides   {address}/docs/guides",
         f"  Models   {_models(settings)}",
         "",
-        "  Add it to an MCP client:",
-        f"    {json.dumps({'mcpServers': {'baobab': entry}})}",
+        "  Add it to an MCP client, in a shell or in the file that is named:",
+        *(f"  - {name}\n    {line}" for name, line in clients.items()),
         "  Make an app:",
         f'    curl -s {address}/init -H "Authorization: {bearer}" -d \'{{"name": "hello"}}\'',
         "",

@@ -8,6 +8,9 @@ from baobab.http import protocol
 from baobab.http.error_page import described
 from baobab.http.openapi import errors_of
 from baobab.mcp_server.errors import ERRORS
+from baobab.runtime.agents.offers import Offers
+from baobab.runtime.agents.spec import ToolRef
+from baobab.runtime.agents.validation import Offer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
 from baobab.tools.errors import (
@@ -124,6 +127,28 @@ def tools_page(registry: Registry) -> str:
     return _page(lines)
 
 
+def graph_tools_page(registry: Registry) -> str:
+    lines = [
+        "# Tools of a graph",
+        _MADE,
+        "",
+        "The built-in tools that a [graph](graph-spec.md#tools) may use: those about its app, but for what hands out",
+        "rights. Leave `app_id` out: the app is bound. Calls of a `read_write` tool wait for a person;",
+        "those of a `read_only` tool wait only where the graph or the caller's key says so. Only tools for users",
+        "are there in runs of the app's users.",
+        "",
+        "| Tool | Mode | For users | What it does |",
+        "|---|---|---|---|",
+    ]
+    offers = Offers(registry)
+    for tool in registry.tools.values():
+        offer = offers.tool(ToolRef(source="builtin", name=tool.name))
+        if isinstance(offer, Offer):
+            users = "yes" if offer.exposed_to == "end_user" else "no"
+            lines.append(f"| [`{tool.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {tool.summary} |")
+    return _page(lines)
+
+
 def llms_txt(registry: Registry) -> str:
     return guidance(registry, ADDRESS)
 
@@ -131,6 +156,7 @@ def llms_txt(registry: Registry) -> str:
 PAGES: Mapping[str, Callable[[Registry], str]] = {
     "docs/clients.md": lambda _registry: clients_page(_MADE),
     "docs/errors.md": errors_page,
+    "docs/graph-tools.md": graph_tools_page,
     "docs/settings.md": settings_page,
     "docs/tools.md": tools_page,
     "llms.txt": llms_txt,

@@ -12,7 +12,7 @@ from baobab.tools.tool import Tool
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import use
 
-QUESTIONS = Path(__file__).parent / "data" / "questions.toml"
+QUESTIONS = Path(__file__).parent / "questions.toml"
 
 
 def offered() -> list[Tool]:

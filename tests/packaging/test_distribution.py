@@ -13,12 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("http", "mcp_server", "runtime", "storage", "tools")
-KINDS = {".css", ".html", ".js", ".lua", ".mako", ".mp4", ".py", ".typed"}
+KINDS = {".css", ".html", ".js", ".lua", ".mako", ".md", ".mp4", ".png", ".py", ".typed"}
 
 
 def tree() -> set[str]:
     """The package's files by their names in a wheel."""
     found = {f"baobab/{path.name}" for path in (ROOT / "src" / "baobab").iterdir() if path.is_file()}
+    found |= {f"baobab/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     for room in ROOMS:
         files = (path for path in (ROOT / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         found |= {f"baobab/{path.relative_to(ROOT)}" for path in files}
@@ -54,6 +55,7 @@ def test_the_wheel_carries_what_is_not_python(wheel: Path) -> None:
         names = set(archive.namelist())
     assert {
         "baobab/py.typed",
+        "baobab/docs/graph-spec.md",
         "baobab/http/pages/docs.html",
         "baobab/storage/migrations/script.py.mako",
         "baobab/storage/migrations/versions/0001_house.py",
@@ -68,7 +70,7 @@ def test_the_sdist_holds_the_sources_and_no_links(built: Path) -> None:
     assert not [member.name for member in members if member.issym() or member.islnk()]
     names = {member.name.partition("/")[2] for member in members}
     package = {name.removeprefix("baobab/") for name in tree()}
-    assert {name if name.partition("/")[0] in ROOMS else f"src/baobab/{name}" for name in package} <= names
+    assert {name if name.partition("/")[0] in (*ROOMS, "docs") else f"src/baobab/{name}" for name in package} <= names
     assert {"LICENSE", "Makefile", "README.md", "docs/index.md", "llms.txt", "requirements.lock"} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "data/", "dist/"))]
 
@@ -98,3 +100,5 @@ def test_the_installed_wheel_runs_without_the_sources(wheel: Path, tmp_path: Pat
     assert "Applied 0001" in run(str(home / "bin" / "baobab"), "migrate")
     pages = run(str(python), "-c", "from baobab.http.docs_page import docs_routes; print(len(docs_routes()))")
     assert pages == "3\n"
+    guides = run(str(python), "-c", "from baobab.tools.guides import guides; print(*guides())")
+    assert "graph-spec" in guides.split()

@@ -89,6 +89,7 @@ POLICY = {
     "system_ready": PUBLIC,
     "system_regions": PUBLIC,
     "system_llms_txt": PUBLIC,
+    "docs_read": PUBLIC,
     "platform_signup": PUBLIC,
     "platform_login": PUBLIC,
     "platform_refresh": PUBLIC,

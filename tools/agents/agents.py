@@ -161,6 +161,22 @@ async def agents_create(
 ) -> ChangedAgent:
     """Make an agent from a graph of models and tools.
 
+    One answer: {"spec_version":1,"entry":"a","nodes":{"a":{"type":"llm","system_prompt":"Answer in one sentence.",
+    "input_template":"{{ input.question }}","output_key":"answer"},"end":{"type":"end",
+    "output_template":"{{ state.answer }}"}},"edges":[{"from":"a","to":"end"}]}
+
+    With tools: {"spec_version":1,"entry":"a","nodes":{"a":{"type":"llm","input_template":"{{ input.task }}","tools":
+    [{"source":"builtin","name":"kv_get"},{"source":"builtin","name":"kv_put"}],"output_key":"answer"},"end":{"type":
+    "end","output_template":"{{ state.answer }}"}},"edges":[{"from":"a","to":"end"}],"tools":{"builtin":["kv_get",
+    "kv_put"]}}
+
+    A condition: {"spec_version":1,"entry":"look","nodes":{"look":{"type":"tool","tool_ref":{"source":"builtin",
+    "name":"kv_exists"},"args_template":{"key":"user:{{ input.id }}"},"output_key":"found"},"yes":{"type":"end",
+    "output_template":"known"},"no":{"type":"end","output_template":"new"}},"edges":[{"from":"look","to":"yes",
+    "when":{"==":[{"var":"state.found.exists"},true]}},{"from":"look","to":"no"}],"tools":{"builtin":["kv_exists"]}}
+
+    Tools that change something wait for a person in every run. agents_validate checks a graph, agents_run starts it.
+
     default_model: for nodes that name none; left out, the app's.
     visibility: who may run it: `private`, those who run the app; `authenticated`, its users too; `public`, anybody.
     daily_budget_usd: what its runs may cost in a day (UTC).
@@ -307,15 +323,30 @@ async def agents_validate(
     app_id: AppId,
     name: NameOrNone,
     graph_spec: AnyGraph,
+    display_name: DisplayName | None = None,
+    description: Description | None = None,
+    default_model: ModelName | None = None,
     visibility: Visibility = OMITTED,
+    max_runs_per_user_per_hour: Hourly | None = None,
+    max_runs_per_ip_per_hour: Hourly | None = None,
+    max_runs_per_app_per_hour: Hourly | None = None,
+    daily_budget_usd: Usd | None = None,
+    max_concurrent_runs: Concurrent | None = None,
+    dedupe_window_seconds: Window | None = None,
+    safety_acknowledged: bool | None = None,
+    taint_checks: bool | None = None,
+    retention_days: Days | None = None,
     approvers: NamedApprovers | None = OMITTED,
 ) -> Validity:
     """Look through a graph without keeping it: every issue with its path. The agent need not exist.
 
+    The other fields of agents_create are taken, too.
+
     name: the agent that the graph is for; `_` where it has no name yet.
     visibility: what the agent shall have, for warnings; left out, what it has.
-    approvers: the same.
+    approvers: the same; null for none.
     """
+    _columns(locals())
     if not isinstance(graph_spec, dict):
         raise NoGraph(details={"issues": [{"path": [], "message": "must be an object"}]})
     spec, issues = await _looked_through(call, name, graph_spec)

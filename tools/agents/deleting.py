@@ -38,6 +38,9 @@ class Erasing(TypedDict):
     status=204,
     raises=(RunNotFound, RunUnderWay),
     audit=Audit("agent.run.delete", category="agents", action="delete", resource="run"),
+    keywords="delete, erase, remove a run, its events and history, clean up old runs; "
+    "Lauf löschen; "
+    "borrar, eliminar ejecución",
 )
 async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:  # noqa: A002 - on the wire
     """Erase a run that has ended: its events, checkpoints and approvals, and what its thread remembers of it.
@@ -69,6 +72,9 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
     status=202,
     raises=(AgentNotFound,),
     audit=Audit("agent.thread.delete", category="agents", action="delete", resource="thread"),
+    keywords="delete, erase, forget a conversation, thread, chat, memory; "
+    "Unterhaltung löschen, vergessen; "
+    "borrar, olvidar conversación",
 )
 async def agents_threads_delete(
     call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
@@ -88,6 +94,9 @@ async def agents_threads_delete(
     effect="destructive",
     status=202,
     audit=Audit("agent.user.erase", category="agents", action="delete", resource="user"),
+    keywords="erase everything of a person, right to be forgotten, GDPR, delete user data; "
+    "alle Daten einer Person löschen, DSGVO; "
+    "borrar todos los datos de una persona, derecho al olvido",
 )
 async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:  # noqa: ARG001 - the call knows
     """Erase all that the app's agents have of one person: threads, and runs with their events, checkpoints, approvals.

@@ -3,9 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, cast
 
-from pydantic import Field, StringConstraints, WithJsonSchema
+from pydantic import Field, GetJsonSchemaHandler, StringConstraints
+from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
+from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.tools.agents.showing import is_outsider
 from baobab.tools.callers import Caller
 from baobab.tools.deciders import Approvers
@@ -21,9 +23,19 @@ NameOrNone = Annotated[str, StringConstraints(pattern=r"^(_|[a-z0-9][a-z0-9_-]*)
 Visibility = Literal["private", "authenticated", "public"]
 AgentStatus = Literal["active", "disabled"]
 RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "timed_out"]
-Graph = Annotated[JsonObject, Field(description="The graph: see docs/graph-spec.md.")]
+
+
+class _GraphSchema:
+    """The schema that a graph is described by; it is read by `issues_of`, which says more about what is wrong."""
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return graph_schema()
+
+
+_GRAPH = "The graph; `docs_read` with the name `graph-spec` explains it."
+Graph = Annotated[JsonObject, _GraphSchema(), Field(description=_GRAPH)]
 # The same to read, and told apart by whoever takes it.
-AnyGraph = Annotated[Json, WithJsonSchema({"type": "object"}), Field(description="The graph: see docs/graph-spec.md.")]
+AnyGraph = Annotated[Json, _GraphSchema(), Field(description=_GRAPH)]
 Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
 _NANOS = 10**9
 

@@ -99,6 +99,9 @@ async def gateway_models(call: Call) -> ModelList:
     effect="read",
     raises=(ModelNotFound,),
     examples={"model_id": "baobab/echo"},
+    keywords="details of one LLM, price and context length of a model, does this model exist; "
+    "ein Modell ansehen; "
+    "ver un modelo",
 )
 async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     """Read one of the models that can be called.

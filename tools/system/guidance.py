@@ -12,36 +12,152 @@ Over MCP the list shows the most used tools: `search_tools` finds the others, `c
 {base}/mcp?toolsets=kv,apps (or all), ?app_id=APP_ID and ?read_only=true show other lists.
 
 Base address: {base}
-API reference for people: {base}/docs; OpenAPI 3.1: {base}/openapi.json
+Guides: the tool `docs_read`, resources `baobab://docs/NAME`, or {base}/docs/guides/NAME.md (NAME: index, kv, agents,
+graph-spec, models, approvals, errors, ...). API reference for people: {base}/docs; OpenAPI 3.1: {base}/openapi.json
+
+What is not here: sign-in of an app's users, tables, files, functions of your own.
+
+Every example below works as it stands, sent with `Authorization: Bearer bb_sk_...` and your ids put in. Over MCP the
+same fields are the arguments of the tool that is named; `app_id` is one of them.
 
 ## Quick start
 
-1. Send your key with every request: `Authorization: Bearer bb_sk_...`
-2. List your apps first (`apps_list`). If there is none, `POST {base}/init {{"name": "todo"}}` makes one: see `app_id`.
-3. Store a value: `PUT {base}/v1/APP_ID/kv/greeting {{"value": "hello"}}`
-4. Read it: `GET {base}/v1/APP_ID/kv/greeting` answers `{{"value": "hello"}}`
+List your apps first (`apps_list`). If there is none, make one (`apps_init`); the answer has its `app_id`.
+
+```
+POST {base}/init
+{{"name": "todo"}}
+```
+
+Store a value (`kv_put`), which is kept for 30 days unless `ttl` says other seconds, or null for ever; and read it
+(`kv_get`): `{{"value": "hello"}}`.
+
+```
+PUT {base}/v1/APP_ID/kv/greeting
+{{"value": "hello", "ttl": null}}
+```
+```
+GET {base}/v1/APP_ID/kv/greeting
+```
 
 ## Pattern: a counter that many callers raise
 
-`POST {base}/v1/APP_ID/kv/visits/incr` is atomic; a missing counter starts at 0. Never read, add and write yourself.
+`kv_incr` is atomic; a missing counter starts at 0. Never read, add and write yourself.
+
+```
+POST {base}/v1/APP_ID/kv/visits/incr
+{{"by": 1}}
+```
 
 ## Pattern: change a value that others change too
 
-Read it, then `POST {base}/v1/APP_ID/kv/KEY/cas {{"expected": OLD, "next": NEW}}`. `{{"swapped": false}}` means that
-somebody was faster: read again and decide anew.
+Read it, then `kv_cas`. `{{"swapped": false}}` means that somebody was faster: read again and decide anew. `kv_setnx`
+makes a key only if it is not there: a lock.
 
-## Pattern: let the app's users read or write some keys
+```
+POST {base}/v1/APP_ID/kv/greeting/cas
+{{"expected": "hello", "next": "good morning"}}
+```
+```
+POST {base}/v1/APP_ID/kv/lock:report/setnx
+{{"value": "worker 1", "ttl": 60}}
+```
 
-`PUT {base}/v1/APP_ID/kv/_expose/user:%7Buser.id%7D:** {{"read": "owner", "write": "owner"}}` gives each signed-in user
-the keys under their own id. Without a rule nobody but you reaches a key.
+## Pattern: let everybody read some keys
+
+Without a rule nobody but you reaches a key (`kv_expose`). Levels are `public`, `authed`, `owner`, `deny`.
+
+```
+PUT {base}/v1/APP_ID/kv/_expose/public:*
+{{"read": "public", "write": "deny"}}
+```
+
+The rule that gives each signed-in user of an app the keys under their own id:
+
+```
+PUT {base}/v1/APP_ID/kv/_expose/user:%7Buser.id%7D:**
+{{"read": "owner", "write": "owner"}}
+```
+
+## Models
+
+`ai_models` lists what can be called, `ai_chat` calls it; the wire is OpenAI's, at {base}/v1 for its clients.
+Without a provider's key there are built-in models only, `baobab/echo` among them, which repeats what it is told.
+
+```
+POST {base}/v1/APP_ID/chat/completions
+{{"model": "baobab/echo", "messages": [{{"role": "user", "content": "Hello"}}]}}
+```
+
+## Agents: graphs of models and tools
+
+A graph has an `entry`, `nodes` by id and `edges`. Nodes: `llm` asks a model, which may call tools; `tool` calls one
+tool; `map` calls one for each item of a list; `agent` runs another agent; `end` says what the run returns. A node
+writes its result to `state` under its `output_key`. Texts are templates: `{{{{ input.x }}}}` of the run's input,
+`{{{{ state.key }}}}` of what nodes wrote; two braces, no code. The first edge of a node whose `when` (JSON-Logic)
+holds is taken. What a node uses must be listed in `tools`. Make one (`agents_create`); `agents_validate` tells every
+fault at once.
+
+```
+POST {base}/v1/APP_ID/agents
+{{"name": "answerer", "graph_spec": {{
+  "spec_version": 1, "entry": "think",
+  "nodes": {{
+    "think": {{"type": "llm", "system_prompt": "Answer in one sentence.", "input_template": "{{{{ input.question }}}}",
+              "tools": [{{"source": "builtin", "name": "kv_get"}}], "output_key": "answer"}},
+    "done": {{"type": "end", "output_template": {{"answer": "{{{{ state.answer }}}}"}}}}}},
+  "edges": [{{"from": "think", "to": "done"}}],
+  "tools": {{"builtin": ["kv_get"]}}}}}}
+```
+
+Start a run (`agents_run`) and read it (`agents_runs_get`) until its `status` is `completed` or `failed`: `output` is
+what the end returned. `agents_runs_events_list` tells each step. A second start with another input within 60 s is 409
+unless each has an `idempotency_key` of its own.
+
+```
+POST {base}/v1/APP_ID/agents/answerer/runs
+{{"input": {{"question": "What is a baobab?"}}, "idempotency_key": "question-1"}}
+```
+```
+GET {base}/v1/APP_ID/agents/answerer/runs/RUN_ID
+```
+
+## Agents that change something wait for a person
+
+A tool that writes waits in every run: `status` is `paused`, and the event `run_paused` has an `approval_token`. Your
+person decides on /approvals, or you pass their decision on (`agents_runs_resume`).
+
+```
+POST {base}/v1/APP_ID/agents
+{{"name": "note-keeper", "graph_spec": {{
+  "spec_version": 1, "entry": "keep",
+  "nodes": {{
+    "keep": {{"type": "tool", "tool_ref": {{"source": "builtin", "name": "kv_put"}},
+             "args_template": {{"key": "note:{{{{ input.name }}}}", "value": "{{{{ input.text }}}}"}}}},
+    "done": {{"type": "end", "output_template": "kept"}}}},
+  "edges": [{{"from": "keep", "to": "done"}}],
+  "tools": {{"builtin": ["kv_put"]}}}}}}
+```
+```
+POST {base}/v1/APP_ID/agents/note-keeper/runs
+{{"input": {{"name": "milk", "text": "Buy milk"}}}}
+```
+```
+GET {base}/v1/APP_ID/agents/note-keeper/runs/RUN_ID/events.json
+```
+```
+POST {base}/v1/APP_ID/agents/note-keeper/runs/RUN_ID/resume
+{{"approval_token": "APPROVAL_TOKEN", "approved": true}}
+```
 
 ## Errors
 
-Every refusal says a `code`, a `message` and a `remediation`. Do what the remediation says before you try again.
-The shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the KV family answers
-`{{"error": CODE, "message", "remediation"}}`. 429 carries `Retry-After` in seconds. All codes: {base}/docs/errors
+Every refusal says a `code`, a `message` and a `remediation`. Do what the remediation says before you try again. The
+shape is `{{"error": {{"code", "message", "remediation", "documentation_url", "details"?}}}}`; the KV family and the
+agents answer `{{"error": CODE, "message", "remediation"}}`, the models `{{"error": {{"message", "type", "code"}}}}`.
+429 carries `Retry-After` in seconds. All codes: {base}/docs/errors
 
-## When a person must decide
+## Approvals: when a person must decide
 
 `APPROVAL_REQUIRED` means that nothing has been done yet: tell your person what waits (`details.summary`) and where
 they decide (`details.decide_at`). Then make the very same call again, with the same arguments: it answers the result,
@@ -50,7 +166,7 @@ which is told once. `APPROVAL_REJECTED` is final; do not look for a way around i
 ## Good habits
 
 - Answers of tools that make something carry `_meta.next_actions`: what usually comes next, and by which tool.
-- Nothing is converted or dropped silently: an unknown field is an error that names the known ones.
+- Nothing is converted or dropped silently: an unknown field is an error.
 - Deleting an app or flushing its keys cannot be undone; ask the person first.
 - Mind the caps: `kv_stats` shows what is used and what is left.
 

@@ -1,8 +1,9 @@
-"""Health, regions and llms.txt."""
+"""Health, regions, llms.txt and the documentation."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from baobab.storage.database import DatabaseUnavailable
@@ -10,13 +11,18 @@ from baobab.storage.kv.errors import KvError
 from baobab.storage.objects.errors import ObjectError
 from baobab.tools.access import EVERYBODY
 from baobab.tools.call import Call
+from baobab.tools.guides import GuideNotFound, find_guide, guides
 from baobab.tools.system import gauges
 from baobab.tools.system.guidance import guidance
 from baobab.tools.system.toolset import system
+from baobab.tools.types import Text
 
 __all__ = ["gauges", "system"]
 
 SERVICE = "baobab"
+
+PageName = Annotated[str, Text(100, min_length=1), Field(examples=["graph-spec"])]
+Section = Annotated[str, Text(200, min_length=1), Field(examples=["limits"])]
 
 
 class Health(TypedDict):
@@ -30,6 +36,24 @@ class Readiness(Health):
 
 class Regions(TypedDict):
     regions: list[str]
+
+
+class GuideEntry(TypedDict):
+    name: str
+    title: str
+    description: str
+    characters: int
+
+
+class Reading(TypedDict):
+    """The pages, or a part of one; `next` is the section to go on with."""
+
+    pages: NotRequired[list[GuideEntry]]
+    name: NotRequired[str]
+    title: NotRequired[str]
+    text: NotRequired[str]
+    next: NotRequired[str | None]
+    sections: NotRequired[list[str]]
 
 
 @system.tool(
@@ -107,6 +131,40 @@ async def system_regions(call: Call) -> Regions:
 async def system_llms_txt(call: Call) -> str:
     """Read how to use this server, written for language models."""
     return guidance(call.registry, call.services.options.base_url)
+
+
+@system.tool(
+    access=EVERYBODY,
+    effect="read",
+    raises=(GuideNotFound,),
+    start=True,
+    keywords="documentation, docs, guide, manual, handbook, help, reference, how to, explain, learn, tutorial, "
+    "examples, graph language, syntax; "
+    "Dokumentation, Handbuch, Hilfe, Anleitung, erklären; "
+    "documentación, manual, ayuda, guía, explicar, aprender",
+)
+async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:  # noqa: ARG001 - every handler takes its call
+    """Read the documentation: the graph language of agents (`graph-spec`), key-value store, models, errors, and more.
+
+    name: a page; left out, the pages are listed.
+    section: read from here, such as `limits`; `next` of an answer goes on.
+    """
+    if name is None:
+        return {
+            "pages": [
+                {"name": g.name, "title": g.title, "description": g.description, "characters": len(g.text)}
+                for g in guides().values()
+            ]
+        }
+    guide = find_guide(name)
+    text, following = guide.section(section)
+    return {
+        "name": guide.name,
+        "title": guide.title,
+        "text": text,
+        "next": following,
+        "sections": [part.slug for part in guide.parts],
+    }
 
 
 async def _check(ask: Any, failure: type[Exception]) -> str:

@@ -2,4 +2,4 @@
 
 from baobab.tools.tool import Toolset
 
-system = Toolset("system", "The installation: health, regions, guidance for language models.")
+system = Toolset("system", "The installation: health, regions, documentation, guidance for language models.")

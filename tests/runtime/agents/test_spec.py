@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue
-from baobab.runtime.agents.spec import LlmNode, Override, ToolRef
+from baobab.runtime.agents.spec import GraphSpec, LlmNode, Override, ToolRef
 from baobab.runtime.agents.validation import Offer, issues_of, narrowed
 from tests.docs.blocks import blocks
 
@@ -24,6 +25,7 @@ Path_ = tuple[str | int, ...]
 
 
 OFFERS = {
+    "kv_exists": Offer("read_only", "end_user"),
     "kv_get": Offer("read_only", "end_user"),
     "kv_put": Offer("read_write", "developer_only"),
     "interrupt": Offer("read_only", "end_user"),
@@ -152,8 +154,8 @@ def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
         (("spec_version",), True, "must be 1"),
         (("spec_version",), "2", "must be 1"),
         (("entry",), 5, "must be text"),
-        (("more",), 1, "is no field here"),
-        (("nodes", "ask", "more"), 1, "is no field here"),
+        (("more",), 1, f"is no field here; the fields are {', '.join(GraphSpec.model_fields)}"),
+        (("nodes", "ask", "more"), 1, f"is no field here; the fields are {', '.join(LlmNode.model_fields)}"),
         (("nodes", "ask", "output_key"), "a-b", "must be a name: letters, digits and _, no digit first"),
         (("nodes", "ask", "output_key"), "k" * 65, "must have at most 64 characters"),
         (("nodes", "ask", "temperature"), 2.5, "must be at most 2"),
@@ -220,8 +222,8 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
     spec["nodes"]["llm"]["llm"] = 1
     spec["nodes"]["[key]"]["x"] = 1
     assert said(spec) == [
-        (("nodes", "llm", "llm"), "is no field here"),
-        (("nodes", "[key]", "x"), "is no field here"),
+        (("nodes", "llm", "llm"), f"is no field here; the fields are {', '.join(LlmNode.model_fields)}"),
+        (("nodes", "[key]", "x"), f"is no field here; the fields are {', '.join(LlmNode.model_fields)}"),
     ]
 
 
@@ -542,3 +544,58 @@ def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path
         assert isinstance(issue, Issue)
         assert not any(word in issue.message for word in ("pydantic", "Input", "http"))
         json.dumps([issue.path, issue.message], ensure_ascii=False).encode()
+
+
+# --- all at once, and the nearest name --------------------------------------------------------------------------
+
+
+def test_every_fault_is_said_at_once() -> None:
+    spec = {
+        "spec_version": "1",
+        "entry": "aks",
+        "nodes": {
+            "ask": {"type": "llm", "promt": "x", "output_key": "answer", "input_template": "Say {input.x}"},
+            "call": {"type": "tool", "output_key": "found"},
+            "done": {"type": "end", "output_template": "{{ state.anser }} {{ state.x"},
+        },
+        "edges": [{"from": "ask", "to": "call", "wen": {}}, {"from": "call", "to": "done"}],
+        "limts": {},
+    }
+    told = dict(said(spec))
+    assert "did you mean" in told["limts",] or "limits" in told["limts",]
+    assert "system_prompt" in told["nodes", "ask", "promt"]
+    assert told["nodes", "call", "tool_ref"] == "is required"
+    assert 'did you mean "when"?' in told["edges", 0, "wen"]
+    assert 'did you mean "ask"?' in told["entry",]
+    assert "{{input.x}}" in told["nodes", "ask", "input_template"]
+    assert "begins no placeholder" in told["nodes", "done", "output_template"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("nodes", "ask", "type"), "LLM", 'did you mean "llm"?'),
+        (("nodes", "ask", "input_template"), "{{ state.question }}", "did you mean input.question?"),
+        (("nodes", "end", "output_template"), "{{ state.tolld }}", "did you mean state.told?"),
+        (("nodes", "ask", "system_prompt"), "Hello {input.name}!", "a placeholder has two braces, {{input.name}}"),
+    ],
+)
+def test_what_was_probably_meant_is_told(path: Path_, value: Any, told: str) -> None:
+    assert any(told in message for _, message in said(changed(path, value)))
+
+
+@pytest.mark.parametrize("text", ['{"input.x": 1}', "{{ input.x }}", '{{ "{{" }} input.x }}', "a { b }", "{inputs}"])
+def test_braces_that_are_no_slip_are_left_alone(text: str) -> None:
+    assert said(changed(("nodes", "ask", "system_prompt"), text)) == []
+
+
+@pytest.mark.parametrize("version", [1, "1"])
+def test_the_version_is_a_number_or_a_text(version: Any) -> None:
+    assert said(changed(("spec_version",), version)) == []
+
+
+def test_every_field_of_the_schema_that_is_not_plain_says_what_it_is() -> None:
+    schema = graph_schema()
+    assert "$ref" not in json.dumps(schema)
+    for field, about in schema["properties"].items():
+        assert "description" in about or field in ("spec_version", "limits"), field

@@ -87,6 +87,42 @@ async def test_names_are_taken_once(app: App) -> None:
     assert bad.status_code == 400
 
 
+async def test_the_body_of_a_new_agent_can_be_looked_through_without_its_name(app: App) -> None:
+    body = {"graph_spec": GREET, "visibility": "private", "max_concurrent_runs": 2}
+    for name in ("greeter", "_"):
+        answer = await app.ask("POST", f"/agents/{name}/validate", body)
+        assert answer.json() == {"valid": True}, name
+    refused = await app.ask("POST", "/agents/_/validate", {**body, "visibilty": "private"})
+    assert refused.status_code == 400
+
+
+@pytest.mark.parametrize("version", [1, "1"])
+async def test_a_graph_comes_back_with_the_version_that_was_sent(app: App, version: Any) -> None:
+    made = await app.agent("greeter", {**GREET, "spec_version": version})
+    assert made["graph_spec"]["spec_version"] == version
+    read = (await app.ask("GET", "/agents/greeter")).json()["agent"]
+    assert type(read["graph_spec"]["spec_version"]) is type(version)
+    assert (await app.ask("POST", "/agents/greeter/runs", {"input": {"name": "Amina"}})).status_code == 201
+
+
+async def test_the_examples_of_the_tool_are_right(app: App) -> None:
+    tool = app.baobab.house.registry.tools["agents_create"]
+    found = []
+    for paragraph in tool.description.split("\n\n"):
+        if '{"spec_version"' in paragraph:
+            graph_spec = json.loads(paragraph[paragraph.index("{") :])
+            answer = await app.ask("POST", "/agents/_/validate", {"graph_spec": graph_spec})
+            found.append(answer.json())
+    assert len(found) == 3
+    assert all(one["valid"] for one in found), found
+
+
+async def test_the_nearest_tool_is_told(app: App) -> None:
+    spec = {**ASK, "tools": {"builtin": ["interupt"]}}
+    told = (await app.ask("POST", "/agents/_/validate", {"graph_spec": spec})).json()
+    assert any("did you mean interrupt?" in issue["message"] for issue in told["issues"])
+
+
 async def test_a_graph_is_looked_through(app: App) -> None:
     for name in ("any", "_"):
         assert (await app.ask("POST", f"/agents/{name}/validate", {"graph_spec": GREET})).json() == {"valid": True}

@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from baobab.http.front import Front, not_found
+from baobab.http.front import Front
+from baobab.http.home_page import missing_page
 from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.sqlite import SqliteDatabase
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 async def ready(services):
     """/health/ready of an installation with these services."""
-    front = Front(Registry(toolsets()).bind(services), not_found, hosts=["127.0.0.1"])
+    front = Front(Registry(toolsets()).bind(services), missing_page(""), hosts=["127.0.0.1"])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=front), base_url=ADDRESS) as client:
         return await client.get("/health/ready")
 

@@ -1,0 +1,86 @@
+"""/docs/guides: the pages of the documentation, for people as HTML and for programs as Markdown."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+from html import escape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from baobab.http.sheet import sheet, text, wants
+from baobab.http.static_page import CSS, page
+from baobab.tools.guides import Slugs, guides
+
+_MARKDOWN = "text/markdown"
+_TRAIL = (
+    '<nav class="trail"><a href="{root}">Baobab</a> · <a href="{root}docs/guides">Guides</a> · '
+    '<a href="{root}docs">API reference</a></nav>'
+)
+
+
+ASGI = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+
+
+def guide_routes(missing: ASGI) -> list[Route]:
+    """missing: what answers where there is no such page."""
+
+    def guide(request: Request) -> ASGI:
+        """Not `async`: the first drawing of a long page takes a good part of a second, in a thread."""
+        return _guide(request) or missing
+
+    return [
+        page("/docs/guide.css", "guide.css", CSS),
+        Route("/docs/guides", _list, methods=["GET"], include_in_schema=False),
+        Route("/docs/guides/{name}", guide, methods=["GET"], include_in_schema=False),
+    ]
+
+
+def _list(request: Request) -> Response:
+    if wants(request, _MARKDOWN):
+        lines = [f"- [{guide.title}](guides/{guide.name}.md): {guide.description}" for guide in guides().values()]
+        return text("\n".join(["# Guides", "", *lines, ""]), _MARKDOWN)
+    entries = "".join(
+        f'<li><a href="guides/{guide.name}">{escape(guide.title)}</a>: {escape(guide.description)}</li>'
+        for guide in guides().values()
+    )
+    trail = _TRAIL.format(root="../")
+    return sheet("Guides", f"{trail}<h1>Guides</h1><ul>{entries}</ul>", root="../")
+
+
+def _guide(request: Request) -> Response | None:
+    name = request.path_params["name"]
+    guide = guides().get(name.removesuffix(".md"))
+    if guide is None:
+        return None
+    if name.endswith(".md") or wants(request, _MARKDOWN):
+        return text(guide.text, _MARKDOWN)
+    trail = _TRAIL.format(root="../../")
+    return sheet(guide.title, trail + _drawn(guide.name), root="../../")
+
+
+@cache
+def _drawn(name: str) -> str:
+    return str(_drawer().render(guides()[name].text))
+
+
+def _drawer() -> MarkdownIt:
+    drawer = MarkdownIt("commonmark", {"html": False}).enable("table")
+    drawer.core.ruler.push("addresses", lambda state: _address(state.tokens))
+    return drawer
+
+
+def _address(tokens: Sequence[Token]) -> None:
+    """Give headings the addresses that links to them name, and links the addresses of the pages here."""
+    slugs = Slugs()
+    for at, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", slugs.of(tokens[at + 1].content))
+        for child in token.children or ():
+            target = child.attrGet("href")
+            if child.type == "link_open" and isinstance(target, str) and "://" not in target:
+                name, _, anchor = target.partition("#")
+                child.attrSet("href", name.removesuffix(".md") + (f"#{anchor}" if anchor else ""))

@@ -1,0 +1,29 @@
+"""The JSON Schema of a graph, for whoever writes one: with descriptions, without references."""
+
+from functools import cache
+from typing import Any
+
+from baobab.runtime.agents.spec import NODE_ID, GraphSpec
+from baobab.tools.schema import portable
+
+
+@cache
+def graph_schema() -> dict[str, Any]:
+    """Made from the models that read a graph, so that it cannot say anything else."""
+    schema: dict[str, Any] = _plain(portable(GraphSpec.model_json_schema()))
+    return schema
+
+
+def _plain(node: Any) -> Any:
+    """Without what only repeats what the rest says."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    plain = {word: _plain(value) for word, value in node.items() if word not in ("discriminator", "propertyNames")}
+    if plain.get("pattern") == NODE_ID:
+        del plain["pattern"]
+    if set(values := plain.get("patternProperties", {})) == {NODE_ID}:
+        del plain["patternProperties"]
+        plain["additionalProperties"] = values[NODE_ID]
+    return plain
