@@ -34,7 +34,7 @@ def _short(*names: str) -> dict[str, Any]:
 
 
 _AGENTS = {AGENT: _short("read", "several"), BELOW: _short("read", "several"), ABOVE: _short("read", "below")}
-_MADE_HERE = ("agents_advance", "agents_decided", "agents_orphans", "approvals_execute", "agents_tend")
+_MADE_HERE = ("agents_advance", "agents_decided", "agents_orphans", "approvals_execute", "agents_tend", "agents_expire")
 
 
 class Killed(BaseException):
