@@ -9,7 +9,16 @@ from fastapi import Response
 
 from baobab.http.openapi import errors_of
 from baobab.tools.envelopes import STRUCTURED, Envelope
-from baobab.tools.errors import BaobabError, MethodNotAllowed, RouteNotFound, ToolNotFound, WrongHost, name_operations
+from baobab.tools.errors import (
+    BaobabError,
+    BusyWithBodies,
+    MethodNotAllowed,
+    NoSocket,
+    RouteNotFound,
+    ToolNotFound,
+    WrongHost,
+    name_operations,
+)
 from baobab.tools.registry import Registry
 
 _PAGE = """<!doctype html>
@@ -22,7 +31,14 @@ _CAUSE = "<p>{status} · {summary}</p><p><b>Do:</b> {remedy}</p>"
 _POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 # What a door refuses before it has found an operation.
-_BEFORE_OPERATIONS: tuple[type[BaobabError], ...] = (RouteNotFound, MethodNotAllowed, WrongHost, ToolNotFound)
+_BEFORE_OPERATIONS: tuple[type[BaobabError], ...] = (
+    BusyWithBodies,
+    MethodNotAllowed,
+    NoSocket,
+    RouteNotFound,
+    ToolNotFound,
+    WrongHost,
+)
 
 Cause = tuple[int, str, str]
 

@@ -85,13 +85,11 @@ class Settings(BaseSettings):
     ai_markup: int = Field(0, ge=0, le=200, description="Percent added to what providers charge for models.")
     ai_drop_params: bool = Field(
         default=False,
-        description="Leave out optional parameters, such as `seed`, that a model does not take, in place of refusing"
-        " the request. A request's own `drop_params` wins.",
+        description="Leave out parameters that a model does not take instead of refusing them.",
     )
     ai_web_search: Literal["drop", "refuse", "allow"] = Field(
         "drop",
-        description="What becomes of a tool `web_search` of a request to a model, which costs more than its tokens:"
-        " it is left out, refused, or passed on at the operator's expense.",
+        description="What becomes of a provider's `web_search` tool: left out, refused, or passed on at your expense.",
     )
     ai_first_seconds: float = Field(
         600, ge=1, le=7200, description="Longest wait for the first byte of a model's stream, in seconds."

@@ -86,7 +86,7 @@ QUERY_NUMBERS = [
     "%EF%BC%91",
     "[1]",
 ]
-QUERY_BOOLEANS = ["", "1", "0", "yes", "TRUE", "True", "null", "on", "[]"]
+QUERY_BOOLEANS = ["", "yes", "TRUE", "True", "null", "on", "[]"]
 
 
 @dataclass
@@ -150,6 +150,9 @@ def bad_paths(tool: Tool, scene: Scene) -> Iterator[Sending]:
         if tool.name == "agents_validate" and name == "name":
             # The agent need not exist, so what could be a name is one.
             texts = [text for text in texts if not text.isalnum()]
+        if tool.name == "agents_users_erase" and name == "user_id":
+            # Apps name their users as they like.
+            texts = [text for text in texts if text not in ("null", "undefined", "-1", "1e400")]
         for text in texts:
             yield Sending(f"path {name} {text[:30]}", scene.path(tool, **{name: text}), body)
 
@@ -294,6 +297,8 @@ async def test_bad_input_is_refused_and_changes_nothing(
     before = await state(world)
     faults = []
     for sending in itertools.chain(bad_paths(tool, scene), bad_queries(tool, scene), bad_bodies(tool, scene)):
+        # How often it may be asked is not what this is about.
+        world.house.services.limits._windows.clear()
         answer = await world.ask(
             tool.rest.method, sending.target, caller, content=sending.content, address=next(_ADDRESSES)
         )

@@ -61,10 +61,14 @@ class Server:
     async def exchange(self, *pieces: bytes, pause: float = 0.02) -> bytes:
         """Send the pieces one after the other and read until the server closes."""
         reader, writer = await self.connect()
+        # Read from the first moment: what is written to a connection that the server has closed would break it.
+        reading = asyncio.create_task(reader.read())
         for piece in pieces:
+            if reading.done():
+                break
             writer.write(piece)
             await asyncio.sleep(pause)
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reading, 5)
         writer.close()
         return answer
 

@@ -148,7 +148,6 @@ async def test_a_key_that_does_not_open_settings_is_told_so(baobab: Baobab) -> N
     by = await key(baobab, toolsets=["kv"])
     assert await addresses(baobab, by) == []
     assert (await refusal(baobab, f"baobab://apps/{app_id}", by=by))["data"]["code"] == "AUTH_KEY_LIMITED"
-    assert (await refusal(baobab, GUIDE, by=by))["data"]["code"] == "AUTH_KEY_LIMITED"
 
 
 @pytest.mark.parametrize(
