@@ -30,6 +30,8 @@ from tests.crash.machines import KEY, Installation
 PROGRAM = Path(__file__).with_name("chores.py")
 AT_ONCE = 8
 """Jobs that a worker makes at once."""
+OF_ONE_TENANT = 6
+"""So many of them may be one tenant's (runtime/job_slots.py)."""
 
 
 @dataclass

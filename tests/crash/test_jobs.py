@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from baobab.runtime.job_rows import jobs
 from baobab.storage.databases import database_at
 from tests.cli.server_process import PATIENCE, serving
-from tests.crash.crew import AT_ONCE, Desk, crew, desk, frozen
+from tests.crash.crew import OF_ONE_TENANT, Desk, crew, desk, frozen
 from tests.crash.desk import Desk as Proposals
 from tests.crash.machines import Installation, made_app, visitor
 from tests.crash.rounds import rounds
@@ -84,7 +84,7 @@ async def test_what_a_killed_or_a_frozen_worker_left_is_made_elsewhere_and_the_f
                 await working.hire(2)
                 [dripping] = await asking.ask("drip", 1)
                 # So many that both have their hands full, and that none of them ends.
-                asked = set(await asking.ask("linger", 2 * AT_ONCE - 1))
+                asked = set(await asking.ask("linger", 2 * OF_ONE_TENANT - 1))
                 await begun(asking, {dripping, *asked})
                 [drip] = [mark for mark in await asking.marks("begun") if mark.job_id == dripping]
                 doomed, sleeper = sorted(working.workers[-2:], key=lambda worker: worker.pid == drip.process)
