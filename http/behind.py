@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic_core import to_json
 from starlette.routing import BaseRoute
 
@@ -16,7 +16,8 @@ from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
 from baobab.http.metrics_page import metrics_route
 from baobab.http.session_routes import session_routes
-from baobab.tools.errors import BaobabError
+from baobab.tools.envelopes import STRUCTURED
+from baobab.tools.errors import BaobabError, MethodNotAllowed
 from baobab.tools.registry import Registry
 
 
@@ -41,6 +42,11 @@ def behind(
     @app.get("/docs/errors", include_in_schema=False)
     async def errors() -> Response:
         return error_page(registry, of_doors)
+
+    @app.exception_handler(405)
+    async def wrong_method(_request: Request, exc: HTTPException) -> Response:
+        body = to_json(STRUCTURED.render(MethodNotAllowed(), f"{base_url}/docs"))
+        return Response(body, 405, exc.headers, "application/json")
 
     missing = missing_page(f"{base_url}/docs")
     pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *approval_routes()]

@@ -68,11 +68,42 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     limits = {"visibility": "authenticated", "max_runs_per_app_per_hour": 5}
     await world.use("POST", f"/v1/{world.app}/agents", owner, name="limited", graph_spec=ASKING, **limits)
     await world.use("POST", f"/v1/{world.app}/agents/limited/runs", world.callers["user"].headers, input={})
+    await _remember(world)
+    await _let_a_program_in(world)
     refused = await world.baobab.client.get(f"/v1/{world.app}/kv/secret")
     assert refused.status_code == 401
     async with house.services.database.writing() as connection:
         frozen = {"family": "agents", "app_id": "app_moving000000"}
         await connection.execute(insert(metadata.tables["app_freezes"]), frozen)
+
+
+async def _remember(world: World) -> None:
+    """A turn of a thread that an agent remembers, with a text that is long enough to be kept as a piece."""
+    graph = {
+        "spec_version": 1,
+        "entry": "think",
+        "nodes": {
+            "think": {"type": "llm", "input_template": "{{ input.text }}", "output_key": "answer", "remembers": True},
+            "done": {"type": "end"},
+        },
+        "edges": [{"from": "think", "to": "done"}],
+    }
+    owner, path = world.callers["owner"].headers, f"/v1/{world.app}/agents"
+    await world.use("POST", path, owner, name="remembering", graph_spec=graph)
+    await world.use("POST", f"{path}/remembering/runs", owner, input={"text": "long " * 500}, thread_id="t1")
+    await settled(world.baobab.house)
+
+
+async def _let_a_program_in(world: World) -> None:
+    """What an OAuth client that refreshes its tokens has."""
+    now = world.baobab.house.services.clock.now()
+    async with world.baobab.house.services.database.writing() as connection:
+        key_id = await connection.scalar(select(metadata.tables["api_keys"].c.id).limit(1))
+        grant = {"key_id": key_id, "client_id": "c", "client_name": "Agent", "redirect_host": "localhost"}
+        more = {"scope": "mcp", "created_at": now}
+        await connection.execute(insert(metadata.tables["oauth_grants"]), grant | more)
+        token = {"digest": "d" * 64, "key_id": key_id, "created_at": now}
+        await connection.execute(insert(metadata.tables["oauth_refresh_tokens"]), token)
 
 
 @contextlib.asynccontextmanager

@@ -42,9 +42,10 @@ async def kept(agency: Agency, run_id: str) -> int:
 
 
 async def test_fifty_small_steps_of_a_run_with_five_megabytes_keep_little_more(agency: Agency) -> None:
-    await agency.agent("a", large_then_small(0, STEPS))
-    run = await agency.run("a", input={})
-    again = await fork(agency, "a", run["id"], step=0, state={f"large_{part}": f"{part} {LARGE}" for part in range(50)})
+    await agency.agent("a", large_then_small(1, STEPS))
+    run = await agency.run("a", input={"text": "t"})
+    large = "".join(f"{part} {LARGE}" for part in range(50))
+    again = await fork(agency, "a", run["id"], step=1, state={"large_0": large})
     assert again["status"] == "paused", (again["status"], again["error"])
     assert 5_000_000 < await kept(agency, again["id"]) < 6_000_000
 
