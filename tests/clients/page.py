@@ -20,7 +20,7 @@ def clients_page(made: str) -> str:
         "  Take your model's name from `GET /v1/models`; `baobab/echo` is [built in](models.md#the-built-in-model).",
         "- **tools**: MCP at `/mcp`, with `?app_id=APP` for one app ([more](mcp.md#the-address-chooses-the-view)).",
         "",
-        f"All of them were last run on {results['date']} (`make clients`). Those marked with a star run with every",
+        f"Each was last run by {results['date']}; `make clients` runs them all. A star marks those that run with every",
         "change, too (`make e2e`).",
     ]
     for door, title in (("models", "Models"), ("mcp", "Tools, over MCP")):
