@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,21 +84,33 @@ def decode_keys(text: str) -> list[bytes]:
 
 
 def load_or_create(path: Path) -> list[bytes]:
-    """The keys in a file that only its owner may read; a new file with one key when there is none.
-
-    Two processes starting at once agree: the file is linked into place whole, and the loser reads the winner's.
-    """
+    """The keys in a file that only its owner may read; a new file with one key when there is none."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.urandom(8).hex()}")
-        write_private(fresh, encode_key(new_key()) + "\n")
-        try:
-            os.link(fresh, path)
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
+        make_private(path, encode_key(new_key()) + "\n")
     return read_keys(path)
+
+
+def make_private(path: Path, text: str) -> None:
+    """Make a file that only its owner may read, unless there is one.
+
+    Two processes starting at once agree: the file is linked into place whole, and the loser keeps the winner's.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(f".{os.urandom(8).hex()}")
+    write_private(fresh, text)
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()
+
+
+def load_or_create_token(path: Path) -> str:
+    """The token in a file that only its owner may read; a new one when there is none."""
+    if not path.exists():
+        make_private(path, secrets.token_urlsafe(32) + "\n")
+    return path.read_text().strip()
 
 
 def read_keys(path: Path) -> list[bytes]:

@@ -64,6 +64,14 @@ class Baobab:
     def owner(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"}
 
+    async def metrics(self) -> str:
+        """What the operator reads at /metrics."""
+        token = self.house.settings.metrics_token or self.house.settings.metrics_file.read_text().strip()
+        answer = await self.client.get("/metrics", headers={"authorization": f"Bearer {token}"})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"].startswith("text/plain")
+        return answer.text
+
     async def user(self, app_id: str, user_id: str, **claims: Any) -> dict[str, str]:
         """Headers of an end user of an app, with a token from the app's own signer."""
         token = await self.house.services.signers.mint(app_id, {"sub": user_id, **claims}, 3600)

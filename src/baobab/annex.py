@@ -17,6 +17,7 @@ from baobab.http.answer import reply_to, send_error
 from baobab.http.metrics import CallMetrics
 from baobab.runtime.late_import import LateImport
 from baobab.settings import Settings
+from baobab.storage.secrets import load_or_create_token
 from baobab.tools.envelopes import STRUCTURED
 from baobab.tools.errors import Unavailable
 from baobab.tools.registry import Registry
@@ -59,6 +60,7 @@ class Annex:
         self._application: Any = None
         self._door: Any = None
         self._ready = asyncio.Event()
+        self._metrics_token = settings.metrics_token or load_or_create_token(settings.metrics_file)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -129,7 +131,7 @@ class Annex:
             version=__version__,
             base_url=address,
             metrics=self._metrics,
-            metrics_token=self._settings.metrics_token,
+            metrics_token=self._metrics_token,
             routes=doors.oauth_routes(registry, address),
             of_doors=doors.ERRORS,
         )

@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     )
     egress_allow: Words = Field((), description="Private networks that outgoing requests may reach, comma separated.")
     metrics_token: str = Field(
-        "", repr=False, description="Bearer token for /metrics; without one only loopback may read it."
+        "", repr=False, description="Bearer token for /metrics; the one in DATA/metrics.token when empty."
     )
     otel_url: str = Field(
         "", description="OTLP/HTTP collector; when set, every call is a span, and every call to a model."
@@ -199,6 +199,10 @@ class Settings(BaseSettings):
     @property
     def secret_file(self) -> Path:
         return self.data / "secret.key"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.data / "metrics.token"
 
 
 class _Given(Settings):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import stat
 from pathlib import Path
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from baobab.http.front import Front
 from baobab.http.home_page import missing_page
+from baobab.server import Server
 from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.sqlite import SqliteDatabase
@@ -127,31 +129,38 @@ async def test_llms_txt_says_what_the_contract_asks_of_it(baobab):
 
 
 class TestMetrics:
-    async def test_the_operator_reads_them_on_this_machine(self, baobab):
+    async def test_who_reads_the_data_folder_reads_them(self, baobab):
         await baobab.client.get("/v1/regions")
         await baobab.client.get("/apps")
-        answer = await baobab.client.get("/metrics")
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/plain")
+        text = await baobab.metrics()
+        assert stat.S_IMODE(baobab.house.settings.metrics_file.stat().st_mode) == 0o600
         for words in (('door="rest"', 'tool="system_regions"'), ('tool="apps_list"', '"AUTH_REQUIRED"')):
-            found = [line for line in answer.text.splitlines() if all(word in line for word in words)]
+            found = [line for line in text.splitlines() if all(word in line for word in words)]
             assert any(line.endswith(" 1.0") for line in found), words
 
     @pytest.mark.parametrize("host", ["baobab.example", "shop.localhost"])
     async def test_a_request_by_another_name_is_refused(self, baobab, host):
         assert (await baobab.client.get("/metrics", headers={"host": host})).status_code in (401, 404, 421)
 
-    async def test_a_client_elsewhere_is_refused_even_with_a_key(self, baobab):
-        transport = httpx.ASGITransport(app=baobab.client._transport.app, client=("203.0.113.7", 1234))
+    @pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "203.0.113.7"])
+    async def test_no_address_opens_them_since_behind_a_proxy_all_clients_look_local(self, baobab, peer):
+        transport = httpx.ASGITransport(app=baobab.client._transport.app, client=(peer, 1234))
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-            refused = await client.get("/metrics", headers=baobab.owner)
-        assert refused.status_code == 401
-        assert "baobab_call" not in refused.text
+            for headers in ({}, baobab.owner, {"authorization": "Bearer "}):
+                refused = await client.get("/metrics", headers=headers)
+                assert refused.status_code == 401
+                assert "baobab_call" not in refused.text
+
+    async def test_the_token_stays_over_a_restart(self, baobab):
+        token = baobab.house.settings.metrics_file.read_text()
+        async with Server(baobab.house.settings).open():
+            await baobab.metrics()
+        assert baobab.house.settings.metrics_file.read_text() == token
 
     async def test_they_tell_no_keys_apps_or_paths(self, baobab):
         app = await baobab.app()
         await baobab.client.get(f"/v1/{app}/kv/my-key", headers=baobab.owner)
-        text = (await baobab.client.get("/metrics")).text
+        text = await baobab.metrics()
         assert app not in text
         assert "my-key" not in text
 
@@ -180,7 +189,7 @@ class TestMetricsWithAToken:
 async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is_there_is_in_the_docs(baobab):
     await baobab.client.get("/apps", headers=baobab.owner)
     await baobab.client.get("/apps")
-    text = (await baobab.client.get("/metrics")).text
+    text = await baobab.metrics()
     told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE baobab_")}
     table = (ROOT / "docs/operating.md").read_text().partition("\n## Metrics")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| `baobab_")]
@@ -193,7 +202,7 @@ async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab):
     agent = (await baobab.client.post("/api-keys", json=asked, headers=baobab.owner)).json()["key"]
     held = await baobab.client.post("/init", json={"name": "x"}, headers={"authorization": f"Bearer {agent}"})
     assert held.status_code == 428
-    lines = (await baobab.client.get("/metrics")).text.splitlines()
+    lines = (await baobab.metrics()).splitlines()
     assert "baobab_approvals_pending 1.0" in lines
     assert 'baobab_agent_runs{status="running"} 0.0' in lines
     assert 'baobab_jobs{state="given_up"} 0.0' in lines
@@ -206,4 +215,4 @@ async def test_a_server_that_is_being_stopped_says_draining_and_still_answers(ba
     ready = await baobab.client.get("/health/ready")
     assert (ready.status_code, ready.json()["status"]) == (503, "draining")
     assert (await baobab.client.get("/apps", headers=baobab.owner)).status_code == 200
-    assert "baobab_draining 1.0" in (await baobab.client.get("/metrics")).text.splitlines()
+    assert "baobab_draining 1.0" in (await baobab.metrics()).splitlines()
