@@ -10,13 +10,13 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.additions import adding
-from baobab.runtime.gateway.ends import Ends
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
 from baobab.runtime.gateway.events import DONE, framed
 from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.parameters import DROP, dropping, is_default, is_parameter
 from baobab.runtime.gateway.patience import USUAL
+from baobab.runtime.gateway.provider_stream import ProviderStream
 from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.tools.errors import BaobabError
@@ -131,36 +131,42 @@ async def stream(upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) 
     ends = asyncio.get_running_loop().time() + patience.total
     # The library has one bound of silence for a connection.
     silence = min(max(patience.first, patience.between), patience.total)
-    chunks = await _asked(library, library.acompletion, upstream, body, outcome, silence, **options)
-    return _passed_on(library, chunks, Ends(chunks, upstream.provider), outcome, ends, wanted=wanted)
+
+    async def call(**given: Any) -> ProviderStream:
+        chunks = ProviderStream(library, await library.acompletion(**given), upstream.provider)
+        await chunks.open()
+        return chunks
+
+    chunks = await _asked(library, call, upstream, body, outcome, silence, **options)
+    return _passed_on(library, chunks, outcome, ends, wanted=wanted)
 
 
 async def _passed_on(
-    library: Any, chunks: Any, ends: Ends, outcome: Outcome, until: float, *, wanted: bool
+    library: Any, chunks: ProviderStream, outcome: Outcome, until: float, *, wanted: bool
 ) -> AsyncGenerator[bytes, None]:
-    ended, now = False, asyncio.get_running_loop().time
+    answer, now, counted = _Answer(), asyncio.get_running_loop().time, None
     try:
-        async for chunk in chunks:
-            if now() > until:
-                raise UpstreamTimeout
-            ended = ended or bool(ends)
-            if not ended and any(choice.finish_reason for choice in chunk.choices):
-                break
-            outcome.begun = True
-            found = chunk.model_dump(mode="json", exclude_none=True)
-            usage = found.get("usage")
-            if usage is not None:
-                outcome.count(usage)
-                if not wanted:
-                    del found["usage"]
-                    if not found.get("choices") or found["choices"][0].get("delta") == {}:
-                        continue
-            for choice in found.get("choices", ()):
-                # Null is said on this wire, and readers count on it.
-                choice.setdefault("finish_reason", None)
-            yield framed(to_json(found))
-        if not ended:
+        try:
+            async for chunk in chunks:
+                if now() > until:
+                    raise UpstreamTimeout
+                told = answer.read(chunk.model_dump(mode="json", exclude_none=True))
+                if told is not None:
+                    outcome.begun = True
+                    yield framed(to_json(told))
+                if outcome.begun and answer.usage is not counted:
+                    counted = answer.usage
+                    outcome.count_prompt(counted)
+        except (library.httpx.ReadError, library.httpx.RemoteProtocolError, library.APIConnectionError):
+            # Whoever hangs up behind the end has said all.
+            if not chunks.ended(has_reason=bool(answer.reasons)):
+                raise
+        if not chunks.ended(has_reason=bool(answer.reasons)):
             raise UpstreamMalformed
+        outcome.begun = True
+        outcome.count(answer.usage)
+        for told in answer.last(with_usage=wanted):
+            yield framed(to_json(told))
         outcome.ended = True
         yield DONE
     except UpstreamFailed:
@@ -170,6 +176,53 @@ async def _passed_on(
         raise failure from failure.__cause__ or exc
     finally:
         await chunks.aclose()
+
+
+class _Answer:
+    """The chunks of one stream as OpenAI words them: one id, the role first, the reasons and the usage last."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[int, str] = {}
+        """Why each of the choices ends."""
+        self.usage: dict[str, Any] | None = None
+        """What was used, by the last word on it."""
+        self._shared: dict[str, Any] = {}
+        self._begun: set[int] = set()
+
+    def read(self, chunk: dict[str, Any]) -> dict[str, Any] | None:
+        """What is passed on of a chunk now; None for nothing."""
+        self.usage = chunk.pop("usage", None) or self.usage
+        choices = [choice for choice in chunk.get("choices", ()) if self._tells(choice)]
+        if not self._shared:
+            self._shared = {name: chunk.get(name) for name in ("id", "created", "model", "object")}
+        if not choices:
+            return None
+        further = {name: value for name, value in chunk.items() if value not in ([], {})}
+        return {**further, **self._shared, "choices": choices}
+
+    def last(self, *, with_usage: bool) -> Iterator[dict[str, Any]]:
+        """What comes behind all the rest."""
+        for index, reason in sorted(self.reasons.items()):
+            yield {**self._shared, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
+        if with_usage and self.usage is not None:
+            yield {**self._shared, "choices": [], "usage": self.usage}
+
+    def _tells(self, choice: dict[str, Any]) -> bool:
+        """Whether the choice says anything beside why it ends; it is made ready."""
+        index, delta = choice.get("index", 0), choice.get("delta") or {}
+        if reason := choice.get("finish_reason"):
+            self.reasons[index] = reason
+        # Null is said on this wire, and readers count on it.
+        choice["finish_reason"] = None
+        delta.pop("role", None)
+        if not delta.get("content"):
+            delta.pop("content", None)
+        if not delta:
+            return False
+        if index not in self._begun:
+            self._begun.add(index)
+            choice["delta"] = {"role": "assistant", **delta}
+        return True
 
 
 async def _asked(

@@ -27,6 +27,7 @@ _ONE, _TWO = "openai/gpt-4o-mini", "openai/gpt-oss-120b"
 
 OURS, CHOSEN = "Baobab", "Baobab, of two providers"
 RELAY, PROXY = "a relay of raw bytes", f"LiteLLM's proxy {LITELLM.version}"
+RELAYED = "OpenAI, as a chat"
 
 
 class Kind(NamedTuple):
@@ -65,6 +66,8 @@ class Health(NamedTuple):
 
 class Figures(NamedTuple):
     costs: dict[str, Cost]
+    translated: dict[str, float]
+    """Microseconds of the server's processor for one more token of a stream between wires."""
     waits: Waits
     health: Health
 
@@ -76,7 +79,12 @@ async def run(requests: int = 1200) -> Figures:
             upstream = f"http://127.0.0.1:{provider}"
             async with contextlib.AsyncExitStack() as stack:
                 kinds, health = await _kinds(stack, folder, upstream)
+                between = await _between(stack, folder, upstream)
                 rounds = [{name: await _cost(kind, requests) for name, kind in kinds.items()} for _ in range(_ROUNDS)]
+                tokens = [
+                    {name: await _token(kind, requests, holds) for name, (kind, holds) in between.items()}
+                    for _ in range(_ROUNDS)
+                ]
                 waits = await _waits(provider, kinds)
     costs = {
         name: Cost(
@@ -86,7 +94,8 @@ async def run(requests: int = 1200) -> Figures:
         )
         for name in kinds
     }
-    return Figures(costs, waits, health)
+    translated = {name: min(one[name] for one in tokens) for name in between}
+    return Figures(costs, translated, waits, health)
 
 
 async def _kinds(stack: contextlib.AsyncExitStack, folder: str, upstream: str) -> tuple[dict[str, Kind], Health]:
@@ -115,6 +124,31 @@ async def _kinds(stack: contextlib.AsyncExitStack, folder: str, upstream: str) -
     command = ("-m", "tests.bench.peers.litellm_proxy", upstream, str(proxy), KEY)
     proxy_pid = await stack.enter_async_context(served(*command, port=proxy, python=python))
     return {**kinds, PROXY: Kind(proxy_pid, proxy, [_CHAT], _ONE, share=8)}, health
+
+
+async def _between(stack: contextlib.AsyncExitStack, folder: str, upstream: str) -> dict[str, tuple[Kind, bytes]]:
+    """A server whose providers speak three wires, by what is asked of it; and what an answer then holds."""
+    port, keys = free_port(), {"OPENAI_API_KEY": "sk-bench", "ANTHROPIC_API_KEY": "sk-bench", "GEMINI_API_KEY": "bench"}
+    bases = {"OPENAI_BASE_URL": f"{upstream}/v1", "ANTHROPIC_BASE_URL": upstream, "GEMINI_API_BASE": upstream}
+    pid = await stack.enter_async_context(_baobab(f"{folder}/between", port, {**keys, **bases}))
+    chats = await _paths(port)
+    messages = [path.replace("/chat/completions", "/messages") for path in chats]
+    done, stopped = b"data: [DONE]", b"event: message_stop"
+    return {
+        RELAYED: (Kind(pid, port, chats, _ONE), done),
+        "Claude, as a chat": (Kind(pid, port, chats, "anthropic/claude-haiku-4.5"), done),
+        "Gemini, as a chat": (Kind(pid, port, chats, "google/gemini-2.5-flash"), done),
+        "OpenAI, as messages": (Kind(pid, port, messages, _ONE), stopped),
+    }
+
+
+async def _token(kind: Kind, requests: int, holds: bytes) -> float:
+    streams = max(requests // 20, 16)
+    long, short = [
+        await microseconds(kind.pid, kind.port, _chats(kind, tokens), requests=streams, holds=holds)
+        for tokens in (_TOKENS, 1)
+    ]
+    return (long - short) / (_TOKENS - 1)
 
 
 async def _paths(port: int) -> list[str]:
@@ -201,7 +235,7 @@ async def _health(
 
 
 def report(figures: Figures) -> list[str]:
-    costs, waits, health = figures
+    costs, translated, waits, health = figures
     ours, relay = costs[OURS], costs[RELAY]
     head = "".join(f"{f'chat, {callers}':>12}" for callers in _CALLERS)
     lines = [
@@ -213,6 +247,8 @@ def report(figures: Figures) -> list[str]:
         lines.append(f"{name:26}" + "".join(f"{value:12.1f}" for value in single))
         base = (*ours.chats.values(), ours.token, ours.stream)
         lines.append(f"{'':26}" + "".join(f"{value / one:12.2f}" for value, one in zip(single, base, strict=True)))
+    lines += ["", "One more token of a stream, in us, and against one that is relayed (to hold: at most 150 us)"]
+    lines += [f"{name:26}{value:12.1f}{value / translated[RELAYED]:12.2f}" for name, value in translated.items()]
     lines.append("")
     if PROXY in costs:
         for name in (OURS, CHOSEN):

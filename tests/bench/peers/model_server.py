@@ -2,6 +2,7 @@
 
 A request with `"stream": true` is answered with as many events as its `max_tokens` says, one by one, `_PACE` apart, as
 a model makes them. As OpenAI does, each has `"usage": null` where the usage is asked for, and the last but one has it.
+Streams of Anthropic's messages and of Google's Gemini are answered in their own words.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import uvloop
 
@@ -21,7 +23,8 @@ _USAGE = {
 }  # fmt: skip
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream": *true')
-_TOKENS = re.compile(rb'"max_tokens": *(\d+)')
+_GOOGLES = b":streamGenerateContent"
+_TOKENS = re.compile(rb'"(?:max_tokens|max_completion_tokens|max_output_tokens|maxOutputTokens)": *(\d+)')
 
 
 def _message(**choice: object) -> dict[str, object]:
@@ -62,6 +65,46 @@ _END = (
 )  # fmt: skip
 
 
+def _named(**told: object) -> bytes:
+    event = b"event: %b\ndata: %b\n\n" % (str(told["type"]).encode(), _bytes(told))
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+class _Stream(NamedTuple):
+    """What a stream begins with, what it has for each token, and what it ends with."""
+
+    begin: bytes
+    token: bytes
+    end: bytes
+
+
+_COUNTED = {"input_tokens": 24, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 9}
+_CLAUDES = {
+    "id": "msg_01XFDUDYJgAACzvnptvVoYEL", "type": "message", "role": "assistant", "model": "claude-haiku-4-5-20251001",
+    "content": [], "stop_reason": None, "stop_sequence": None, "usage": _COUNTED,
+}  # fmt: skip
+_MESSAGES = _Stream(
+    _named(type="message_start", message=_CLAUDES)
+    + _named(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+    _named(type="content_block_delta", index=0, delta={"type": "text_delta", "text": " tree"}),
+    _named(type="content_block_stop", index=0)
+    + _named(type="message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=_COUNTED)
+    + _named(type="message_stop")
+    + b"0\r\n\r\n",
+)
+
+
+def _gemini(**candidate: object) -> bytes:
+    counted = {"promptTokenCount": 24, "candidatesTokenCount": 9, "totalTokenCount": 33}
+    content = {"parts": [{"text": " tree"}], "role": "model"}
+    shared = {"usageMetadata": counted, "modelVersion": "gemini-2.5-flash", "responseId": "mAitaLmkHPPlz7IPvtfUqQ4"}
+    return _event(_bytes({"candidates": [{"content": content, **candidate, "index": 0}], **shared}))
+
+
+_GEMINI = _Stream(b"", _gemini(), _gemini(finishReason="STOP") + b"0\r\n\r\n")
+_CHAT = _Stream(b"", _TOKEN, _END)
+
+
 class _Connection(asyncio.Protocol):
     """One request at a time, as clients with a pool of connections send them."""
 
@@ -82,13 +125,15 @@ class _Connection(asyncio.Protocol):
         if not end or len(body) < int(length[1] if length else 0):
             return
         self._received = b""
-        if _STREAM.search(body) is None:
+        asked = head.partition(b"\r\n")[0]
+        if _STREAM.search(body) is None and _GOOGLES not in asked:
             self._write(_WHOLE)
             return
         tokens = _TOKENS.search(body)
         assert tokens is not None
-        self._write(_BEGIN)
-        self._pieces = iter([_TOKEN] * int(tokens[1]) + [_END])
+        stream = _GEMINI if _GOOGLES in asked else _MESSAGES if b"/messages" in asked else _CHAT
+        self._write(_BEGIN + stream.begin)
+        self._pieces = iter([stream.token] * int(tokens[1]) + [stream.end])
         self._go_on()
 
     def _go_on(self) -> None:

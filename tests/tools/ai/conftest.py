@@ -5,7 +5,7 @@ import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import uvicorn
 from baobab.http.protocol import GuardedProtocol
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Modality, Model, Price
-from baobab.runtime.gateway.providers import own_server
+from baobab.runtime.gateway.providers import Provider, own_server
 from baobab.server import Server
 from baobab.settings import load
 from baobab.tools.credit_terms import Balance
@@ -120,6 +120,19 @@ class Installation(Baobab):
         http = options.pop("http_client", None) or httpx.AsyncClient(trust_env=False)
         settings = {"base_url": f"{self.address}/v1", "api_key": self.key, "http_client": http, **options}
         return openai.AsyncOpenAI(**settings)
+
+
+async def translated(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
+    """A model of the translated vendor that behaves so."""
+    gateway = world.house.services.part(Gateway)
+    known = gateway.catalogue.find("anthropic/claude-haiku-4.5")
+    assert known is not None
+    model = replace(known, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
+    if vendor == "anthropic":
+        gateway.catalogue.offer(f"translated {behaviour}", [model])
+    else:
+        gateway.add(Provider(vendor, world.fake.url, OTHER_KEY, "translated"), [model])
+    return model.id
 
 
 def told(text: str) -> list[Any]:

@@ -1,15 +1,12 @@
 """Several who serve one model, and those whose wire LiteLLM translates. LiteLLM takes seconds to load: all is here."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from baobab.runtime.gateway.gateway import Gateway
-from baobab.runtime.gateway.providers import Provider
 from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import HELLO, OTHER_KEY, TEXT, TOOL, Installation, joined
+from tests.tools.ai.conftest import HELLO, OTHER_KEY, TEXT, TOOL, Installation, joined, translated
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -272,19 +269,6 @@ async def test_no_field_leads_a_translated_call_elsewhere(world: Installation, c
         assert (received.path, received.headers["x-api-key"]) == ("/v1/messages", OTHER_KEY)
         assert answer.json()["choices"][0]["message"]["content"] == TEXT
     assert len(world.fake.requests) == asked + len(elsewhere)
-
-
-async def translated(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
-    """A model of the translated vendor that behaves so."""
-    gateway = world.house.services.part(Gateway)
-    known = gateway.catalogue.find("anthropic/claude-haiku-4.5")
-    assert known is not None
-    model = replace(known, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
-    if vendor == "anthropic":
-        gateway.catalogue.offer(f"translated {behaviour}", [model])
-    else:
-        gateway.add(Provider(vendor, world.fake.url, OTHER_KEY, "translated"), [model])
-    return model.id
 
 
 async def test_what_an_answer_used_that_nobody_was_given_is_not_charged(world: Installation) -> None:

@@ -1,0 +1,89 @@
+"""Streams of providers whose wire LiteLLM translates."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.runtime.gateway.upstream import Said
+from tests.tools.ai.conftest import Installation, joined, translated
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def say(world: Installation, name: str, events: Sequence[dict[str, Any]]) -> None:
+    """Have the model `said:NAME` stream these events."""
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\r\n\r\n" for event in events)
+    world.fake.said[name] = Said(body, headers={"content-type": "text/event-stream"})
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+async def test_an_event_is_taken_apart_once(world: Installation, vendor: str) -> None:
+    model = await translated(world, "long", vendor)
+    await world.events(model)
+    short, long = [await _function_calls(world, await translated(world, f"long:{many}", vendor)) for many in (40, 240)]
+    # The provider, the server and the client together. Through LiteLLM's own stream it is 400 and more.
+    assert (long - short) / 200 < 250
+
+
+async def _function_calls(world: Installation, model: str) -> int:
+    """How many functions of Python run while a stream is asked for and read."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        await world.events(model)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+async def test_a_stream_that_breaks_off_costs_what_its_beginning_says_of_the_prompt(world: Installation) -> None:
+    counts = {"cache_read_input_tokens": 90_000, "cache_creation_input_tokens": 9_000, "input_tokens": 1_000}
+    message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    start = {"type": "message_start", "message": {**message, "usage": {**counts, "output_tokens": 1}}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello, tree"}}
+    say(world, "begins", [start, delta])
+    model = await translated(world, "said:begins")
+    events = await world.events(model)
+    assert (joined(events[:-1]), events[-1]["error"]["code"]) == ("Hello, tree", "upstream_malformed")
+    (used,) = [used for used in await world.used() if used.model == model]
+    assert (used.prompt_tokens, used.completion_tokens) == (100_000, 3)
+
+
+async def test_several_answers_of_googles_are_told_apart(world: Installation) -> None:
+    def candidates(*texts: str, **further: str) -> list[dict[str, Any]]:
+        return [
+            {"content": {"role": "model", "parts": [{"text": text}]}, "index": index, **further}
+            for index, text in enumerate(texts)
+        ]
+
+    begun, ended = candidates("a", "b"), candidates("c", "d", finishReason="STOP")
+    say(world, "both", [{"candidates": begun}, {"candidates": ended}])
+    events = await world.events(await translated(world, "said:both", "gemini"), n=2)
+    assert world.fake.requests[-1].json["generationConfig"]["candidate_count"] == 2
+    choices = [choice for event in events[:-1] for choice in event["choices"]]
+    texts = ["".join(one["delta"].get("content", "") for one in choices if one["index"] == index) for index in (0, 1)]
+    assert texts == ["ac", "bd"]
+    assert [(one["index"], one["finish_reason"]) for one in choices if one["finish_reason"]] == [
+        (0, "stop"),
+        (1, "stop"),
+    ]
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+async def test_what_was_used_comes_behind_the_answer_and_without_it(world: Installation, vendor: str) -> None:
+    model = await translated(world, "plain", vendor)
+    events = await world.events(model, stream_options={"include_usage": True})
+    assert len({event["id"] for event in events[:-1]}) == 1
+    assert (events[0]["choices"][0]["delta"]["role"], events[-3]["choices"][0]["finish_reason"]) == (
+        "assistant",
+        "stop",
+    )
+    assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"], events[-1]) == ([], 18, "[DONE]")
