@@ -4,10 +4,12 @@ VENV := .venv
 E2E := tests/e2e
 # What is tested once more with the rows in Postgres: all that stands on them.
 GROWN := tests/tools tests/mcp_server tests/http tests/storage/test_database.py tests/storage/test_notices.py \
-	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/crash tests/test_threats.py
+	tests/storage/test_migrations.py tests/runtime/test_jobs.py tests/runtime/test_job_faults.py tests/runtime/agents/test_checkpointer.py tests/test_threats.py
 # Where hypothesis draws the examples.
 PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py" tests)
 BIN := $(VENV)/bin
+# A process for each core. The crash suite runs by itself: its servers want the machine.
+PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --ignore tests/crash
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \
 	--no-annotate --no-header pyproject.toml --group install
@@ -17,7 +19,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist
+.PHONY: help install install-dev serve test test-grown check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -60,10 +62,13 @@ install-dev: $(VENV)/.developing
 serve: $(VENV)/.installed
 	@exec $(BIN)/baobab serve $(ARGS)
 
-## make test: run the tests, in both columns (ARGS="-k kv" runs some, in one)
+## make test: run the tests on files, all but the crash suite (ARGS="-k kv" runs some)
 test: $(VENV)/.developing
-	$(BIN)/python -m pytest $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m pytest --column grown $(GROWN))
+	$(PARALLEL) $(ARGS)
+
+## make test-grown: run the tests that stand on rows, with the rows in Postgres
+test-grown: $(VENV)/.developing
+	$(PARALLEL) --column grown $(or $(ARGS),$(GROWN))
 
 ## make check: everything that must hold before a change is handed in
 check: $(VENV)/.developing
@@ -71,8 +76,10 @@ check: $(VENV)/.developing
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --column grown $(GROWN)
+	$(PARALLEL)
+	$(PARALLEL) --column grown $(GROWN)
+	$(BIN)/python -m pytest tests/crash
+	$(BIN)/python -m pytest --column grown tests/crash
 
 ## make fuzz: run the property tests with examples drawn anew, and more of them (ARGS="--hypothesis-seed 7": the same again)
 fuzz: $(VENV)/.developing
@@ -86,7 +93,7 @@ bench: $(VENV)/.developing
 bench-peers: $(VENV)/.developing
 	$(BIN)/python -m tests.bench.peers.installed
 
-## make crash: break servers, stores and disks under load, for longer than `make test` does
+## make crash: break servers, stores and disks under load, for longer than `make check` does
 crash: export BAOBAB_CRASH_ROUNDS ?= 4
 crash: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/crash $(ARGS)
