@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
@@ -30,10 +31,11 @@ from baobab.tools.effects import Effect, Policy, needs_approval
 from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
 from baobab.tools.executor import Executor
 from baobab.tools.steps import ENDED
-from baobab.tools.wording import worded
+from baobab.tools.wording import Fields, tell_fields, word_call
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
+    from baobab.tools.tool import Tool
 
 LIFETIME = timedelta(hours=24)
 COLLECTABLE = timedelta(hours=24)
@@ -140,6 +142,29 @@ class Approvals:
         found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         return found
 
+    def tell_fields(self, row: Any, tool: "Tool | None") -> Fields:
+        """The arguments of a row as a person reads them; none where nobody knows any more which are secrets.
+
+        tool: None for one that is gone.
+        """
+        if row.fields is not None:
+            fields: Fields = json.loads(self._seals.open(row.id, "fields", row.fields))
+            return fields
+        return [] if tool is None else tell_fields(tool, self.arguments(row))
+
+    def summarise(self, row: Any, tool: "Tool | None") -> str:
+        """What the call of a row would do, as it will be made, or was. tool: None for one that is gone."""
+        return _word(tool, row, self.tell_fields(row, tool))
+
+    def summarise_asked(self, row: Any, tool: "Tool | None") -> str | None:
+        """What was asked, where whoever approved it changed the arguments."""
+        if row.asked_fields is None:
+            return None
+        return _word(tool, row, json.loads(self._seals.open(row.id, "asked_fields", row.asked_fields)))
+
+    def _seal_fields(self, approval_id: str, column: str, fields: Fields) -> str:
+        return self._seals.seal(approval_id, column, json.dumps(fields, separators=(",", ":")))
+
     async def propose(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
         """The result of this very call, where it was approved and has run since; else ApprovalRequired.
 
@@ -160,7 +185,8 @@ class Approvals:
                 return self._step_outcome(call, row)
             if row is None:
                 values = await self._proposed(connection, call, belongs_to, asked, digest, meaning)
-                refusal: BaobabError = self._required(values["id"], "pending", values["summary"], values["expires_at"])
+                summary = _word(call.tool, SimpleNamespace(**values), tell_fields(call.tool, arguments))
+                refusal: BaobabError = self._required(values["id"], "pending", summary, values["expires_at"])
             elif row.status in _FINISHED:
                 # Read before it is erased: what cannot be read stays.
                 result, refused = self._outcome(call, row)
@@ -170,7 +196,7 @@ class Approvals:
                     return result
                 refusal = refused
             else:
-                refusal = self._required(row.id, row.status, row.summary, row.expires_at)
+                refusal = self._required(row.id, row.status, self.summarise(row, call.tool), row.expires_at)
         raise refusal
 
     def _step_outcome(self, call: "Call", row: Any) -> Any:
@@ -236,15 +262,16 @@ class Approvals:
         if edit is not None:
             asked, tool = json.loads(self._seals.open(row.id, "arguments", row.arguments)), call.registry.find(row.tool)
             if edit.whole != asked:
-                used = json.dumps(edit.given, separators=(",", ":"))
+                fields, used = tell_fields(tool, edit.whole), json.dumps(edit.given, separators=(",", ":"))
                 values |= {
                     "arguments": self._seals.seal(row.id, "arguments", json.dumps(edit.whole, separators=(",", ":"))),
                     "used": self._seals.seal(row.id, "used", used),
-                    "asked_summary": row.summary,
-                    "summary": worded(tool, edit.whole, call.caller, tainted=bool(row.tainted)),
+                    "asked_fields": self._seal_fields(row.id, "asked_fields", self.tell_fields(row, tool)),
+                    "fields": self._seal_fields(row.id, "fields", fields),
                     "edited": True,
                 }
-                call.audit.data |= {"edited": True, "summary": values["summary"], "asked": row.summary}
+                told = {"summary": _word(tool, row, fields), "asked": self.summarise(row, tool)}
+                call.audit.data |= {"edited": True, **told}
         if status == "rejected":
             values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
         pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
@@ -415,13 +442,7 @@ class Approvals:
             "request_id": call.door.request_id[:80],
             "arguments": self._seals.seal(approval_id, "arguments", asked),
             "arguments_digest": digest,
-            "summary": worded(
-                call.tool,
-                json.loads(asked),
-                call.caller,
-                effect=call.effect,
-                tainted=step is not None and step.tainted,
-            ),
+            "fields": self._seal_fields(approval_id, "fields", tell_fields(call.tool, json.loads(asked))),
             "status": "pending",
             "created_at": now,
             "expires_at": now + (LIFETIME if step is None else step.patience),
@@ -475,6 +496,12 @@ class Approvals:
                 "expires_at": expires_at.isoformat(),
             }
         )
+
+
+def _word(tool: "Tool | None", row: Any, fields: Fields) -> str:
+    """What the call of a row would do, with the arguments as a person reads them."""
+    user_id = row.caller.get("user_id") if row.caller.get("kind") == "end_user" else None
+    return word_call(tool, fields, effect=row.effect, tainted=bool(row.tainted), user_id=user_id)
 
 
 def _decided_by(caller: Caller) -> str | None:

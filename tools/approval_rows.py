@@ -26,7 +26,8 @@ approvals = Table(
     # Erased as soon as the call can no longer be executed.
     Column("arguments", Sealed, nullable=False),
     Column("arguments_digest", String(64), nullable=False),
-    Column("summary", LongText, nullable=False),
+    # The arguments as whoever decides reads them, without secrets and cut: what a summary is made of when it is read.
+    Column("fields", Sealed),
     Column("status", String(20), nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),
@@ -50,11 +51,12 @@ approvals = Table(
     Column("persons", Integer),
     Column("agreed", Json),
     Column("starter", String(100)),
-    # What whoever approved it put in place of what was asked, for as long as the row is kept; what was asked.
+    # What whoever approved it put in place of what was asked, without its secrets; kept as long as the row.
     Column("used", Sealed),
     # What the arguments only name, as it was when the call was proposed (Tool.meaning).
     Column("meaning", String(64)),
-    Column("asked_summary", LongText),
+    # `fields`, as they were asked.
+    Column("asked_fields", Sealed),
     Index("ix_approvals_organisation_id_created_at", "organisation_id", "created_at"),
     Index("ix_approvals_run_id", "run_id"),
     Index("ix_approvals_status_expires_at", "status", "expires_at"),

@@ -12,6 +12,7 @@ from baobab.tools.callers import Anonymous, EndUser
 from baobab.tools.deciders import Decider, person
 from baobab.tools.errors import BadRequest, Forbidden
 from baobab.tools.invalid import invalid
+from baobab.tools.wording import restore_hidden, shown
 
 _QUESTION = "interrupt"
 
@@ -38,7 +39,9 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
                 f"`{BOUND}` is bound to the run's own app.", remediation=f"Leave `{BOUND}` out: it cannot be changed."
             )
         given = {name: value for name, value in given.items() if name != BOUND}
-        whole = {**given, BOUND: asked[BOUND]}
+        # Whoever edits never saw the secrets: where these read as hidden still, they are those that were asked with.
+        whole = restore_hidden(tool, asked, {**given, BOUND: asked[BOUND]})
+        given = shown(tool, given)
     try:
         tool.validate(whole)
     except ValidationError as exc:

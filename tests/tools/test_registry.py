@@ -36,7 +36,7 @@ from baobab.tools.secret import NotSecret, Secret
 from baobab.tools.suggestions.tools import table as suggestions
 from baobab.tools.tool import Audit, RegistrationError, Toolset
 from baobab.tools.types import OMITTED, Text
-from baobab.tools.wording import worded
+from baobab.tools.wording import tell_fields
 from tests.columns import address
 
 ROOT = Path(__file__).parents[2]
@@ -274,7 +274,7 @@ async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at
     assert values["api_key"] == "SUPERSECRET"
     assert repr(values) == "{'api_key': '(hidden)', 'index_key': 'open'}"
     assert tool.input_schema["properties"]["api_key"]["writeOnly"] is True
-    assert "SUPERSECRET" not in worded(tool, {"api_key": "SUPERSECRET", "index_key": "open"}, ANONYMOUS)
+    assert "SUPERSECRET" not in str(tell_fields(tool, {"api_key": "SUPERSECRET", "index_key": "open"}))
 
 
 # -- The steps of a call -----------------------------------------------------------------------------------------------

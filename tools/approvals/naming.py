@@ -9,8 +9,9 @@ from baobab.tools.call import Call
 from baobab.tools.errors import AppNotFound
 from baobab.tools.escaping import escape_name, escape_text
 from baobab.tools.platform_tables import accounts, api_keys
+from baobab.tools.wording import COUNTED
 
-_ARGUMENT = re.compile(r"([a-z_]{1,40}): (.+)")
+_TELLING = ("key", "name", "tool", "email")
 _MOST = 120
 
 
@@ -23,15 +24,15 @@ class Names:
 
     def title(self, row: Any) -> str:
         """What would happen: the tool's first clause, and its most telling argument."""
-        if row.tool == "interrupt":
-            asked = _argument(row.summary, "reason")
-            return f"Answer a question: {asked}" if asked else "Answer a question"
         tool = self._call.registry.tools.get(row.tool)
+        fields = dict(self._call.services.approvals.tell_fields(row, tool))
+        if row.tool == "interrupt":
+            asked = _cut(fields.get("reason", ""))
+            return f"Answer a question: {asked}" if asked else "Answer a question"
         summary = row.tool if tool is None else tool.summary
         words = re.split(r"[;:.](?:\s|$)", summary, maxsplit=1)[0].replace("`", "")
-        about = next(
-            (found for name in ("key", "name", "tool", "email") if (found := _argument(row.summary, name))), ""
-        )
+        counted = (name for name in fields if name.endswith(COUNTED))
+        about = next((_cut(fields[name]) for name in (*counted, *_TELLING) if name in fields), "")
         return f"{words}: {about}" if about else words
 
     async def app(self, row: Any) -> str | None:
@@ -73,9 +74,5 @@ class Names:
         return self._known["key", key_id]
 
 
-def _argument(summary: str, name: str) -> str:
-    for line in summary.splitlines():
-        found = _ARGUMENT.fullmatch(line)
-        if found is not None and found[1] == name:
-            return found[2] if len(found[2]) <= _MOST else f"{found[2][:_MOST]}…"
-    return ""
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"

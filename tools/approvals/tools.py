@@ -75,7 +75,6 @@ _COLUMNS = (
     "status",
     "tool",
     "effect",
-    "summary",
     "app_id",
     "proposer",
     "account_id",
@@ -88,7 +87,6 @@ _COLUMNS = (
     "error",
     "tainted",
     "edited",
-    "asked_summary",
     "run_id",
     "agent",
 )
@@ -412,6 +410,10 @@ async def _shown(call: Call, row: Any, names: Names | None = None) -> Approval:
         "approvers": Gate.of_approval(row).approvers.shape,
         "agreed": row.agreed or [],
     }
-    names = names or Names(call)
+    names, tool = names or Names(call), call.registry.tools.get(row.tool)
+    told |= {
+        "summary": call.services.approvals.summarise(row, tool),
+        "asked_summary": call.services.approvals.summarise_asked(row, tool),
+    }
     told |= {"title": names.title(row), "asked_by": await names.asker(row), "app_name": await names.app(row)}
     return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | told)

@@ -196,6 +196,42 @@ async def test_approving_with_edits_records_what_was_really_done(agency: Agency)
     assert "Mallory" in noted["event_data"]["summary"]
 
 
+async def configuring(agency: Agency, key: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run that waits to change the app's settings for models, and the approval that it waits for."""
+    put = {
+        "type": "tool",
+        "tool_ref": {"source": "builtin", "name": "ai_config_update"},
+        "args_template": {"byokKey": "{{ input.key }}", "maxTokensPerRequest": 10},
+    }
+    done = {"type": "end", "output_template": "done"}
+    spec = graph({"put": put, "done": done}, ("put", "done"), tools={"builtin": ["ai_config_update"]})
+    await agency.agent("a", spec)
+    run = await agency.run("a", input={"key": key})
+    return run, await waiting(agency, run["id"])
+
+
+async def test_a_secret_that_is_left_hidden_in_an_edit_is_the_one_that_was_asked_with(agency: Agency) -> None:
+    run, row = await configuring(agency, "sk-proj-SUPERSECRET0123456789")
+    detail = await agency.house.use("approvals_get", agency.owner, approval_id=row["id"])
+    seen = {name: value for name, value in detail["arguments"].items() if name != "app_id"}
+    assert seen == {"byokKey": "(hidden)", "maxTokensPerRequest": 10}
+    run = await agency.decide("a", run["id"], arguments={**seen, "maxTokensPerRequest": 5})
+    assert run["status"] == "completed", run
+    config = (await agency.house.use("ai_config", agency.owner, app_id=agency.app_id))["config"]
+    assert (config["byokKey"], config["maxTokensPerRequest"]) == ("***6789", 5)
+    resumed = (await agency.events("a", run["id"], "run_resumed"))[-1]["payload"]
+    assert resumed["args"] == {"byokKey": "(hidden)", "maxTokensPerRequest": 5}
+    detail = await agency.house.use("approvals_get", agency.owner, approval_id=row["id"])
+    assert "SUPERSECRET" not in str(detail["arguments"]) + detail["approval"]["summary"]
+
+
+async def test_nothing_is_left_hidden_that_was_not_asked_with(agency: Agency) -> None:
+    _, row = await configuring(agency, None)
+    edit = {"byokKey": "(hidden)", "maxTokensPerRequest": 10}
+    error = await agency.refused("approvals_approve", agency.owner, approval_id=row["id"], arguments=edit)
+    assert error.code == "APPROVAL_HIDDEN_UNKNOWN"
+
+
 async def test_a_refusal_is_told_with_its_reason(agency: Agency) -> None:
     await agency.agent("a", writing())
     run = await agency.run("a")

@@ -97,7 +97,10 @@ async def test_a_batch_shows_every_operation_the_gravest_first(desk: Desk) -> No
     ops = [{"op": "get", "key": f"harmless-{n}" * 8} for n in range(12)]
     ops += [{"op": "del", "key": "users:all"}, {"op": "set", "key": "users:one", "value": 1}, {"op": "drop"}]
     answer = await desk.ask("POST", f"/v1/{desk.app}/kv/_batch", body={"ops": ops})
-    lines = (await desk.get(await desk.proposed(answer)))["preview"].splitlines()
+    told = await desk.get(await desk.proposed(answer))
+    assert told["approval"]["title"].endswith(": 12 get, 1 set, 1 del, 1 of no known kind")
+    assert "ops, counted: 12 get, 1 set, 1 del, 1 of no known kind" in told["approval"]["summary"].splitlines()
+    lines = told["preview"].splitlines()
     assert lines[0] == "15 operations: 1 del, 1 set, 12 get."
     assert lines[1:3] == ["del users:all", "set users:one"]
     assert lines[-1] == "1 would be refused; they are among the arguments."

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from baobab.tools.approval import MOST_BYTES, MOST_PENDING_OF_ONE
 from baobab.tools.approval_rows import approvals
+from tests.columns import kept
 from tests.tools.approvals.conftest import Desk
 
 
@@ -175,3 +177,16 @@ async def test_what_is_public_asks_nobody_whatever_credential_was_sent_along(des
     narrow, _ = await desk.key(approval="write", toolsets=["kv"])
     answer = await desk.ask("POST", "/platform/refresh", narrow, {"refresh_token": "bb_rt_unknown"})
     assert answer.status_code == 401, answer.text
+
+
+async def test_what_a_call_says_is_sealed_where_it_is_kept_and_told_as_long_as_its_approval(
+    desk: Desk, tmp_path: Path
+) -> None:
+    asked = await desk.ask("PUT", f"/v1/{desk.app}/kv/diary", body={"value": "Dear diary, nobody may read this."})
+    approval_id = await desk.proposed(asked)
+    for status in ("pending", "rejected"):
+        told = (await desk.get(approval_id))["approval"]
+        assert told["status"] == status
+        assert 'value: "Dear diary, nobody may read this."' in told["summary"].splitlines()
+        assert b"Dear diary" not in kept(tmp_path / "data")
+        await desk.decide(approval_id, "reject")
