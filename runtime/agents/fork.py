@@ -1,16 +1,22 @@
 """Where another run can go on from: a run's checkpoint after one of its steps."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import insert, select
 
+from baobab.runtime.agents.edges import Edges
 from baobab.runtime.agents.pieces import Packer, add_pieces, read_pieces
 from baobab.runtime.agents.plain import dumps, loads
 from baobab.runtime.agents.rows import checkpoints, writes
+from baobab.runtime.agents.spec import GraphSpec
 from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import within
+
+_BRANCH = "branch:to:"
+"""How LangGraph calls the channel that has a node begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +38,41 @@ class Point:
         read = (loads(result["value"]) for result in self.results if result["channel"] == "tainted")
         return bool(self.checkpoint["channel_values"]["tainted"]) or any(read)
 
-    def change(self, given: Mapping[str, Any] | None, state: Mapping[str, Any] | None) -> None:
-        """Have another input, and other values of keys of the state."""
+    def change(
+        self, graph: Mapping[str, Any], given: Mapping[str, Any] | None, state: Mapping[str, Any] | None
+    ) -> None:
+        """Have another input, and other values of keys of the state; what follows is decided anew by them.
+
+        RunFailed where no edge leads on with these. graph: that of the run.
+        """
         values = self.checkpoint["channel_values"]
         if given is not None:
             values["input"] = dict(given)
         if state is not None:
             values["state"] = {**values["state"], **state}
+        if given is not None or state is not None:
+            self._decide_anew(Edges(GraphSpec.model_validate_json(json.dumps(graph))))
+
+    def _decide_anew(self, edges: Edges) -> None:
+        """Follow the edges of the node that ended last, unless it has more to do itself."""
+        values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
+        taken = [channel for channel in values if channel.startswith(_BRANCH)]
+        latest = max((max(seen.values()), name) for name, seen in self.checkpoint["versions_seen"].items() if seen)[1]
+        ended = next((node_id for node_id, name in edges.names.items() if latest in (name, f"{name}_all")), None)
+        if ended is None or values["talks"].get(ended):
+            return
+        if len(taken) != 1 or taken[0].removeprefix(_BRANCH) not in edges.names.values():
+            return
+        channel = _BRANCH + edges.follow(ended, values)
+        if channel == taken[0]:
+            return
+        values[channel] = values.pop(taken[0])
+        versions[channel] = versions[taken[0]]
+        told = self.checkpoint.get("updated_channels")
+        if told is not None:
+            self.checkpoint["updated_channels"] = sorted({*told, channel} - {taken[0]})
+        # What was begun of the other way is of no use on this one.
+        self.results.clear()
 
     async def keep(self, unit: Unit, run_id: str) -> None:
         """Make it the beginning of a run."""

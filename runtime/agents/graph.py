@@ -6,64 +6,36 @@ begun anew after a pause or a crash, so nothing in it takes effect before what i
 """
 
 import json
-import operator
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import lru_cache
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
-from baobab.runtime.agents.answer_schema import departure
-from baobab.runtime.agents.bounds import unfit
-from baobab.runtime.agents.conditions import Condition, ConditionError, Sight
-from baobab.runtime.agents.failures import Delegated, Denied, Limited, RunFailed, ToolFailed, Waiting
+from baobab.runtime.agents.calling import delegate_run, is_quoting, make_call, text_of
+from baobab.runtime.agents.edges import Edges
+from baobab.runtime.agents.failures import Denied, Limited, RunFailed, ToolFailed
 from baobab.runtime.agents.offers import function_names
-from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome, Recalled, Session
-from baobab.runtime.agents.spec import (
-    AgentNode,
-    EndNode,
-    GraphSpec,
-    LlmNode,
-    MapNode,
-    NamedApprovers,
-    ToolNode,
-    ToolRef,
+from baobab.runtime.agents.rendering import render_each, render_tree
+from baobab.runtime.agents.session import Answer, Message, Outcome, Recalled, Session
+from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode
+from baobab.runtime.agents.state import State
+from baobab.runtime.agents.talk import (
+    REPAIR,
+    is_repairable,
+    last_turn,
+    open_talk,
+    remind,
+    unfitness,
+    value_of,
+    without_repair,
 )
-from baobab.runtime.agents.templates import Template, TemplateError, rendered, rendered_each
 
 _MOST_ITEMS = 1000
-_MOST_RESULT = 256 * 1024
-_GREATEST_KEPT = 64 * 1024
-"""Characters of a result that an event tells."""
-_REPAIR = "Answer again, with the JSON that was asked for and nothing else."
-"""How a model is asked once more whose answer is not of its schema."""
-
-
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {**one, **other}
-
-
-def _talked(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Messages are added to those of their node; None begins it anew."""
-    return one | {node: [] if more is None else [*one.get(node, ()), *more] for node, more in other.items()}
-
-
-class State(TypedDict, total=False):
-    input: dict[str, Any]
-    state: Annotated[dict[str, Any], _merged]
-    talks: Annotated[dict[str, Any], _talked]
-    said: Annotated[dict[str, Any], _talked]
-    recalled: Annotated[dict[str, Any], _merged]
-    items: Annotated[dict[str, Any], _merged]
-    steps: Annotated[int, operator.add]
-    calls: Annotated[int, operator.add]
-    tainted: Annotated[bool, operator.or_]
-    output: Any
 
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -82,31 +54,11 @@ def compiled(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
     return graph
 
 
-def begun(given: Mapping[str, Any], *, tainted: bool = False) -> State:
-    """The state in which a run begins. tainted: whether its input holds text from outside."""
-    return {
-        "input": dict(given),
-        "state": {},
-        "talks": {},
-        "said": {},
-        "recalled": {},
-        "items": {},
-        "steps": 0,
-        "calls": 0,
-        "tainted": tainted,
-        "output": None,
-    }
-
-
 class _Compiler:
     def __init__(self, spec: GraphSpec) -> None:
         self._spec = spec
-        # Names of nodes are anybody's text; LangGraph's are not.
-        self._names = {node_id: f"n{index}" for index, node_id in enumerate(spec.nodes)}
-        self._leads: dict[str, list[tuple[Condition | None, str]]] = {}
-        for edge in spec.edges:
-            condition = None if edge.when is None else Condition(edge.when)
-            self._leads.setdefault(edge.from_, []).append((condition, self._names[edge.to]))
+        self._edges = Edges(spec)
+        self._names = self._edges.names
         self.graph: StateGraph[Any, Any, Any, Any] = StateGraph(State, context_schema=Session)
         for node_id, node in spec.nodes.items():
             name = self._names[node_id]
@@ -136,7 +88,7 @@ class _Compiler:
             tainted, recalled = state["tainted"], Recalled()
             if not talk:
                 session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
-                opening = _opening(node_id, node, state)
+                opening = open_talk(node_id, node, state)
             # The talk of a node that was begun by an earlier version holds what that recalled.
             known = state.get("recalled", {}).get(node_id)
             if node.remembers and (not talk or known is not None):
@@ -145,16 +97,16 @@ class _Compiler:
                     session.journal.taint()
                     tainted = True
             await session.journal.flush()
-            answer = await _asked(session, node, _reminded([*opening, *talk], recalled.messages), step)
+            answer = await _asked(session, node, remind([*opening, *talk], recalled.messages), step)
             message = answer.message
             wanted = message.get("tool_calls") or []
             if not wanted:
                 try:
-                    value = _value(node, message)
+                    value = value_of(node, message)
                 except RunFailed as failed:
-                    if not _is_repairable(talk, message):
+                    if not is_repairable(talk, message):
                         raise
-                    repair = {"role": "user", "content": f"{_REPAIR} {failed.message}"}
+                    repair = {"role": "user", "content": f"{REPAIR} {failed.message}"}
                     again: dict[str, Any] = {"talks": {node_id: [*opening, message, repair]}}
                     again |= {"steps": 1, "tainted": tainted}
                     if opening and node.remembers:
@@ -165,7 +117,7 @@ class _Compiler:
                 update = {"state": written, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
                 if node.remembers:
                     # A turn as a whole, without the system prompt: that is sent anew each time.
-                    update["said"] = {node_id: [_turn(_unrepaired([*opening, *talk, message]))]}
+                    update["said"] = {node_id: [last_turn(without_repair([*opening, *talk, message]))]}
                 return Command(update=update, goto=self._next(node_id, state, written))
             if state["calls"] + len(wanted) > limits.max_tool_calls:
                 raise RunFailed("max_tool_calls", f"The run made its {limits.max_tool_calls} tool calls.")
@@ -199,24 +151,24 @@ class _Compiler:
             else:
                 try:
                     arguments = json.loads(function.get("arguments") or "{}")
-                    wrong = _wrong(arguments) if isinstance(arguments, dict) else "are not a JSON object"
+                    wrong = unfitness(arguments) if isinstance(arguments, dict) else "are not a JSON object"
                 except (ValueError, TypeError, RecursionError):
                     wrong = "are not a JSON object"
                 if wrong:
                     told = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
                 else:
                     try:
-                        made = await _called(
+                        made = await make_call(
                             runtime.context, ref, arguments, arg["call_id"], arg["tainted"], node.approvers
                         )
                         told, tainted = _corrected(made.value, made.arguments), runtime.context.toolbox.taints(ref)
                     except ToolFailed as failed:
-                        told, tainted = _corrected({"error": failed.told}, failed.arguments), _quotes(ref)
+                        told, tainted = _corrected({"error": failed.told}, failed.arguments), is_quoting(ref)
                     except Denied as denied:
                         if node.on_denied == "fail":
                             raise RunFailed("approval_denied", denied.reason) from denied
                         told = {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
-            message = {"role": "tool", "tool_call_id": asked.get("id", ""), "content": _text(told)}
+            message = {"role": "tool", "tool_call_id": asked.get("id", ""), "content": text_of(told)}
             return Command(update={"talks": {node_id: [message]}, "tainted": tainted}, goto=name)
 
         return act
@@ -226,7 +178,7 @@ class _Compiler:
             session, step = runtime.context, self._step(state)
             session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
-            arguments = _rendered(node_id, node.args_template, state)
+            arguments = render_tree(node_id, node.args_template, state)
             result = await self._use(session, node, arguments, f"{step}", state["tainted"])
             session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             written = {node.output_key: result} if node.output_key else {}
@@ -241,9 +193,9 @@ class _Compiler:
             session, step = runtime.context, self._step(state)
             session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
-            given = _rendered(node_id, node.input_template, state)
+            given = render_tree(node_id, node.input_template, state)
             try:
-                outcome = await _delegated(session, node, given, f"{step}", tainted=state["tainted"])
+                outcome = await delegate_run(session, node, given, f"{step}", tainted=state["tainted"])
             except RunFailed as failed:
                 if node.on_error == "fail":
                     raise
@@ -263,7 +215,7 @@ class _Compiler:
         async def spread(state: State, runtime: Runtime[Session]) -> Command[Any]:
             step = self._step(state)
             runtime.context.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
-            items = _rendered(node_id, node.over, state)
+            items = render_tree(node_id, node.over, state)
             if not isinstance(items, list):
                 raise RunFailed("invalid_template", f"{node_id}: `over` names no list")
             if len(items) > _MOST_ITEMS:
@@ -279,7 +231,7 @@ class _Compiler:
                         "tainted": state["tainted"],
                     },
                 )
-                for index, arguments in enumerate(_rendered_each(node_id, node.args_template, state, items))
+                for index, arguments in enumerate(render_each(node_id, node.args_template, state, items))
             ]
             about = {name: {"step": step, "count": len(items)}}
             goto: Any = tasks or f"{name}_all"
@@ -316,7 +268,7 @@ class _Compiler:
         async def end(state: State, runtime: Runtime[Session]) -> dict[str, Any]:
             step = self._step(state)
             runtime.context.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
-            output = _rendered(node_id, node.output_template, state)
+            output = render_tree(node_id, node.output_template, state)
             runtime.context.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             return {"output": output, "steps": 1}
 
@@ -333,7 +285,7 @@ class _Compiler:
         """Make a call of the graph itself. What its tool refuses ends the run, or stands in place of the result."""
         ref = node.tool_ref
         try:
-            return (await _called(session, ref, arguments, call_id, tainted, node.approvers)).value
+            return (await make_call(session, ref, arguments, call_id, tainted, node.approvers)).value
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.told}
@@ -355,14 +307,7 @@ class _Compiler:
             raise RunFailed("max_tool_calls", f"The run made its {most} tool calls.")
 
     def _next(self, node_id: str, state: State, written: Mapping[str, Any]) -> str:
-        sight = Sight({"state": {**state["state"], **written}, "input": state["input"]})
-        for condition, name in self._leads.get(node_id, ()):
-            try:
-                if condition is None or condition.holds(sight):
-                    return name
-            except ConditionError as exc:
-                raise RunFailed("invalid_condition", f"{node_id}: {exc}") from exc
-        raise RunFailed("no_edge", f"No edge leads on from {node_id}: none of its conditions holds.")
+        return self._edges.follow(node_id, {"state": {**state["state"], **written}, "input": state["input"]})
 
 
 async def _asked(session: Session, node: LlmNode, messages: list[Message], step: int) -> Answer:
@@ -374,206 +319,9 @@ async def _asked(session: Session, node: LlmNode, messages: list[Message], step:
         raise
 
 
-async def _called(
-    session: Session,
-    ref: ToolRef,
-    arguments: Mapping[str, Any],
-    call_id: str,
-    tainted: bool,
-    approvers: NamedApprovers | None,
-) -> CallResult:
-    """The result of a call, told of before and after."""
-    about: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
-    if (server := session.toolbox.server(ref, call_id)) is not None:
-        about["server"] = server
-    shown = session.toolbox.shown(ref, arguments)
-    session.journal.tell("tool_call_start", {**about, "args": shown}, f"call {call_id}")
-    ended, begin = f"called {call_id}", time.monotonic()
-    try:
-        result = await session.toolbox.call(ref, arguments, call_id, tainted=tainted, approvers=approvers)
-    except Waiting as waiting:
-        interrupt({"approval_id": waiting.approval_id, **about, **waiting.shown})
-        raise
-    except Limited as limited:
-        interrupt({"again_in": limited.seconds})
-        raise
-    except ToolFailed as failed:
-        quoting = {"tainted": True} if _quotes(ref) else {}
-        if quoting:
-            session.journal.taint()
-        about["duration_ms"] = _milliseconds_since(begin)
-        failing = {**about, "status": "error", "error": failed.told, **quoting, **_used(failed.arguments)}
-        session.journal.tell("tool_call_end", failing, ended)
-        raise
-    except Denied as denied:
-        about["duration_ms"] = _milliseconds_since(begin)
-        session.journal.tell("tool_call_end", {**about, "status": "denied", "error": {"message": denied.reason}}, ended)
-        raise
-    about["duration_ms"] = _milliseconds_since(begin)
-    used = _used(result.arguments)
-    text = _text(result.value)
-    if len(text) > _MOST_RESULT:
-        too_large = ToolFailed(
-            {"code": "RESULT_TOO_LARGE", "message": f"The result has more than {_MOST_RESULT} characters."},
-            result.arguments,
-        )
-        session.journal.tell("tool_call_end", {**about, "status": "error", "error": too_large.told, **used}, ended)
-        raise too_large
-    told = {**_kept(result.value), **used}
-    if session.toolbox.taints(ref):
-        told["tainted"] = True
-        session.journal.taint()
-    session.journal.tell("tool_call_end", {**about, "status": "ok", **told}, ended)
-    return result
-
-
-def _milliseconds_since(begin: float) -> int:
-    return round((time.monotonic() - begin) * 1000)
-
-
-def _used(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an event says of arguments that a person gave in place of what the run wanted."""
-    return {} if arguments is None else {"args": dict(arguments)}
-
-
 def _corrected(result: Any, arguments: Mapping[str, Any] | None) -> Any:
     """What a model is told of a call, so that it does not report what it asked for as done."""
     if arguments is None:
         return result
     note = "A person approved this call with other arguments than you gave. These were used; report these."
     return {"note": note, "arguments_used": dict(arguments), "result": result}
-
-
-def _quotes(ref: ToolRef) -> bool:
-    """Whether the refusals of a tool may be in the words of strangers: those of our own tools are in ours."""
-    return ref.source != "builtin"
-
-
-async def _delegated(
-    session: Session, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool
-) -> Outcome:
-    """What a run of another agent returned, told of as a call is."""
-    about: dict[str, Any] = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
-    about["run_id"] = session.toolbox.child_id(call_id)
-    session.journal.tell("tool_call_start", {**about, "args": given}, f"call {call_id}")
-    ended, begin = f"called {call_id}", time.monotonic()
-    try:
-        outcome = await session.toolbox.delegate(node, given, call_id, tainted=tainted)
-    except Delegated as delegated:
-        interrupt({"run_id": delegated.run_id})
-        raise
-    except RunFailed as failed:
-        error = {"code": failed.type, "message": failed.message}
-        about["duration_ms"] = _milliseconds_since(begin)
-        session.journal.tell("tool_call_end", {**about, "status": "error", "error": error}, ended)
-        raise
-    about["duration_ms"] = _milliseconds_since(begin)
-    told = _kept(outcome.output)
-    if outcome.tainted:
-        told["tainted"] = True
-        session.journal.taint()
-    session.journal.tell("tool_call_end", {**about, "status": "ok", **told}, ended)
-    return outcome
-
-
-def _kept(result: Any) -> dict[str, Any]:
-    """What an event tells of a result."""
-    text = _text(result)
-    return {"result": result} if len(text) <= _GREATEST_KEPT else {"result_characters": len(text)}
-
-
-def _opening(node_id: str, node: LlmNode, state: State) -> list[Message]:
-    system: list[Message] = [{"role": "system", "content": _told(node_id, node.system_prompt, state)}]
-    given = json.dumps(state["input"], ensure_ascii=False) if node.input_template is None else None
-    user = given if given is not None else _told(node_id, node.input_template or "", state)
-    return [*(system if node.system_prompt else []), {"role": "user", "content": user}]
-
-
-def _reminded(talk: list[Message], earlier: Sequence[Message]) -> list[Message]:
-    """A talk with the earlier messages of its conversation, which follow its system prompt."""
-    prompts = 1 if talk[0]["role"] == "system" else 0
-    return [*talk[:prompts], *earlier, *talk[prompts:]]
-
-
-def _turn(talk: list[Message]) -> list[Message]:
-    """What the user said last and all that followed."""
-    begin = max(index for index, message in enumerate(talk) if message["role"] == "user")
-    return talk[begin:]
-
-
-def _is_repairable(talk: list[Message], message: Message) -> bool:
-    """Whether a model may be asked once more for an answer: it has not been in this talk, and the talk can hold it."""
-    text = message.get("content") or ""
-    return len(text) <= _GREATEST_KEPT and _wrong(text) is None and not any(map(_is_repair, talk))
-
-
-def _is_repair(message: Message) -> bool:
-    return message["role"] == "user" and str(message.get("content")).startswith(_REPAIR)
-
-
-def _unrepaired(talk: list[Message]) -> list[Message]:
-    """A talk without an answer that missed its schema, and without the request for another."""
-    kept: list[Message] = []
-    for message in talk:
-        if _is_repair(message) and kept and kept[-1]["role"] == "assistant":
-            kept.pop()
-        else:
-            kept.append(message)
-    return kept
-
-
-def _unfenced(text: str) -> str:
-    """What stands in the code fence that some models put around their JSON."""
-    text = text.strip()
-    fenced = text.startswith("```") and text.endswith("```") and "\n" in text
-    return text[text.index("\n") + 1 : -3] if fenced else text
-
-
-def _value(node: LlmNode, message: Message) -> Any:
-    text = message.get("content") or ""
-    if node.output_schema is None:
-        return text
-    text = _unfenced(text)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise RunFailed("invalid_output", "The model's answer is not the JSON that was asked for.") from exc
-    if wrong := _wrong(value):
-        raise RunFailed("invalid_output", f"The model's answer {wrong}.")
-    if other := departure(node.output_schema, value):
-        raise RunFailed("invalid_output", f"The model's answer is not of its `output_schema`: {other}.")
-    return value
-
-
-def _wrong(value: Any) -> str | None:
-    """Why a run cannot hold what a model wrote: Python reads more than JSON is, and than databases keep."""
-    return next((issue.message for issue in unfit(value)), None)
-
-
-def _values(state: State) -> dict[str, Any]:
-    return {"state": state["state"], "input": state["input"]}
-
-
-def _told(node_id: str, text: str, state: State) -> str:
-    try:
-        return Template(text).render(_values(state))
-    except TemplateError as exc:
-        raise RunFailed("invalid_template", f"{node_id}: {exc}") from exc
-
-
-def _rendered(node_id: str, tree: Any, state: State) -> Any:
-    try:
-        return rendered(tree, _values(state))
-    except TemplateError as exc:
-        raise RunFailed("invalid_template", f"{node_id}: {exc}") from exc
-
-
-def _rendered_each(node_id: str, tree: Any, state: State, items: list[Any]) -> list[Any]:
-    try:
-        return rendered_each(tree, _values(state), items)
-    except TemplateError as exc:
-        raise RunFailed("invalid_template", f"{node_id}: {exc}") from exc
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

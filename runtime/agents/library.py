@@ -24,7 +24,8 @@ async def graphs() -> Graphs:
 def _load() -> Graphs:
     from baobab.runtime.agents.checkpointer import Checkpointer
     from baobab.runtime.agents.fork import point
-    from baobab.runtime.agents.graph import begun, compiled
+    from baobab.runtime.agents.graph import compiled
+    from baobab.runtime.agents.state import begun
 
     return Graphs(compiled, begun, Checkpointer, point)
 

@@ -11,10 +11,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from baobab.runtime.agents.children import child_id
 from baobab.runtime.agents.failures import Denied, RunFailed, ToolFailed
-from baobab.runtime.agents.graph import begun, compiled
+from baobab.runtime.agents.graph import compiled
 from baobab.runtime.agents.record import Event, Record, recorded
 from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome, Recalled, Session
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
+from baobab.runtime.agents.state import begun
 from baobab.storage.database import Database
 
 _CALLS = ("tool_call_start", "tool_call_end")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import select
 
+from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.library import graphs
 from baobab.runtime.agents.rows import events, runs
 from baobab.tools.access import OF_APP
@@ -53,7 +54,8 @@ async def agents_runs_fork(
 ) -> Started:
     """Start a run that goes on from a step of an earlier one, with the graph of that run and its state.
 
-    What the earlier run had done by then is not done again; what follows waits for approvals of its own.
+    What the earlier run had done by then is not done again; what follows waits for approvals of its own. With another
+    `input` or `state`, the edge that is taken from there is decided anew.
 
     step: after which it goes on, as told by node_start; 0 is the beginning; left out, the last that something follows.
     input: what the graph calls `input` from there on, for those who run the app.
@@ -69,7 +71,10 @@ async def agents_runs_fork(
             raise NotYourRun("Only those who run the app change what a run goes on with.")
         await _require_undecided(call, run, point.step)
     _require_known(run.graph_spec, state)
-    point.change(input, state)
+    try:
+        point.change(run.graph_spec, input, state)
+    except RunFailed as failed:
+        raise BadRequest(failed.message, remediation="Change `state` or `input` so that an edge leads on.") from failed
     as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
     origin = Origin(run, point, state)
     wish = Wish(point.input, idempotency_key, run.thread_id, webhook_url, as_user, origin)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from baobab.tools.callers import Anonymous, Caller
 from tests.tools.agents.conftest import Agency, graph
 
@@ -218,3 +220,82 @@ async def test_a_stranger_s_run_is_forked_with_a_stranger_s_rights(agency: Agenc
     assert (again["status"], again["caller_kind"]) == ("completed", "anonymous")
     assert "hidden" not in again["output"]
     assert "AUTH_REQUIRED" in again["output"]
+
+
+def routed() -> dict[str, Any]:
+    """Reads a note, and goes where that or the input says."""
+    ways = ("order", "plain", "tech")
+    spec = graph(
+        {
+            "read": {**use("kv_get", key="a"), "output_key": "note"},
+            **{way: {"type": "end", "output_template": way} for way in ways},
+        },
+        **KV,
+    )
+    spec["edges"] = [
+        {"from": "read", "to": "plain", "when": {"==": [{"var": "input.kind"}, "plain"]}},
+        *({"from": "read", "to": way, "when": {"==": [{"var": "state.note.value"}, way]}} for way in ("order", "tech")),
+    ]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("changed", "way"),
+    [
+        ({}, "tech"),
+        ({"state": {"note": {"value": "order"}}}, "order"),
+        ({"state": {"note": {"value": "tech"}}}, "tech"),
+        ({"input": {"kind": "plain"}}, "plain"),
+        ({"input": {"kind": "none"}, "state": {"note": {"value": "order"}}}, "order"),
+    ],
+)
+async def test_a_fork_takes_the_edge_that_its_state_and_input_lead_to(
+    agency: Agency, changed: dict[str, Any], way: str
+) -> None:
+    await agency.put("a", "tech")
+    await agency.agent("router", routed())
+    run = await agency.run("router", input={"kind": "any"})
+    again = await fork(agency, "router", run["id"], step=1, **changed)
+    assert (run["output"], again["output"]) == ("tech", way)
+    again = await fork(agency, "router", again["id"])
+    assert again["output"] == way
+
+
+async def test_a_fork_with_a_state_that_no_edge_fits_is_refused(agency: Agency) -> None:
+    await agency.put("a", "tech")
+    await agency.agent("router", routed())
+    run = await agency.run("router", input={"kind": "any"})
+    named = {"app_id": agency.app_id, "name": "router", "id": run["id"], "step": 1}
+    refused = await agency.refused("agents_runs_fork", agency.owner, **named, state={"note": {"value": "neither"}})
+    assert (refused.status, refused.message) == (400, "No edge leads on from read: none of its conditions holds.")
+
+
+async def test_a_run_that_failed_behind_an_edge_is_forked_onto_another(agency: Agency) -> None:
+    """What waited or was half done on the first way is not gone on with on the second."""
+    await agency.put("a", "order")
+    spec = routed()
+    spec["nodes"]["order"] = {**use("kv_get", key="missing"), "output_key": "note"}
+    spec["nodes"]["paid"] = {"type": "end", "output_template": "paid"}
+    spec["edges"].append({"from": "order", "to": "paid"})
+    await agency.agent("router", spec)
+    run = await agency.run("router", input={"kind": "any"})
+    assert run["error"]["type"] == "tool_failed"
+    again = await fork(agency, "router", run["id"], state={"note": {"value": "tech"}})
+    assert (again["output"], again["forked_step"]) == ("tech", 1)
+
+
+async def test_a_model_in_the_middle_of_its_calls_goes_on_with_them_in_a_fork_with_another_state(
+    agency: Agency,
+) -> None:
+    await agency.put("a", "tech")
+    refs = [{"source": "builtin", "name": "kv_get"}]
+    spec = routed()
+    think = {"type": "llm", "input_template": '/call kv_get {"key": "a"}', "output_key": "note", "tools": refs}
+    spec["nodes"]["read"] = think
+    spec["edges"][1]["when"] = {"==": [1, 2]}
+    spec["edges"][2] = {"from": "read", "to": "tech"}
+    await agency.agent("router", spec)
+    run = await agency.run("router", input={"kind": "any"})
+    again = await fork(agency, "router", run["id"], step=1, input={"kind": "plain"})
+    steps = [each["payload"]["node_id"] for each in await agency.events("router", again["id"], "node_end")]
+    assert (run["output"], again["output"], steps) == ("tech", "plain", ["read", "plain"])
