@@ -15,6 +15,8 @@ from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 REGION = "us-east-1"
+# All servers of a process share what is in the buckets.
+_NUMBERS = itertools.count(1)
 
 
 class S3Server:
@@ -23,7 +25,6 @@ class S3Server:
     def __init__(self) -> None:
         self._application = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=_Silent)
-        self._numbers = itertools.count(1)
         self.fails: Callable[[str, str], bool] = lambda method, path: False
         self.asked: list[str] = []
 
@@ -33,7 +34,7 @@ class S3Server:
 
     def bucket(self) -> str:
         """A new one, without objects."""
-        name = f"bucket-{next(self._numbers)}"
+        name = f"bucket-{next(_NUMBERS)}"
         self.send("PUT", name)
         return name
 
