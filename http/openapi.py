@@ -24,14 +24,13 @@ from baobab.tools.errors import (
     KeyLimited,
     MalformedBody,
     MissingField,
-    Naming,
     OriginRefused,
     RateLimited,
     Unavailable,
     UnknownField,
     UpgradeRequired,
     UserTokenExpired,
-    name_operations,
+    name_operations_within,
 )
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Rest, Tool
@@ -77,8 +76,8 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
         envelope = tool.toolset.envelope
         envelopes[envelope.name] = envelope
         path = re.sub(r"\{(\w+):path\}", r"{\1}", tool.rest.path)
-        paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest, registry.name_by_route)
-    return {
+        paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest)
+    document: Schema = {
         "openapi": "3.1.0",
         "info": {
             "title": _TITLE,
@@ -106,6 +105,8 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
             },
         },
     }
+    named: Schema = name_operations_within(document, registry.name_by_route)
+    return named
 
 
 def errors_of(tool: Tool) -> list[type[BaobabError]]:
@@ -130,7 +131,7 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
     return list(kinds)
 
 
-def _operation(tool: Tool, rest: Rest, naming: Naming) -> Schema:
+def _operation(tool: Tool, rest: Rest) -> Schema:
     properties = tool.input_schema["properties"]
     required = set(tool.input_schema.get("required", ()))
     operation: Schema = {
@@ -139,7 +140,7 @@ def _operation(tool: Tool, rest: Rest, naming: Naming) -> Schema:
         "description": f"{tool.description}\n\nWho: {tool.access.description}",
         "tags": [tool.toolset.name],
         "security": _security(tool),
-        "responses": _responses(tool, rest, naming),
+        "responses": _responses(tool, rest),
         "x-effect": tool.effect,
     }
     parameters = [_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
@@ -189,7 +190,7 @@ def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
-def _responses(tool: Tool, rest: Rest, naming: Naming) -> Schema:
+def _responses(tool: Tool, rest: Rest) -> Schema:
     responses: Schema = {}
     for status in rest.statuses:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
@@ -203,18 +204,13 @@ def _responses(tool: Tool, rest: Rest, naming: Naming) -> Schema:
         by_status.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(by_status.items()):
         if str(status) not in responses:
-            responses[str(status)] = _error(tool.toolset.envelope, kinds, naming)
+            responses[str(status)] = _error(tool.toolset.envelope, kinds)
     return responses
 
 
-def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]], naming: Naming) -> Schema:
+def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]]) -> Schema:
     # One code may have several causes, each with its own remedy.
-    causes = sorted(
-        {
-            (envelope.code(kind), name_operations(kind.summary, naming), name_operations(kind.remediation, naming))
-            for kind in kinds
-        }
-    )
+    causes = sorted({(envelope.code(kind), kind.summary, kind.remediation) for kind in kinds})
     answer: Schema = {
         "description": ", ".join(f"`{code}`" for code in dict.fromkeys(code for code, *_ in causes)),
         "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{envelope.name}"}}},

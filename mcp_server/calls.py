@@ -9,7 +9,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from baobab.mcp_server import meta_tools, results
-from baobab.mcp_server.catalogue import Catalogue, Offer, describe
+from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.errors import ApprovalStateSpent
 from baobab.mcp_server.heartbeat import Heartbeat
 from baobab.mcp_server.sessions import Sessions
@@ -102,7 +102,7 @@ class Calls:
     ) -> types.CallToolResult:
         query, limit = meta_tools.sought(arguments)
         best = await self._catalogue.index.best(query, limit, offer.tools)
-        found: dict[str, Any] = {"tools": [describe(tool, fixed=who.app_id is not None, text=True) for tool in best]}
+        found: dict[str, Any] = {"tools": [offer.describe(tool, text=True) for tool in best]}
         if not best:
             found |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}
         return results.found(found, who, protocol_version)

@@ -14,6 +14,7 @@ from baobab.mcp_server.search import Index
 from baobab.mcp_server.visitor import Visitor
 from baobab.storage.secrets import Vault
 from baobab.tools.callers import Account, Caller, ScopedKey
+from baobab.tools.errors import Naming, name_operations, name_operations_within
 from baobab.tools.pagination import decode_cursor, encode_cursor
 from baobab.tools.registry import Registry
 from baobab.tools.schema import lean_input, lean_output
@@ -35,8 +36,12 @@ class Page:
 class Offer:
     """What visitors of one kind are offered through one view."""
 
-    def __init__(self, tools: Sequence[Tool], visitor: Visitor, extra: Sequence[types.Tool], vault: Vault) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], visitor: Visitor, extra: Sequence[types.Tool], vault: Vault, naming: Naming
+    ) -> None:
+        """naming: what operations are called in the texts of tools."""
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self._naming = naming
         self._fixed = visitor.app_id is not None
         self._view = visitor.view
         self._extra = extra
@@ -59,9 +64,25 @@ class Offer:
         """The tools of the list, described, in the order of their names."""
         shown = [tool for tool in self.tools.values() if tool.start or not self.searches]
         described = meta_tools.DESCRIBED if self.searches else []
-        described = described + [describe(tool, fixed=self._fixed, text=self._view.results == "text") for tool in shown]
+        described = described + [self.describe(tool, text=self._view.results == "text") for tool in shown]
         described += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(described, key=lambda tool: str(tool["name"]))
+
+    def describe(self, tool: Tool, *, text: bool) -> dict[str, Any]:
+        """A tool as lists and searches show it. text: without the schema of its results."""
+        schema = name_operations_within(lean_input(tool.input_schema), self._naming)
+        if self._fixed and tool.app_parameter == "app_id":
+            schema = _without(schema, "app_id")
+        described: dict[str, Any] = {
+            "name": tool.name,
+            "title": tool.title,
+            "description": name_operations(tool.description, self._naming),
+            "inputSchema": schema,
+            "annotations": _annotations(tool),
+        }
+        if is_object(tool) and not text:
+            described["outputSchema"] = lean_output(tool.output_schema)
+        return described
 
     def page(self, cursor: str | None) -> Page:
         """One page of the list; CursorInvalid for a cursor that another list gave."""
@@ -93,27 +114,11 @@ class Catalogue:
         offer = self._offers.get(kind)
         if offer is None:
             tools = [tool for tool in self._registry.visible_to(visitor.caller) if _within(tool, visitor)]
-            offer = self._offers[kind] = Offer(tools, visitor, self._extra, self._registry.services.vault)
+            naming = self._registry.name_by_tool
+            offer = self._offers[kind] = Offer(tools, visitor, self._extra, self._registry.services.vault, naming)
             if len(self._offers) > _REMEMBERED:
                 self._offers.popitem(last=False)
         return offer
-
-
-def describe(tool: Tool, *, fixed: bool, text: bool) -> dict[str, Any]:
-    """A tool as lists show it. `fixed`: without the argument that says which app."""
-    schema = lean_input(tool.input_schema)
-    if fixed and tool.app_parameter == "app_id":
-        schema = _without(schema, "app_id")
-    described: dict[str, Any] = {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description,
-        "inputSchema": schema,
-        "annotations": _annotations(tool),
-    }
-    if is_object(tool) and not text:
-        described["outputSchema"] = lean_output(tool.output_schema)
-    return described
 
 
 def is_object(tool: Tool) -> bool:

@@ -61,10 +61,12 @@ class Protocol:
         self.calls = Calls(registry, catalogue, sessions)
 
     def server(self, version: str) -> Server[Any]:
+        base_url = self._registry.services.options.base_url
         server: Server[Any] = _ChangingServer(
             NAME,
             version=version,
             title="Baobab",
+            icons=[types.Icon(src=f"{base_url}/favicon.ico", mime_type="image/png", sizes=["32x32"])],
             instructions=_INSTRUCTIONS,
             # Without this every call would list all tools again, only to look for headers in one.
             get_tool_input_schema=self._header_parameters,

@@ -16,6 +16,7 @@ from typing import TypeVar
 import snowballstemmer
 
 from baobab.runtime.gateway.builtin.embeddings import MINILM, installed, named
+from baobab.tools.errors import name_operations
 from baobab.tools.tool import Tool
 
 T = TypeVar("T")
@@ -189,8 +190,8 @@ def _weights(tool: Tool) -> dict[str, float]:
         (_NAME, tool.name),
         (_SUMMARY, tool.summary),
         (_KEYWORDS, tool.keywords),
-        (_DESCRIPTION, f"{tool.description} {tool.toolset.name} {tool.toolset.description}"),
-        (_ARGUMENTS, " ".join(f"{name} {schema.get('description', '')}" for name, schema in arguments.items())),
+        (_DESCRIPTION, f"{name_operations(tool.description)} {tool.toolset.name} {tool.toolset.description}"),
+        (_ARGUMENTS, name_operations(" ".join(f"{n} {s.get('description', '')}" for n, s in arguments.items()))),
     )
     for weight, text in texts:
         for word in _content(text):

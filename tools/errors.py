@@ -19,6 +19,18 @@ def name_operations(text: str, naming: Naming = str) -> str:
     return _OPERATION.sub(lambda found: naming(found[1]), text) if "op:" in text else text
 
 
+def name_operations_within(data: Any, naming: Naming = str) -> Any:
+    """JSON data, such as a schema, with each reference to an operation in its texts put in a door's words."""
+    match data:
+        case str():
+            return name_operations(data, naming)
+        case dict():
+            return {name: name_operations_within(value, naming) for name, value in data.items()}
+        case list() | tuple():
+            return [name_operations_within(item, naming) for item in data]
+    return data
+
+
 class BaobabError(Exception):
     """The root: `code` and `status` name the kind; the message says what happened, the remediation what to do.
 

@@ -29,6 +29,8 @@ Handler = Callable[..., Awaitable[Any]]
 
 NAME = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 _ROUTE = re.compile(r"^(GET|POST|PUT|PATCH|DELETE) (/\S*)$")
+_BEYOND_TITLE = re.compile(r"[.,;:(]")
+"""Where the first clause of a summary ends, which is the tool's title."""
 _PARAMETER = re.compile(r"\{(\w+)(:path)?\}")
 
 
@@ -428,8 +430,8 @@ def _docstring(handler: Handler) -> tuple[str, str, str]:
     paragraphs = [p.strip() for p in text.split("\n\n")]
     prose = [p for p in paragraphs if not _is_reference(p)]
     summary = " ".join(paragraphs[0].split())
-    title = handler.__name__.replace("_", " ")
-    return title[0].upper() + title[1:], summary, "\n\n".join(" ".join(p.split()) for p in prose)
+    title = _BEYOND_TITLE.split(summary, maxsplit=1)[0].strip().replace("`", "")
+    return title, summary, "\n\n".join(" ".join(p.split()) for p in prose)
 
 
 def _is_reference(paragraph: str) -> bool:
@@ -447,6 +449,8 @@ def _parameter_texts(handler: Handler) -> dict[str, str]:
                 texts[current] = found[2]
             elif current and line.startswith(" "):
                 texts[current] += " " + line.strip()
+            elif current:
+                raise RegistrationError(f"{handler.__name__}: what goes on about `{current}` is not indented: {line}")
             else:
                 break
     return texts

@@ -15,7 +15,7 @@ from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRe
 from baobab.runtime.agents.validation import Offer
 from baobab.storage.database import Execute
 from baobab.tools.callers import EndUser
-from baobab.tools.errors import BadRequest, BaobabError
+from baobab.tools.errors import BadRequest, BaobabError, name_operations_within
 from baobab.tools.registry import Registry
 from baobab.tools.tool import Tool
 
@@ -158,4 +158,5 @@ def described(tool: Tool, name: str) -> dict[str, Any]:
     properties = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
     required = [field for field in schema.get("required", ()) if field != BOUND]
     parameters = {**schema, "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters}}
+    function = {"name": name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": name_operations_within(function)}

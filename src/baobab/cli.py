@@ -411,15 +411,17 @@ def _registry() -> Any:
 
 
 def _described(tool: Any) -> dict[str, Any]:
+    from baobab.tools.errors import name_operations, name_operations_within
+
     return {
         "name": tool.name,
         "toolset": tool.toolset.name,
         "effect": tool.effect,
-        "description": tool.description,
+        "description": name_operations(tool.description),
         "route": f"{tool.rest.method} {tool.rest.path}" if tool.rest else None,
         "access": tool.access.description,
-        "input_schema": tool.input_schema,
-        "output_schema": tool.output_schema,
+        "input_schema": name_operations_within(tool.input_schema),
+        "output_schema": name_operations_within(tool.output_schema),
     }
 
 

@@ -123,7 +123,7 @@ def tools_page(registry: Registry) -> str:
     for toolset in registry.toolsets:
         lines += ["", f"## {toolset.name}", "", toolset.description]
         for tool in toolset.tools.values():
-            lines += ["", *_tool(tool)]
+            lines += ["", *_tool(tool, registry)]
     return _page(lines)
 
 
@@ -163,13 +163,13 @@ PAGES: Mapping[str, Callable[[Registry], str]] = {
 }
 
 
-def _tool(tool: Tool) -> Iterator[str]:
+def _tool(tool: Tool, registry: Registry) -> Iterator[str]:
     yield f"### {tool.name}"
     yield ""
     apart = "" if tool.mcp else "; models are not offered it over MCP"
     yield f"{f'`{tool.rest.method} {tool.rest.path}`, ' if tool.rest else ''}{tool.effect}{apart}"
     yield ""
-    yield tool.description
+    yield described(tool.description, registry)
     if tool.destructive_when is not None:
         yield ""
         yield f"Counts as destructive {tool.destructive_when}."
@@ -189,7 +189,8 @@ def _tool(tool: Tool) -> Iterator[str]:
         required = tool.input_schema.get("required", ())
         for name, schema in properties.items():
             needed = "" if name in required else ", optional"
-            yield f"| `{name}` | {_takes(schema)}{needed} | {schema.get('description', '')} |"
+            about = described(schema.get("description", ""), registry)
+            yield f"| `{name}` | {_takes(schema)}{needed} | {about} |"
     codes = sorted({tool.toolset.envelope.code(kind) for kind in tool.raises})
     if codes:
         yield ""

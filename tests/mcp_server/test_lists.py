@@ -1,17 +1,25 @@
 """Lists of tools: each caller its own, few at first, the rest found by search."""
 
+import ast
 import importlib.util
 import json
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiktoken
+from mcp_types import SERVER_INFO_META_KEY
 
+from baobab.http.openapi import errors_of
+from baobab.tools.errors import name_operations
+from baobab.tools.registry import Registry
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, refusal, say, use
 
+ROOT = Path(__file__).parents[2]
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
 MOST_AT_START, MOST_TOKENS = 25, 6000
 
@@ -266,3 +274,62 @@ async def test_a_list_is_for_its_caller_alone_and_stays_fresh_for_a_while(baobab
     told = (await say(baobab, "tools/list", era=MODERN)).result
     assert told["cacheScope"] == "private"
     assert told["ttlMs"] > 0
+
+
+def routes_in(text: str, registry: Registry) -> list[str]:
+    """Method and path, or the beginning of a path of ours: what no model can call."""
+    first = {tool.rest.path.split("/")[1] for tool in registry.tools.values() if tool.rest}
+    ours = "|".join(sorted(re.escape(segment) for segment in first if segment and not segment.startswith("{")))
+    return re.findall(rf"\b(?:GET|POST|PUT|PATCH|DELETE)\b|(?<![\w.:/])/(?:{ours})\b", text)
+
+
+async def test_nothing_that_a_model_reads_of_tools_names_a_route(baobab: Baobab) -> None:
+    registry = baobab.house.registry
+    for tool in (await listed(baobab, "/mcp?toolsets=all")).values():
+        assert not routes_in(json.dumps(tool).replace("ending in /v1", ""), registry), tool
+        assert not re.search(r"\bop:[a-z]", json.dumps(tool))
+    found = await use(baobab, "search_tools", {"query": "move an app to another region", "limit": 20})
+    assert "source_replicas_delete" in json.dumps(found["structuredContent"])
+    assert not routes_in(found["content"][0]["text"].replace("ending in /v1", ""), registry)
+
+
+def test_no_error_of_a_tool_tells_a_model_of_a_route_where_there_is_a_tool(baobab: Baobab) -> None:
+    registry = baobab.house.registry
+    told = {kind.summary for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
+    told |= {kind.remediation for tool in registry.tools.values() if tool.mcp for kind in errors_of(tool)}
+    told |= {text for room in ("tools", "runtime", "storage") for text in remedies_in(ROOT / room)}
+    assert len(told) > 150
+    for text in told:
+        # What models are not offered has no other name than its route: a person does it.
+        assert not routes_in(name_operations(text), registry), text
+
+
+def remedies_in(room: Path) -> Iterator[str]:
+    """What is written in the code as the remedy of one error."""
+    for path in room.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "remediation":
+                constants = (part for part in ast.walk(node.value) if isinstance(part, ast.Constant))
+                yield from (part.value for part in constants if isinstance(part.value, str))
+
+
+async def test_every_tool_has_a_title_for_people_and_every_argument_a_description(baobab: Baobab) -> None:
+    for tool in (await listed(baobab, "/mcp?toolsets=all")).values():
+        assert tool["title"].lower().replace(" ", "_") != tool["name"]
+        assert len(tool["title"]) <= 80
+        for name, argument in tool["inputSchema"]["properties"].items():
+            choices = [argument, *argument.get("anyOf", ())]
+            assert any(choice.get("description") for choice in choices), f"{tool['name']}: {name}"
+    assert (await listed(baobab))["kv_delete"]["title"] == "Delete a key"
+
+
+@each_era
+async def test_the_server_has_an_icon_that_a_client_can_show(baobab: Baobab, era: str) -> None:
+    method = "server/discover" if era == MODERN else "initialize"
+    client = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    answer = (await say(baobab, method, {} if era == MODERN else client, era=era)).result
+    told = answer.get("serverInfo") or answer["_meta"][SERVER_INFO_META_KEY]
+    (icon,) = told["icons"]
+    shown = await baobab.client.get(icon["src"])
+    assert shown.status_code == 200
+    assert shown.headers["content-type"] == icon["mimeType"]

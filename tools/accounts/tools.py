@@ -280,7 +280,7 @@ async def platform_update(
         if call.account.key_id is not None:
             raise Forbidden(
                 "A key cannot set a password.",
-                remediation="Sign in with POST /platform/login, or have the operator set one with `baobab password`.",
+                remediation="Sign in with it (op:platform_login), or have the operator set one with `baobab password`.",
             )
         encoded = await _proven(call, account_id, current_password)
         passwords.check(password)

@@ -177,16 +177,21 @@ async def agents_create(
 
     Tools that change something wait for a person in every run. agents_validate checks a graph, agents_run starts it.
 
+    display_name: what people read in its place.
+    description: what it does, for people.
     default_model: for nodes that name none; left out, the app's.
     visibility: who may run it: `private`, those who run the app; `authenticated`, its users too; `public`, anybody.
+    max_runs_per_user_per_hour: how many runs each user of the app may start; left out, as many as they like.
+    max_runs_per_ip_per_hour: the same for each address that visitors come from.
+    max_runs_per_app_per_hour: the same for all together.
     daily_budget_usd: what its runs may cost in a day (UTC).
     max_concurrent_runs: left out, as many as there are; of a public agent 10.
-    dedupe_window_seconds: how long the same caller's same body leads to the same run; 0 never.
+    dedupe_window_seconds: seconds in which the same input of the same caller leads to the same run; 0 never.
     safety_acknowledged: true says that somebody has looked at what a public agent can do.
     taint_checks: false lets a run that has read outside text make external calls without asking.
     retention_days: how long its ended runs are kept; left out, as long as the installation says.
     approvers: who decides where a call waits and its node does not say: `starter` (whoever started the run), `user`
-    (any user of the app), `member`, `admin`, {"role": ROLE} of the app's users, or {"persons": 2, "of": ...}.
+      (any user of the app), `member`, `admin`, {"role": ROLE} of the app's users, or {"persons": 2, "of": ...}.
     """
     given = _columns(locals())
     spec = await _valid(call, name, graph_spec)
@@ -256,11 +261,16 @@ async def agents_update(
     display_name: null for none.
     description: null for none.
     default_model: null for the app's.
+    status: a disabled agent starts no runs.
+    visibility: who may run it, as in agents_create.
     max_runs_per_user_per_hour: null for as many as there are.
     max_runs_per_ip_per_hour: null for as many as there are.
     max_runs_per_app_per_hour: null for as many as there are.
     daily_budget_usd: null for no bound.
     max_concurrent_runs: null for as many as there are.
+    dedupe_window_seconds: as in agents_create.
+    safety_acknowledged: as in agents_create.
+    taint_checks: as in agents_create.
     retention_days: null for as long as the installation says.
     approvers: null for none: then whoever started a run, and admins where tool servers are called.
     """
@@ -342,6 +352,18 @@ async def agents_validate(
 
     The other fields of agents_create are taken, too.
 
+    display_name: as in agents_create.
+    description: as in agents_create.
+    default_model: as in agents_create.
+    max_runs_per_user_per_hour: as in agents_create.
+    max_runs_per_ip_per_hour: as in agents_create.
+    max_runs_per_app_per_hour: as in agents_create.
+    daily_budget_usd: as in agents_create.
+    max_concurrent_runs: as in agents_create.
+    dedupe_window_seconds: as in agents_create.
+    safety_acknowledged: as in agents_create.
+    taint_checks: as in agents_create.
+    retention_days: as in agents_create.
     name: the agent that the graph is for; `_` where it has no name yet.
     visibility: what the agent shall have, for warnings; left out, what it has.
     approvers: the same; null for none.

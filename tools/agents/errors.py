@@ -60,13 +60,13 @@ class RunNotFound(NotFound):
 class AgentExists(AlreadyExists):
     code = "agent_exists"
     summary = "The app has an agent of this name."
-    remediation = "Choose another name, or change the agent with PATCH."
+    remediation = "Choose another name, or change the agent (op:agents_update)."
 
 
 class InvalidGraph(BadRequest):
     code = "invalid_graph_spec"
     summary = "The graph is not valid."
-    remediation = "Mend what `issues` names; POST .../validate checks a graph without keeping it."
+    remediation = "Mend what `issues` names; op:agents_validate checks a graph without keeping it."
 
 
 class NoGraph(BaobabError):
@@ -79,7 +79,7 @@ class NoGraph(BaobabError):
 class AgentDisabled(BadRequest):
     code = "agent_disabled"
     summary = "Agent is disabled"
-    remediation = "Set its status to `active` with PATCH."
+    remediation = "Set its `status` to `active` (op:agents_update)."
 
 
 class UnsafePublic(Conflict):
@@ -92,7 +92,7 @@ class RunConflict(Conflict):
     code = "conflict"
     summary = "Another run of this agent has just been started, with another body."
     remediation = (
-        "Send the same body to get that run, wait for the agent's dedupe_window_seconds, or send an `idempotency_key`."
+        "Send the same input to get that run, wait for the agent's dedupe_window_seconds, or send an `idempotency_key`."
     )
 
 
@@ -117,7 +117,7 @@ class RunEnded(Conflict):
 class RunUnderWay(Conflict):
     code = "run_under_way"
     summary = "The run, or one that it is a step of, has not ended."
-    remediation = "Cancel it with POST .../cancel, and delete it when it has ended."
+    remediation = "Cancel it (op:agents_runs_cancel), and delete it when it has ended."
 
 
 class NotPaused(Conflict):
@@ -136,7 +136,7 @@ class StreamTokenInvalid(BaobabError):
     code = "stream_token_invalid"
     status = 401
     summary = "The stream token is unknown, used or too old."
-    remediation = "Ask for a new one with POST .../stream-token: each is good for one stream within 15 minutes."
+    remediation = "Ask for a new one (op:agents_public_stream_token): each is good for one stream within 15 minutes."
 
 
 class NotYourRun(Forbidden):

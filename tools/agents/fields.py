@@ -29,7 +29,7 @@ IdempotencyKey = Annotated[
     str,
     Text(128, min_length=1),
     NotSecret("a name of the caller's own"),
-    Field(description="names the run instead of its body."),
+    Field(description="names the run instead of its input."),
 ]
 ThreadId = Annotated[
     str,
@@ -64,4 +64,4 @@ LastEventId = Annotated[
     Text(20),
     Field(description="the `id` of the last event that was received; those after it are sent."),
 ]
-StreamToken = Annotated[str, Secret(100), Field(description="From POST .../stream-token.")]
+StreamToken = Annotated[str, Secret(100), Field(description="From op:agents_public_stream_token.")]

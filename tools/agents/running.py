@@ -72,7 +72,7 @@ RESUMING = (
 class Started(TypedDict):
     run_id: str
     status: RunStatus
-    replayed: NotRequired[Annotated[Literal[True], Field(description="The same body has started this run before.")]]
+    replayed: NotRequired[Annotated[Literal[True], Field(description="The same input has started this run before.")]]
 
 
 async def _running(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
@@ -106,7 +106,7 @@ async def agents_run(
 ) -> Started:
     """Start a run of an agent; read it, or its events, to see it through.
 
-    The same body sent again soon leads to the same run.
+    The same input sent again soon leads to the same run.
 
     caller_user_id: the app's user that the run acts as; for those who run the app.
     """
@@ -141,6 +141,7 @@ async def agents_runs_list(
 
     status: only those that stand so.
     caller_user_id: only those of this user of the app.
+    limit: how many at most.
     parent_run_id: only those that are steps of this run.
     """
     agent = await found_agent(call, app_id, name)
@@ -221,6 +222,7 @@ async def agents_runs_resume(
 ) -> RunState:
     """Decide about a call that a paused run waits for: approve it, with other arguments perhaps, or refuse it.
 
+    approved: true to have the call made, false to refuse it.
     arguments: with which the call is made, instead of those that the run wanted.
     """
     return await resumed(

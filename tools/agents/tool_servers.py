@@ -60,7 +60,7 @@ MOST = 50
 class ToolServerExists(AlreadyExists):
     code = "tool_server_exists"
     summary = "The app has a tool server of this name."
-    remediation = "Choose another name, or remove the other server with DELETE."
+    remediation = "Choose another name, or remove the other server (op:mcp_servers_delete)."
 
 
 class TooManyToolServers(Conflict):
@@ -115,6 +115,7 @@ async def mcp_servers_create(
     It is asked for its tools at once, and what it answers is accepted: look at it. What it says otherwise later is
     not called before you accept that too. A server that does not answer is registered all the same.
 
+    name: by which graphs and people know it.
     url: where it speaks MCP. Private addresses are refused unless the operator allows them.
     transport: `streamable_http`, which `http` means too; or `sse`, of servers from before 2025.
     auth: what it is shown: `{type: bearer, token}`, or `{type: oauth, client_id, client_secret, token_url, scope?}`.

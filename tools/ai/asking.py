@@ -381,7 +381,7 @@ def _yours(refused: UpstreamDenied) -> UpstreamDenied:
         f"Your own key {happened} the model's provider{': ' if said else ''}{said}.",
         headers=refused.headers,
         remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
-        " or this server (/v1/ai/provider-keys, /v1/ai/servers).",
+        " (op:provider_keys_set) or this server (op:model_servers_update).",
     )
 
 

@@ -26,7 +26,11 @@ from baobab.tools.call import Call
 from baobab.tools.stream import Stream
 from baobab.tools.types import AnyJsonObject, AppId, JsonObject, Text
 
-ModelName = Annotated[str, Text(200, min_length=1), Field(description="A model's id, as GET /v1/models lists it.")]
+ModelName = Annotated[
+    str,
+    Text(200, min_length=1),
+    Field(description="A model's id; op:ai_models lists those of an app, op:gateway_models all."),
+]
 Messages = Annotated[list[AnyJsonObject], Field(min_length=1, max_length=10_000)]
 _MOST_TOKENS, _MOST_CHOICES = 10_000_000, 128
 MaxTokens = Annotated[int, Field(ge=1, le=_MOST_TOKENS)]
@@ -77,7 +81,7 @@ async def gateway_chat(
     stream: answer in server-sent events, where the door can.
     max_tokens: the most that the answer may have.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
+    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
     """
     answer: dict[str, Any] = await _chat(
         call,
@@ -128,7 +132,7 @@ async def ai_chat(
     stream: answer in server-sent events, where the door can.
     max_tokens: the most that the answer may have; the app's maxTokensPerRequest where that is less.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
+    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
     """
     own = await settings.of_app(call, app_id, baobab_timeout)
     answer: dict[str, Any] = await _chat(call, own, messages, model, max_tokens, further, stream=stream, cache=cache)
@@ -162,7 +166,7 @@ async def gateway_embeddings(
 
     model: left out, the built-in embeddings.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
+    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
     """
     return await _embed(call, await settings.of_call(call, baobab_timeout), input, model, further, cache)
 
@@ -194,7 +198,7 @@ async def ai_embeddings(
 
     model: left out, the built-in embeddings.
     cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
+    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
     """
     return await _embed(call, await settings.of_app(call, app_id, baobab_timeout), input, model, further, cache)
 

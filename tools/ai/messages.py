@@ -112,7 +112,7 @@ async def gateway_messages(
     beta: as Anthropic's clients say it; it makes no difference.
     anthropic_beta: those that change nothing of what is charged are passed on to Anthropic's own models.
     anthropic_version: passed on to Anthropic's own models; left out, 2023-06-01.
-    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
+    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
     """
     body = {**_body(call, messages, system, further), "max_tokens": max_tokens}
     wire = MessagesWire(_passed_on(anthropic_beta, anthropic_version))

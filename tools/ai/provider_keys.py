@@ -22,7 +22,7 @@ from baobab.tools.types import Text
 ProviderName = Annotated[
     str,
     Text(60, min_length=1, pattern="^[a-z0-9_-]+$"),
-    Field(description="Whose key it is, as GET /v1/ai/provider-keys names it.", examples=["openai"]),
+    Field(description="Whose key it is, as op:provider_keys_list names it.", examples=["openai"]),
 ]
 
 
@@ -89,6 +89,8 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
 
     It holds for all apps of the organisation that have no `byokKey` for the provider, and for the gateway. Models of
     providers that the installation has no key for can then be called, too. The key is sealed, and never shown.
+
+    key: as the provider gave it to you.
     """
     known = call.services.part(Gateway).key_providers
     if provider not in known:

@@ -82,7 +82,7 @@ async def gateway_responses(
     max_output_tokens: the most that the answer may have; an app's maxTokensPerRequest where that is less.
     previous_response_id: go on with that stored response, which the same organisation or app was answered.
     store: keep the answer and what it answers for 30 days; false keeps nothing.
-    baobab_timeout: how long it may take at most; also as the header `x-baobab-timeout`.
+    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
     """
     for field, remediation in _ELSEWHERE.items():
         if further.get(field):

@@ -118,7 +118,7 @@ async def api_keys_create(
     key_scope: `account` (the default) may what the account may in its organisation; `app` may everything within one
       app, and takes an admin or owner of the app's organisation to make.
     target_app_id: the app of an `app` key.
-    additional_scopes: `ai:gateway` adds nothing: an `account` key opens the gateway (`/v1/chat/completions`) anyway,
+    additional_scopes: `ai:gateway` adds nothing: an `account` key opens the gateway (op:gateway_chat) anyway,
       and an `app` key has it: it calls models there as in its app, under the app's settings. For the substrate make a
       key of its own.
     scope: `substrate` makes a substrate key (`bb_sub_`), which opens nothing else; `app` is any other key.
@@ -238,7 +238,10 @@ async def api_keys_update(
 ) -> ListedKey:
     """Rename a key or change its limits; what is left out stays. In force within 2 s.
 
+    name: what it is for, in a few words.
     toolsets: the families of tools that the key opens; null opens all.
+    read_only: whether it may only read.
+    approval: from which effect on its calls wait for a person; `none`, never.
     """
     row = await _live(call, key_id)
     changes: dict[str, Any] = {"name": name, "read_only": read_only, "approval": approval}

@@ -189,6 +189,8 @@ async def approvals_list(
 
     A key that is held to approval sees what it proposed itself; an account its own, what it may decide and, as admin or
     owner, all of the organisation's; a user of an app what that user may decide.
+
+    status: only those of this status.
     """
     organisation = call.caller.organisation_id if isinstance(call.caller, Account) else ""
     query = select(rows).where(await _visible(call, organisation)).order_by(rows.c.created_at.desc(), rows.c.id.desc())

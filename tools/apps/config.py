@@ -277,6 +277,7 @@ async def config_visibility(
 ) -> VisibilitySet:
     """Offer an app as a template to everybody, or keep it private.
 
+    visibility: `public` offers it, `private` does not.
     listed: whether a public app appears in the list of templates; unchanged when left out.
     """
     row = await app_now(call)
@@ -384,6 +385,7 @@ async def config_cors(
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
     """Pause an app's functions, data and files, or let them go on. Sign-in, KV and all settings keep working.
 
+    paused: true to pause, false to let them go on.
     reason: shown to callers while the app is paused.
     """
     if reason is not None and not paused:

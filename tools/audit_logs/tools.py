@@ -91,11 +91,17 @@ async def audit_logs_list(
 
     Writes of data (kv) are counted: one row for each tool, caller and second, with the count in `event_data`.
 
+    category: which part of the log.
     event_type: such as `app.config.cors` or `kv.write`.
+    action: what was done to the resource.
+    resource_type: what kind of thing it was done to, such as `app`, `agent` or `api_key`.
+    resource_id: the id of that thing.
     actor_id: id of the account, key or user that acted.
     user_id: the same as actor_id.
     since: ISO 8601, UTC where it names no zone; rows from this moment on.
     to: ISO 8601, UTC where it names no zone; rows before this moment.
+    limit: how many rows at most.
+    offset: how many of the newest to leave out, for the next page.
     """
     wanted = (
         (table.c.category, category),

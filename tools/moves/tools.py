@@ -28,7 +28,8 @@ from baobab.tools.types import AppId, Text, Uuid
 moves = Toolset("moves", "Moving an app, with its data, to another region.", envelope=MOVE_ENVELOPE)
 
 ReplicaState = Literal["pending", "active", "torn_down"]
-Region = Annotated[str, Text(40), Field(description="A region of GET /v1/regions.", examples=["eu-west-1"])]
+MoveId = Annotated[Uuid, Field(description="The move, as op:moves_start or op:moves_active names it.")]
+Region = Annotated[str, Text(40), Field(description="A region that op:system_regions names.", examples=["eu-west-1"])]
 
 
 _ELSEWHERE_SECONDS = 300.0
@@ -130,9 +131,10 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     """Move an app with its data to another region.
 
     Reads go on all the while. Writes of the app's data answer 503 with `Retry-After` while it is copied and until every
-    server knows the new place. The copy that is left behind stays until DELETE /v1/source-replicas/{migration_id}.
+    server knows the new place. The copy that is left behind stays until it is deleted
+    (op:source_replicas_delete).
 
-    dest_region: required; GET /v1/regions lists them.
+    dest_region: required; op:system_regions names them.
     """
     if not dest_region:
         raise DestRegionRequired
@@ -159,7 +161,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     raises=(MoveNotFound,),
     keywords="progress, status of a migration, relocation; Stand des Umzugs; progreso de la migración",
 )
-async def moves_get(call: Call, app_id: AppId, migration_id: Uuid) -> Move:
+async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     """Read how far a move is.
 
     `progress` says how many keys and bytes are carried, once that is known.
@@ -175,7 +177,7 @@ async def moves_get(call: Call, app_id: AppId, migration_id: Uuid) -> Move:
     audit=Audit("app.move.abort", resource="app"),
     keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración",
 )
-async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting:
+async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborting:
     """Give a move up, and leave the app where it is. Not possible once requests go to the new region."""
     row = await _of_app(call, app_id, migration_id)
     before = (moves_table.c.id == row.id, moves_table.c.completed_at.is_(None))
@@ -198,7 +200,7 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: Uuid) -> Aborting
     "Umzug rückgängig machen; "
     "revertir la migración, volver",
 )
-async def moves_reverse(call: Call, app_id: AppId, migration_id: Uuid) -> MoveReversed:
+async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
     row = await _of_app(call, app_id, migration_id)
     if row.source_replica_state != "active" or row.completed_at is None:
@@ -243,7 +245,7 @@ async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replic
     }
 
 
-async def _tearing_down(call: Call, migration_id: Uuid) -> str:
+async def _tearing_down(call: Call, migration_id: MoveId) -> str:
     row = await _of_admin(call, migration_id)
     return f"It would delete the copy of the app {row.app_id} that is left in the region {row.source_region}."
 
@@ -259,7 +261,7 @@ async def _tearing_down(call: Call, migration_id: Uuid) -> str:
     "alte Kopie löschen; "
     "borrar copia antigua, réplica",
 )
-async def source_replicas_delete(call: Call, migration_id: Uuid) -> TornDown:
+async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     """Delete the copy that a move has left behind. The move can then not be reversed any more."""
     row = await _of_admin(call, migration_id)
     other = moves_table.alias()

@@ -385,8 +385,8 @@ async def organisations_invite(
 ) -> Invited:
     """Invite the account of an e-mail address. The token in the answer is shown once: pass it on yourself.
 
-    This installation sends no mail. The invited account, or whoever signs up with that address, accepts with
-    POST /v1/invitations/{token}/accept within seven days. An earlier invitation of the address is void.
+    This installation sends no mail. The invited account, or whoever signs up with that address, accepts with it
+    (op:organisations_accept_invitation) within seven days. An earlier invitation of the address is void.
 
     email: the address of the account that may accept.
     role: the role it will have; not above your own.

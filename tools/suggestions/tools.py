@@ -109,6 +109,7 @@ async def suggestions_create(
 ) -> SuggestionTaken:
     """Suggest an improvement, or report a fault, to those who run this installation: 100 a day of an organisation.
 
+    category: which kind of suggestion it is.
     description: what happened or what is wished for, and why.
     severity: how much it hinders.
     affected_tool: the name of the tool that it is about.
@@ -166,6 +167,7 @@ async def suggestions_public_create(
 ) -> SuggestionNoted:
     """Suggest an improvement, or report a fault, without an account: ten an hour from one address.
 
+    category: which kind of suggestion it is.
     description: what happened or what is wished for, and why.
     severity: how much it hinders.
     affected_tool: the name of the tool that it is about.

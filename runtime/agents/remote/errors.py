@@ -12,13 +12,13 @@ class ToolServerNotFound(NotFound):
 class ToolNotOffered(NotFound):
     code = "tool_not_offered"
     summary = "The tool server offers no such tool, or nobody has accepted it yet."
-    remediation = "Probe the server, look at its tools, and accept them with POST .../probe and `accept`."
+    remediation = "Probe the server, look at its tools, and accept them with `accept` (op:mcp_servers_probe)."
 
 
 class ToolChanged(Conflict):
     code = "tool_changed"
     summary = "The server describes this tool otherwise than when it was accepted; it is not called."
-    remediation = "Probe the server, look at what has changed, and accept it with POST .../probe and `accept`."
+    remediation = "Probe the server, look at what has changed, and accept it with `accept` (op:mcp_servers_probe)."
 
 
 class ToolServerFailed(BaobabError):
