@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from baobab.storage.clock import Clock
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.windows import Windows
-from baobab.tools.callers import Account, Anonymous, ScopedKey
+from baobab.tools.callers import Account, Anonymous, AppKey, ScopedKey
 from baobab.tools.errors import RateLimited
+from baobab.tools.plans import Plan
 
 if TYPE_CHECKING:
     from baobab.tools.call import Call
@@ -228,6 +229,41 @@ class CallerRequests:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRequests:
+    """The bucket that some operations of an organisation share, of all its people and keys: by plan, per minute.
+
+    policy: the bucket's name. Operations that name an app are in the app's bucket; users of apps have their own.
+    """
+
+    policy: str
+
+    def spend(self, call: "Call", arguments: Any) -> Spent:
+        caller = call.caller
+        if call.app is not None:
+            return APP_REQUESTS.spend(call, arguments)
+        if isinstance(caller, AppKey):
+            return self._spend_of_app(call, caller.app_id)
+        if not isinstance(caller, (Account, ScopedKey)):
+            return CALLER_REQUESTS.spend(call, arguments)
+        plan = call.services.directory.held_plan(caller.organisation_id)
+        if plan is None:
+            return self._spend_later(call, caller.organisation_id)
+        return self._spend(call, caller.organisation_id, plan)
+
+    async def _spend_of_app(self, call: "Call", app_id: str) -> Any:
+        return await self._spend_later(call, (await call.services.directory.app(app_id)).organisation_id)
+
+    async def _spend_later(self, call: "Call", organisation_id: str) -> Any:
+        spent = self._spend(call, organisation_id, await call.services.directory.plan(organisation_id))
+        return await spent if isinstance(spent, Awaitable) else spent
+
+    def _spend(self, call: "Call", organisation_id: str, plan: Plan) -> Spent:
+        if plan.requests_per_minute is None:
+            return None
+        return call.services.limits.spend(self.policy, organisation_id, plan.requests_per_minute, 60)
+
+
+@dataclass(frozen=True, slots=True)
 class PerOrganisation:
     """So many calls of one tool by the people and keys of an organisation together."""
 
@@ -246,6 +282,7 @@ def _whose(call: "Call") -> str:
 
 APP_REQUESTS = AppRequests()
 CALLER_REQUESTS = CallerRequests()
+GATEWAY_REQUESTS, APPROVAL_REQUESTS = PlanRequests("gateway"), PlanRequests("approvals")
 
 
 def network(address: str) -> str:

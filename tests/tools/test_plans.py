@@ -73,3 +73,31 @@ async def test_all_keys_of_an_organisation_have_one_bucket_of_requests_together(
     statuses = [(await baobab.client.get("/apps", headers=keys[n % 2])).status_code for n in range(12)]
     assert statuses == [200] * 10 + [429] * 2
     assert (await baobab.client.get("/apps", headers=theirs)).status_code == 200
+
+
+async def test_whoever_reads_and_decides_approvals_has_the_requests_of_the_plan(baobab: Baobab) -> None:
+    keys = [await key(baobab) for _ in range(2)]
+    other = await person(baobab, "other")
+    theirs = await key(baobab, other.headers)
+    most = PLAYGROUND.requests_per_minute or 0
+    statuses: Counter[int] = Counter()
+    for number in range(most + 2):
+        statuses[(await baobab.client.get("/v1/approvals", headers=keys[number % 2])).status_code] += 1
+    assert statuses == {200: most, 429: 2}
+    refused = await baobab.client.post("/v1/approvals/appr_00000000/approve", headers=keys[0])
+    assert (refused.status_code, "retry-after" in refused.headers) == (429, True)
+    assert (await baobab.client.get("/v1/approvals", headers=theirs)).status_code == 200
+    # What else names no app has a bucket of its own.
+    assert (await baobab.client.get("/apps", headers=keys[0])).status_code == 200
+
+
+class TestWithoutCaps:
+    @pytest.fixture
+    def settings(self) -> dict[str, str]:
+        return {"BAOBAB_PLAN": "enterprise"}
+
+    async def test_a_plan_without_a_cap_takes_any_number_of_decisions(self, baobab: Baobab) -> None:
+        by = await key(baobab)
+        for _ in range(CallerRequests.amount + 1):
+            answer = await baobab.client.get("/v1/approvals", headers=by)
+        assert answer.status_code == 200

@@ -14,7 +14,6 @@ from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.asking import Asked, answered, chosen, settled
 from baobab.tools.ai.cache import Place, Wanted, place
-from baobab.tools.ai.limits import GATEWAY_REQUESTS
 from baobab.tools.ai.pieces import in_events
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.streaming import stream_answer
@@ -23,6 +22,7 @@ from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
+from baobab.tools.limits import GATEWAY_REQUESTS
 from baobab.tools.stream import Stream
 from baobab.tools.types import AnyJsonObject, AppId, JsonObject, Text
 

@@ -16,7 +16,6 @@ from baobab.runtime.gateway.wires.messages_count import estimated
 from baobab.tools.ai.bases import ANTHROPIC
 from baobab.tools.ai.chat import MaxTokens, Messages, ModelName
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
-from baobab.tools.ai.limits import GATEWAY_REQUESTS
 from baobab.tools.ai.speaking import asking, spoken
 from baobab.tools.ai.telling import tell
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
@@ -24,6 +23,7 @@ from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, messages
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
+from baobab.tools.limits import GATEWAY_REQUESTS
 from baobab.tools.tool import Audit
 from baobab.tools.types import AnyJsonObject, JsonObject, Text
 

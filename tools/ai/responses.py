@@ -12,7 +12,6 @@ from baobab.tools.ai import stored
 from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.chat import MaxTokens, ModelName
 from baobab.tools.ai.errors import AI_ENVELOPE
-from baobab.tools.ai.limits import GATEWAY_REQUESTS
 from baobab.tools.ai.speaking import spoken
 from baobab.tools.ai.stored import ItemNotFound, ResponseNotFound, conversation
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
@@ -20,6 +19,7 @@ from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
+from baobab.tools.limits import GATEWAY_REQUESTS
 from baobab.tools.tool import Audit
 from baobab.tools.types import AnyJsonObject, JsonObject, Text
 

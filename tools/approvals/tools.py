@@ -36,6 +36,7 @@ from baobab.tools.escaping import escape_json
 from baobab.tools.executor import MOST_ATTEMPTS
 from baobab.tools.gauges import Reading
 from baobab.tools.jobs import Job
+from baobab.tools.limits import APPROVAL_REQUESTS
 from baobab.tools.membership import role_now
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.services import Services
@@ -172,6 +173,7 @@ class Approvals(TypedDict):
     "GET /",
     access=READERS,
     effect="read",
+    limit=APPROVAL_REQUESTS,
     raises=(AppNotFound,),
     start=True,
     keywords="what waits for a decision, pending requests, inbox, confirmations, human in the loop; "
@@ -221,6 +223,7 @@ async def approvals_list(
     "GET /{approval_id}",
     access=READERS,
     effect="read",
+    limit=APPROVAL_REQUESTS,
     raises=(ApprovalNotFound,),
     start=True,
     keywords="details or status of an approval, was it approved, what would it do; Genehmigung ansehen; ver aprobación",
@@ -252,6 +255,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     "POST /{approval_id}/approve",
     access=DECIDERS,
     effect="write",
+    limit=APPROVAL_REQUESTS,
     raises=(
         ApprovalNotFound,
         NotYoursToDecide,
@@ -281,6 +285,7 @@ async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: Json
     "POST /{approval_id}/reject",
     access=DECIDERS,
     effect="write",
+    limit=APPROVAL_REQUESTS,
     raises=(ApprovalNotFound, NotYoursToDecide, NotAnApprover, AlreadyDecided),
     audit=Audit("approval.reject", resource="approval"),
     keywords="deny, decline, refuse, disallow, say no, veto; ablehnen, verweigern; rechazar, denegar",
