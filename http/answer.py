@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from baobab.tools.envelopes import Envelope
+from baobab.tools.envelopes import Envelope, envelope_for
 from baobab.tools.errors import BaobabError, RateLimited
 from baobab.tools.limits import Allowance
 
@@ -33,7 +33,7 @@ async def _in_two_messages(respond: Send, status: int, headers: Headers, body: b
 
 
 async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs: str, headers: Headers) -> None:
-    body = to_json(envelope.render(error, docs))
+    body = to_json(envelope_for(envelope, type(error)).render(error, docs))
     headers += [(name.encode(), value.encode("latin-1")) for name, value in error.headers.items()]
     if error.status == 401 and "www-authenticate" not in error.headers:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -1,12 +1,12 @@
 """The OpenAPI document, made from the registry: what runs is what is described."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from baobab.tools.approval import CallFailed, TooLargeToPropose, TooManyPending
-from baobab.tools.envelopes import Envelope
+from baobab.tools.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
 from baobab.tools.errors import (
     AppNotFound,
     ApprovalRejected,
@@ -69,7 +69,7 @@ _REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": 
 
 def document(registry: Registry, version: str, base_url: str) -> Schema:
     paths: dict[str, Schema] = {}
-    envelopes: dict[str, Envelope] = {}
+    envelopes: dict[str, Envelope] = {PLAN_ENVELOPE.name: PLAN_ENVELOPE}
     for tool in registry.tools.values():
         if tool.rest is None:
             continue
@@ -208,12 +208,14 @@ def _responses(tool: Tool, rest: Rest) -> Schema:
     return responses
 
 
-def _error(envelope: Envelope, kinds: Iterable[type[BaobabError]]) -> Schema:
+def _error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Schema:
+    worded = [(envelope_for(envelope, kind), kind) for kind in kinds]
+    shapes = [{"$ref": f"#/components/schemas/{name}"} for name in sorted({words.name for words, _ in worded})]
     # One code may have several causes, each with its own remedy.
-    causes = sorted({(envelope.code(kind), kind.summary, kind.remediation) for kind in kinds})
+    causes = sorted({(words.code(kind), kind.summary, kind.remediation) for words, kind in worded})
     answer: Schema = {
         "description": ", ".join(f"`{code}`" for code in dict.fromkeys(code for code, *_ in causes)),
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{envelope.name}"}}},
+        "content": {"application/json": {"schema": shapes[0] if len(shapes) == 1 else {"anyOf": shapes}}},
         "x-errors": [
             {"code": code, "message": message, "remediation": remediation} for code, message, remediation in causes
         ],

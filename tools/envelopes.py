@@ -73,9 +73,31 @@ class Flat(Envelope):
         return _object(error=text, code=text, remediation=text, details={"type": "object"}, required=("error", "code"))
 
 
+class PlanEnvelope(Envelope):
+    """`{error: <slug>, message, remediation, current, limit, upgradeUrl, ...}`: what a plan has no room for."""
+
+    name = "PlanError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        code = self.code(type(error))
+        words = {"error": code, "code": code, "message": error.message, "remediation": error.remedy}
+        return {**words, **error.details, "upgradeUrl": f"{docs}/guides/settings#plans"}
+
+    def schema(self) -> Schema:
+        text, number = {"type": "string"}, {"type": "integer"}
+        told = dict.fromkeys(("error", "code", "message", "remediation", "plan", "what", "upgradeUrl"), text)
+        return _object(None, **told, limit=number, current=number)
+
+
 def _object(required: tuple[str, ...] | None = None, **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required or properties)}
 
 
 STRUCTURED = Structured()
 FLAT = Flat()
+PLAN_ENVELOPE = PlanEnvelope()
+
+
+def envelope_for(family: Envelope, kind: type[BaobabError]) -> Envelope:
+    """How an error is worded: as its family does, but for what a plan says."""
+    return PLAN_ENVELOPE if kind.flat else family

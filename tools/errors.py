@@ -42,6 +42,8 @@ class BaobabError(Exception):
     status: ClassVar[int]
     summary: ClassVar[str]
     remediation: ClassVar[str]
+    flat: ClassVar[bool] = False
+    """Whether every family words it alike, as what a plan says is worded (`PLAN_ENVELOPE`)."""
 
     def __init__(
         self,

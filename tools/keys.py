@@ -7,23 +7,18 @@ from sqlalchemy import ColumnElement, Select, delete, func, select, update
 
 from baobab.storage.clock import Ids
 from baobab.storage.secrets import digest
+from baobab.tools import plan_room
 from baobab.tools.call import Call
 from baobab.tools.callers import Limits
-from baobab.tools.errors import Conflict
 from baobab.tools.function_keys import void_function_keys_shown_by
+from baobab.tools.plan_room import hold_plan
 from baobab.tools.platform_tables import api_keys, invitations
 from baobab.tools.services import Services
 
 SERVICE, SUBSTRATE = "bb_sk_", "bb_sub_"
-MOST = 200
 _SECRET = 40
 _UNACCEPTED = invitations.c.accepted_at.is_(None)
 _SHOWN = 12
-
-
-class TooManyKeys(Conflict):
-    summary = "The organisation has as many live keys as it may have."
-    remediation = "Revoke keys that are no longer used (op:api_keys_revoke); details.limit is the number."
 
 
 def plaintext(ids: Ids, kind: str = SERVICE) -> str:
@@ -62,10 +57,10 @@ def key_row(
 
 
 async def require_room(call: Call, organisation_id: str) -> None:
-    """TooManyKeys where the organisation has as many live keys as it may have; else it may get one more."""
+    """PlanLimitReached where the organisation has as many live keys as its plan has room for."""
+    plan = await hold_plan(call.execute, organisation_id)
     live = select(func.count()).where(api_keys.c.organisation_id == organisation_id, api_keys.c.revoked_at.is_(None))
-    if ((await call.execute(live)).scalar() or 0) >= MOST:
-        raise TooManyKeys(f"The organisation has {MOST} live keys.", details={"limit": MOST})
+    plan_room.require_room("live API keys", plan, plan.api_keys, (await call.execute(live)).scalar_one())
 
 
 async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = False) -> int:

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from baobab.tools.errors import Forbidden
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Caps of one plan. Those of requests and keys and values are the contract's (document 4, A4, B5 and F1).
+    """Caps of one plan. Those of apps, requests, keys and values are the contract's (document 4, A4, B5 and F1).
 
-    apps: of one organisation. The others are for each app; agent_bytes are those of its agents' graphs.
+    apps, api_keys, model_servers and audit_rows: of one organisation. The others are for each app; agent_bytes are
+    those of its agents' graphs.
     """
 
     name: str
@@ -20,6 +19,10 @@ class Plan:
     apps: int | None = None
     agents: int | None = None
     agent_bytes: int | None = None
+    tool_servers: int | None = None
+    api_keys: int | None = None
+    model_servers: int | None = None
+    audit_rows: int | None = None
 
 
 MB, GB = 2**20, 2**30
@@ -27,25 +30,48 @@ MB, GB = 2**20, 2**30
 PLANS = {
     plan.name: plan
     for plan in (
-        Plan("playground", 300, 50, 10 * MB, 100_000, apps=25, agents=50, agent_bytes=10 * MB),
-        Plan("launch", 3000, 1000, GB, 1_000_000, apps=100, agents=500, agent_bytes=100 * MB),
-        Plan("certified", 3000, 1000, GB, 1_000_000, apps=250, agents=500, agent_bytes=100 * MB),
+        Plan(
+            "playground",
+            requests_per_minute=300,
+            kv_ops_per_second=50,
+            kv_bytes=10 * MB,
+            kv_keys=100_000,
+            apps=1,
+            agents=50,
+            agent_bytes=10 * MB,
+            tool_servers=20,
+            api_keys=100,
+            model_servers=10,
+            audit_rows=10_000,
+        ),
+        Plan(
+            "launch",
+            requests_per_minute=3000,
+            kv_ops_per_second=1000,
+            kv_bytes=GB,
+            kv_keys=1_000_000,
+            apps=3,
+            agents=500,
+            agent_bytes=100 * MB,
+            tool_servers=50,
+            api_keys=500,
+            model_servers=20,
+            audit_rows=100_000,
+        ),
+        Plan(
+            "certified",
+            requests_per_minute=3000,
+            kv_ops_per_second=1000,
+            kv_bytes=GB,
+            kv_keys=1_000_000,
+            apps=10,
+            agents=500,
+            agent_bytes=100 * MB,
+            tool_servers=50,
+            api_keys=1000,
+            model_servers=50,
+            audit_rows=300_000,
+        ),
         Plan("enterprise", None, None, None, None),
     )
 }
-
-
-class PlanLimitReached(Forbidden):
-    code = "PLAN_LIMIT_REACHED"
-    summary = "The plan of the organisation has room for no more."
-    remediation = "Remove what is no longer needed, or have the operator give the organisation another plan."
-
-
-def require_room(what: str, plan: Plan, cap: int | None, used: int, more: int = 1) -> None:
-    """Raise PlanLimitReached where `more` of something do not fit into the cap.
-
-    used: counted in the transaction that adds them, so that callers who come at once do not pass the cap together.
-    """
-    if cap is not None and used + more > cap:
-        details = {"plan": plan.name, "what": what, "limit": cap, "current": used}
-        raise PlanLimitReached(f"The plan {plan.name} has room for {cap} {what}; there are {used}.", details=details)

@@ -50,6 +50,22 @@ _OF_DOORS = (
 _MADE = "<!-- Made by `make docs`. Change the code that it is made from. -->"
 
 
+_CAPS = {
+    "Apps": "apps",
+    "API keys": "api_keys",
+    "Model servers": "model_servers",
+    "Rows of the audit log": "audit_rows",
+    "Of an app: requests a minute": "requests_per_minute",
+    "KV operations a second": "kv_ops_per_second",
+    "KV bytes": "kv_bytes",
+    "KV keys": "kv_keys",
+    "agents": "agents",
+    "bytes of their graphs": "agent_bytes",
+    "tool servers": "tool_servers",
+}
+"""The caps of a plan as the page of settings shows them."""
+
+
 def settings_page(_registry: Registry) -> str:
     properties = Settings.model_json_schema()["properties"]
     lines = [
@@ -71,16 +87,19 @@ def settings_page(_registry: Registry) -> str:
         "",
         "## Plans",
         "",
-        f"How many apps an organisation may have, and what each of them may use. `{PREFIX}PLAN` is the plan of new",
-        "organisations. What is there already stays, also where it is more than a plan has room for.",
+        f"What an organisation has room for, and what each of its apps may use. `{PREFIX}PLAN` is the plan of new",
+        "organisations; one that is full is answered 403 `plan_limit_exceeded`, or `project_limit_reached` for apps.",
+        "What is there already stays, also where it is more than a plan has room for.",
         "",
-        "| Plan | Apps | Requests a minute | KV operations a second | KV bytes | KV keys | Agents | Bytes of graphs |",
-        "|---|---|---|---|---|---|---|---|",
+        "The organisation of the first account has as many apps as it likes, whatever its plan: it belongs to whoever",
+        f"runs the server. To give the same to everybody on a server of your own, set `{PREFIX}PLAN=enterprise`.",
+        "",
+        "| | " + " | ".join(f"`{name}`" for name in PLANS) + " |",
+        "|---|" + "---|" * len(PLANS),
     ]
-    for plan in PLANS.values():
-        caps = (plan.apps, plan.requests_per_minute, plan.kv_ops_per_second, plan.kv_bytes, plan.kv_keys)
-        caps += (plan.agents, plan.agent_bytes)
-        lines.append(f"| `{plan.name}` | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
+    for caption, field in _CAPS.items():
+        caps = [getattr(plan, field) for plan in PLANS.values()]
+        lines.append(f"| {caption} | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
     return _page(lines)
 
 

@@ -1,18 +1,23 @@
 """What an organisation's plan has room for, however many ask at once."""
 
 import asyncio
+import dataclasses
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from baobab.tools.limits import CallerRequests
 from baobab.tools.plans import PLANS
-from tests.conftest import Baobab
-from tests.people import key, person
+from tests.conftest import ADDRESS, Baobab
+from tests.installation import installation
+from tests.people import first_organisation, key, person
+from tests.ports import free_port
 from tests.tools.agents.conftest import graph
 
 SMALL = graph({"done": {"type": "end", "output_template": "done"}})
 PLAYGROUND = PLANS["playground"]
+FULL = "project_limit_reached"
 
 
 @pytest.fixture
@@ -20,22 +25,62 @@ def settings() -> dict[str, str]:
     return {"BAOBAB_PLAN": "playground"}
 
 
-async def test_a_hundred_and_twenty_apps_at_once_stop_exactly_at_the_cap_of_the_plan(baobab: Baobab) -> None:
-    keys = [await key(baobab) for _ in range(3)]
-    wishes = [({"name": f"app-{number}"}, keys[number % 3]) for number in range(120)]
-    asked = (baobab.client.post("/init", json=body, headers=by) for body, by in wishes)
-    answers = await asyncio.gather(*asked)
-    assert Counter(answer.status_code for answer in answers) == {201: PLAYGROUND.apps, 403: 120 - PLAYGROUND.apps}
-    refused = next(answer for answer in answers if answer.status_code == 403).json()["error"]
-    assert refused["code"] == "PLAN_LIMIT_REACHED"
-    told = {"plan": "playground", "what": "apps", "limit": PLAYGROUND.apps, "current": PLAYGROUND.apps}
-    assert refused["details"] == told
-    there = next(number for number, answer in enumerate(answers) if answer.status_code == 201)
-    again = await baobab.client.post("/init", json=wishes[there][0], headers=baobab.owner)
-    assert again.status_code == 200
-    gone = await baobab.client.delete(f"/apps/{again.json()['app_id']}", headers=baobab.owner)
-    assert gone.is_success, gone.text
-    assert (await baobab.client.post("/init", json={"name": "room"}, headers=baobab.owner)).status_code == 201
+@pytest.mark.parametrize(("plan", "apps"), [("playground", 1), ("launch", 3), ("certified", 10)])
+async def test_apps_that_are_asked_for_at_once_stop_exactly_at_the_plans_number(
+    tmp_path: Path, plan: str, apps: int
+) -> None:
+    async with installation(tmp_path / "data", {"BAOBAB_PLAN": plan}) as baobab:
+        someone = await person(baobab, "someone")
+        wishes = [{"name": f"app-{number}"} for number in range(3 * apps + 2)]
+        asked = (baobab.client.post("/init", json=wish, headers=someone.headers) for wish in wishes)
+        answers = await asyncio.gather(*asked)
+        assert Counter(answer.status_code for answer in answers) == {201: apps, 403: len(wishes) - apps}
+        told = next(answer for answer in answers if answer.status_code == 403).json()
+        assert (told["error"], told["plan"], told["limit"], told["current"]) == (FULL, plan, apps, apps)
+        assert told["upgradeUrl"] == f"{ADDRESS}/docs/guides/settings#plans"
+        assert (await baobab.client.get(told["upgradeUrl"])).status_code == 200
+        there = next(wish for wish, answer in zip(wishes, answers, strict=True) if answer.status_code == 201)
+        again = await baobab.client.post("/init", json=there, headers=someone.headers)
+        assert again.status_code == 200
+        gone = await baobab.client.delete(f"/apps/{again.json()['app_id']}", headers=someone.headers)
+        assert gone.is_success, gone.text
+        assert (await baobab.client.post("/init", json={"name": "room"}, headers=someone.headers)).status_code == 201
+
+
+async def test_who_runs_the_server_has_as_many_apps_as_they_like(baobab: Baobab) -> None:
+    colleague = await person(baobab, "colleague", role="member")
+    home = {**colleague.headers, "x-organization-id": await first_organisation(baobab)}
+    for number, headers in enumerate((baobab.owner, baobab.owner, home)):
+        made = await baobab.client.post("/init", json={"name": f"own-{number}"}, headers=headers)
+        assert made.status_code == 201, made.text
+    limits = (await baobab.client.get("/dashboard/billing", headers=baobab.owner)).json()["plan"]["limits"]
+    assert limits["maxProjects"] is None
+    theirs = (await baobab.client.get("/dashboard/billing", headers=colleague.headers)).json()["plan"]["limits"]
+    assert theirs["maxProjects"] == PLAYGROUND.apps
+
+
+async def test_keys_and_servers_of_models_and_tools_stop_at_the_plans_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = dataclasses.replace(PLAYGROUND, api_keys=3, model_servers=2, tool_servers=2)
+    monkeypatch.setitem(PLANS, "playground", small)
+    settings = {"BAOBAB_PLAN": "playground", "BAOBAB_EGRESS_ALLOW": "127.0.0.0/8"}
+    async with installation(tmp_path / "data", settings) as baobab:
+        owner = (await person(baobab, "owner")).headers
+        app = (await baobab.client.post("/init", json={"name": "only"}, headers=owner)).json()["app_id"]
+        dead = f"http://127.0.0.1:{free_port()}"
+        bounded = {
+            "/api-keys": ({}, small.api_keys),
+            "/v1/ai/servers": ({"url": f"{dead}/v1"}, small.model_servers),
+            f"/v1/{app}/mcp-servers": ({"url": f"{dead}/mcp"}, small.tool_servers),
+        }
+        for path, (body, cap) in bounded.items():
+            bodies = [{"name": f"one-{number}", **body} for number in range(6)]
+            asked = (baobab.client.post(path, json=one, headers=owner) for one in bodies)
+            answers = await asyncio.gather(*asked)
+            assert Counter(answer.status_code for answer in answers) == {201: cap, 403: 6 - (cap or 0)}, path
+            told = next(answer for answer in answers if answer.status_code == 403).json()
+            assert (told["error"], told["limit"], told["current"]) == ("plan_limit_exceeded", cap, cap)
 
 
 async def test_the_agents_of_an_app_stop_at_the_cap_of_the_plan(baobab: Baobab) -> None:
@@ -58,7 +103,7 @@ async def test_the_graphs_of_an_app_have_so_many_bytes_together_and_removed_ones
     assert statuses == [201] * 11 + [403]
     assert await make("small", SMALL) == 201
     grown = await baobab.client.patch(f"{path}/small", json={"graph_spec": large}, headers=baobab.owner)
-    assert (grown.status_code, grown.json()["code"]) == (403, "PLAN_LIMIT_REACHED")
+    assert (grown.status_code, grown.json()["code"]) == (403, "plan_limit_exceeded")
     assert (await baobab.client.delete(f"{path}/large-0", headers=baobab.owner)).status_code == 204
     assert await make("large-12", large) == 201
 

@@ -43,7 +43,7 @@ from baobab.tools.callers import Account
 from baobab.tools.deciders import Approvers
 from baobab.tools.escaping import escape_name
 from baobab.tools.money import Usd
-from baobab.tools.plans import PlanLimitReached, require_room
+from baobab.tools.plan_room import PlanLimitReached, require_room
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
 from baobab.tools.widening import Widens, one_of

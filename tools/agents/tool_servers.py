@@ -48,25 +48,17 @@ from baobab.tools.agents.tool_server_records import (
 )
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
-from baobab.tools.errors import AlreadyExists, BadRequest, BaobabError, Conflict, Forbidden
+from baobab.tools.errors import AlreadyExists, BadRequest, BaobabError, Forbidden
+from baobab.tools.plan_room import PlanLimitReached, require_room
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, JsonObject
 from baobab.tools.widening import whatever_is_given
-
-MOST = 50
-"""Servers of an app."""
 
 
 class ToolServerExists(AlreadyExists):
     code = "tool_server_exists"
     summary = "The app has a tool server of this name."
     remediation = "Choose another name, or remove the other server (op:mcp_servers_delete)."
-
-
-class TooManyToolServers(Conflict):
-    code = "too_many_tool_servers"
-    summary = "The app has as many tool servers as it may have."
-    remediation = "Remove one; details.limit is the number."
 
 
 @agents.tool(
@@ -91,7 +83,7 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     access=AppOwner("admin"),
     effect="external",
     status=201,
-    raises=(ToolServerExists, TooManyToolServers, AddressRefused, UrlRefused),
+    raises=(ToolServerExists, PlanLimitReached, AddressRefused, UrlRefused),
     audit=Audit("agent.tool_server.create", action="create", resource="mcp_server"),
     widens={"tool_acl": whatever_is_given},
     examples={"name": "docs", "url": "https://mcp.example.com/mcp"},
@@ -151,8 +143,8 @@ async def mcp_servers_create(
     call.audit.resource_id, call.audit.data["name"] = id_, name
     async with writing(call) as unit:
         count = select(func.count()).where(rows.c.app_id == app_id)
-        if (await unit.execute(count)).scalar_one() >= MOST:
-            raise TooManyToolServers(details={"limit": MOST})
+        plan = call.require_app().plan
+        require_room("tool servers of an app", plan, plan.tool_servers, (await unit.execute(count)).scalar_one())
         try:
             await unit.execute(insert(rows), values)
         except IntegrityError as exc:

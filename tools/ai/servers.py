@@ -24,13 +24,11 @@ from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.call import Call
 from baobab.tools.errors import BadRequest, Conflict, MissingField, NotFound
-from baobab.tools.platform_tables import organisations
+from baobab.tools.plan_room import PlanLimitReached, hold_plan, require_room
 from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, Text
 
-MOST = 20
-"""Servers of an organisation."""
 _MOST_MODELS = 200
 _PATIENCE_SECONDS = 10.0
 
@@ -80,11 +78,6 @@ class ServerNameTaken(Conflict):
     remediation = "Give the server another name."
 
 
-class TooManyServers(Conflict):
-    summary = "The organisation has as many model servers as it may have."
-    remediation = "Remove one with op:model_servers_delete; details.limit is the number."
-
-
 class ServerChanged(Conflict):
     summary = "Somebody else has changed the server meanwhile."
     remediation = "Read it with op:model_servers_get and try again."
@@ -113,7 +106,7 @@ async def model_servers_list(call: Call) -> ModelServers:
     access=AnyAccount("admin"),
     effect="external",
     status=201,
-    raises=(ServerNameTaken, TooManyServers, AddressRefused, UrlRefused),
+    raises=(ServerNameTaken, PlanLimitReached, AddressRefused, UrlRefused),
     audit=Audit("ai.server.create", action="create", resource="model_server"),
     examples={"name": "lab", "url": "https://models.example.com/v1"},
     keywords="connect, add, register, plug in own LLM, self-hosted, local model, vLLM, Ollama, llama.cpp, LM "
@@ -149,12 +142,9 @@ async def model_servers_create(
         **_sealed(call, id_, key),
     }
     row |= await _asked(call, name, row["url"], key)
-    # Whoever comes at once waits here, and counts what is written now.
-    theirs = select(organisations.c.id).where(organisations.c.id == organisation)
-    await call.execute(theirs.with_for_update(key_share=True))
+    plan = await hold_plan(call.execute, organisation)
     count = select(func.count()).where(rows.c.organisation_id == organisation)
-    if (await call.execute(count)).scalar_one() >= MOST:
-        raise TooManyServers(f"The organisation has {MOST} model servers.", details={"limit": MOST})
+    require_room("model servers", plan, plan.model_servers, (await call.execute(count)).scalar_one())
     try:
         await call.execute(insert(rows), row)
     except IntegrityError as exc:

@@ -21,6 +21,7 @@ from baobab.tools.effects import Policy
 from baobab.tools.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
 from baobab.tools.key_limits import narrowed
 from baobab.tools.membership import role_now
+from baobab.tools.plan_room import PlanLimitReached
 from baobab.tools.platform_tables import api_keys as rows
 from baobab.tools.tool import Audit, Toolset
 from baobab.tools.types import OMITTED, AppId, Text, Uuid
@@ -91,7 +92,7 @@ class Revoked(TypedDict):
     access=AnyAccount(),
     effect="write",
     status=201,
-    raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, keys.TooManyKeys, UnknownToolset),
+    raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, PlanLimitReached, UnknownToolset),
     audit=Audit("api_key.create", action="create", resource="api_key"),
     examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
     keywords="new API key, generate token, access token, credential, secret, read-only key, service account, key "

@@ -21,8 +21,8 @@ from baobab.tools.failures import failures
 from baobab.tools.function_keys import make_function_key
 from baobab.tools.membership import chosen_organisation
 from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.plans import PLANS, PlanLimitReached, require_room
-from baobab.tools.platform_tables import api_keys, organisations, signing_keys
+from baobab.tools.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
+from baobab.tools.platform_tables import api_keys, signing_keys
 from baobab.tools.platform_tables import apps as apps_table
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, Text, Uuid
@@ -110,7 +110,7 @@ class Deleted(TypedDict):
     effect="write",
     status=lambda result: 201 if result["created"] else 200,
     statuses=(201, 200),
-    raises=(RegionUnknown, SubdomainTaken, PlanLimitReached),
+    raises=(RegionUnknown, SubdomainTaken, ProjectLimitReached),
     audit=Audit("app.create", action="create", resource="app"),
     examples={"name": "shop"},
     start=True,
@@ -364,8 +364,8 @@ def _app_row(row: Any) -> AppRow:
 
 
 async def _require_room(call: Call, organisation_id: str) -> None:
-    """PlanLimitReached where the organisation has as many apps as its plan has room for."""
-    named = select(organisations.c.plan).where(organisations.c.id == organisation_id)
-    plan = PLANS[(await call.execute(named)).scalar_one()]
+    """ProjectLimitReached where the organisation has as many apps as it may have."""
+    plan = await hold_plan(call.execute, organisation_id)
+    cap = await cap_of_apps(call.execute, organisation_id, plan)
     owned = select(func.count()).select_from(apps_table).where(apps_table.c.organisation_id == organisation_id)
-    require_room("apps", plan, plan.apps, (await call.execute(owned)).scalar_one())
+    require_room("apps", plan, cap, (await call.execute(owned)).scalar_one(), error=ProjectLimitReached)

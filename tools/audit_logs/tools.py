@@ -8,12 +8,13 @@ from sqlalchemy import func, select
 from typing_extensions import TypedDict
 
 from baobab.tools.access import AppOwner
+from baobab.tools.audit_logs import trimming
+from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.call import Call
 from baobab.tools.platform_tables import audit_logs as table
-from baobab.tools.tool import Toolset
 from baobab.tools.types import AppId, Text
 
-audit_logs = Toolset("audit_logs", "What was done to an app, by whom.", base="/v1/{app_id}")
+__all__ = ["audit_logs", "trimming"]
 
 
 def _utc(moment: datetime) -> datetime:

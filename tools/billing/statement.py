@@ -16,12 +16,13 @@ from baobab.tools.credit_account import Account
 from baobab.tools.credit_errors import NoCreditAccount
 from baobab.tools.credit_terms import TERMS, usd
 from baobab.tools.credit_usage import Used
+from baobab.tools.plan_room import cap_of_apps
 from baobab.tools.plans import PLANS
 from baobab.tools.platform_tables import organisations
 
 
 class Caps(TypedDict):
-    """What an organisation (`maxProjects`) and each of its apps may use; null is no cap."""
+    """What an organisation and each of its apps may use; null is no cap."""
 
     requestsPerMinute: int | None
     kvOpsPerSecond: int | None
@@ -30,6 +31,10 @@ class Caps(TypedDict):
     maxProjects: int | None
     maxAgents: int | None
     maxAgentBytes: int | None
+    maxToolServers: int | None
+    maxApiKeys: int | None
+    maxModelServers: int | None
+    maxAuditRows: int | None
 
 
 class PlanLimits(Caps):
@@ -120,10 +125,11 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     budgets = await credits_.budgets(organisation)
     # Last: from here on the call holds a connection, and whoever holds one must not wait for another.
     plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
+    apps = await cap_of_apps(call.execute, organisation, PLANS[plan])
     platform, byok = (_consumption([one for one in used if one.byok is own]) for own in (False, True))
     return {
         "organization_id": organisation,
-        "plan": _own_plan(plan, account),
+        "plan": _own_plan(plan, account, apps),
         "credits": _credits(account),
         "aiCredits": _ai_credits(account),
         "usage": {"ai_credits_usd": platform["cost"]},
@@ -171,16 +177,21 @@ def _caps(plan: str) -> Caps:
         "maxProjects": caps.apps,
         "maxAgents": caps.agents,
         "maxAgentBytes": caps.agent_bytes,
+        "maxToolServers": caps.tool_servers,
+        "maxApiKeys": caps.api_keys,
+        "maxModelServers": caps.model_servers,
+        "maxAuditRows": caps.audit_rows,
     }
 
 
-def _own_plan(plan: str, account: Account) -> OwnPlan:
+def _own_plan(plan: str, account: Account, apps: int | None) -> OwnPlan:
     """The organisation's own terms, where the operator has set some, instead of the plan's."""
     return {
         "id": plan,
         "name": plan.capitalize(),
         "limits": {
             **_caps(plan),
+            "maxProjects": apps,
             "maxAiCreditsUsd": _or_uncapped(account.terms.allowance),
             "aiCreditsLifetime": account.terms.once,
         },

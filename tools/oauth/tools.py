@@ -40,6 +40,7 @@ from baobab.tools.oauth.grants import (
 )
 from baobab.tools.oauth.requests import LONGEST, Request, opened
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes, oauth_grants, oauth_refresh_tokens
+from baobab.tools.plan_room import PlanLimitReached
 from baobab.tools.platform_tables import api_keys
 from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit, Toolset
@@ -211,7 +212,7 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
     "POST /oauth/decision",
     access=AnyAccount(keys=False),
     effect="write",
-    raises=(RequestGone, UnknownClient, keys.TooManyKeys),
+    raises=(RequestGone, UnknownClient, PlanLimitReached),
     audit=Audit("oauth.decision", category="auth", action="create", resource="oauth_client"),
     examples={"request": "v1.0a1b2c3d.c2VhbGVk", "decision": "approve", "read_only": True},
     grants=True,
@@ -280,7 +281,7 @@ async def oauth_code(call: Call, client_id: ClientId, code: Code) -> PendingCode
 @oauth.tool(
     access=OAUTH_ENDPOINTS,
     effect="write",
-    raises=(InvalidGrant, keys.TooManyKeys),
+    raises=(InvalidGrant, PlanLimitReached),
     audit=Audit("oauth.exchange", category="auth", action="create", resource="api_key"),
 )
 async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchanged:

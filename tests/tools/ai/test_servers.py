@@ -335,16 +335,6 @@ async def test_a_name_is_an_organisations_once(world: Installation, theirs: Upst
     assert sorted(answer.status_code for answer in await asyncio.gather(*asks)) == [201, 409, 409]
 
 
-async def test_an_organisation_has_twenty_at_most(world: Installation, theirs: Upstream, owner: Person) -> None:
-    async def one(number: int) -> int:
-        body = {"name": f"lab-{number}", "url": f"{theirs.url}/v1"}
-        return (await world.client.post("/v1/ai/servers", json=body, headers=owner.headers)).status_code
-
-    statuses = [await one(number) for number in range(18)]
-    statuses += await asyncio.gather(*(one(number) for number in range(18, 24)))
-    assert sorted(statuses) == [201] * 20 + [409] * 4
-
-
 async def test_its_key_is_sealed_and_never_shown(world: Installation, theirs: Upstream, owner: Person) -> None:
     key = "a-key-that-is-in-no-other-test"
     await declare(world, owner, f"{theirs.url}/v1", "sealed", key=key)

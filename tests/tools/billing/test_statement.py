@@ -38,9 +38,13 @@ async def test_an_organisation_sees_what_it_has(baobab: Installation) -> None:
         "kvOpsPerSecond": 1000,
         "kvBytes": 2**30,
         "kvKeys": 1_000_000,
-        "maxProjects": 100,
+        "maxProjects": None,
         "maxAgents": 500,
         "maxAgentBytes": 100 * 2**20,
+        "maxToolServers": 50,
+        "maxApiKeys": 500,
+        "maxModelServers": 20,
+        "maxAuditRows": 100_000,
     }
     assert told["credits"] == {
         "monthly_allowance_usd": 5.0,

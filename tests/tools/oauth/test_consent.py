@@ -10,9 +10,13 @@ from baobab.tools.callers import Account
 from baobab.tools.errors import BadRequest, Forbidden, Unauthenticated
 from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
 from baobab.tools.oauth.tables import oauth_clients
+from baobab.tools.plan_room import PlanLimitReached
+from baobab.tools.plans import PLANS
 from baobab.tools.platform_tables import audit_logs
 from tests.tools.conftest import House
 from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow, answered
+
+MOST_KEYS = PLANS["playground"].api_keys or 0
 
 
 @pytest.fixture
@@ -141,10 +145,10 @@ async def test_a_person_is_told_before_they_agree_that_there_is_no_room_for_a_ke
     house: House, flow: Flow, ada: Account
 ) -> None:
     mine = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
-    rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(keys.MOST)]
+    rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
     async with house.services.database.writing() as connection:
         await connection.execute(keys.api_keys.insert(), rows)
-    with pytest.raises(keys.TooManyKeys):
+    with pytest.raises(PlanLimitReached):
         await house.use("oauth_decide", ada, request=flow.ask(await flow.client()), decision="approve")
 
 
