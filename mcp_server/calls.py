@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import mcp_types as types
@@ -46,13 +47,14 @@ class Calls:
             tool, arguments = self.chosen(who, offer, params.name, params.arguments or {})
             with self._sessions.running(who.session, ctx.request_id):
                 result = await self._run(tool, arguments, who, ctx, params)
-        except (ToolNotFound, ApprovalStateSpent) as error:
-            raise MCPError(types.INVALID_PARAMS, error.message, results.told(error)) from None
         except ApprovalRequired as error:
             if params.request_state is None and _opens_addresses(ctx):
                 return _asked(error)
             return results.failed(error)
         except BaobabError as error:
+            through = params.name == meta_tools.CALL and offer.searches
+            if isinstance(error, ToolNotFound | ApprovalStateSpent) and not through:
+                raise MCPError(types.INVALID_PARAMS, error.message, results.told(error)) from None
             return results.failed(error)
         except Exception:  # noqa: BLE001 - where this door turns what nobody expected into an answer
             return unexpected(who, params.name)
@@ -78,14 +80,19 @@ class Calls:
             name, arguments = meta_tools.called(arguments)
         tool = offer.tools.get(name)
         if tool is None:
-            raise self._missing(name, who)
+            raise self._missing(name, who, offer)
         return tool, meta_tools.fixed(arguments, who, tool.app_parameter)
 
-    def _missing(self, name: str, who: Visitor) -> BaobabError:
+    def _missing(self, name: str, who: Visitor, offer: Offer) -> BaobabError:
         """Why a tool is not offered to a visitor."""
         tool = self._registry.tools.get(name)
         if tool is None or not tool.mcp:
-            return ToolNotFound(details={"name": name[:128]})
+            near = get_close_matches(name[:128], offer.tools, 3)
+            nearest = f" The nearest: {', '.join(near)}." if near else ""
+            finds = "search_tools finds tools by what they do." if offer.searches else "List the tools."
+            # Some clients show the message alone.
+            message = ToolNotFound.summary + nearest
+            return ToolNotFound(message, remediation=finds, details={"name": name[:128]})
         if not tool.access.admits(who.caller):
             return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
         passed = key_limits.passed(who.caller, tool)

@@ -39,6 +39,17 @@ async def test_an_unknown_tool(baobab: Baobab, era: str) -> None:
 
 
 @each_era
+async def test_a_misspelt_tool_is_told_with_the_nearest_names(baobab: Baobab, era: str) -> None:
+    error = (await say(baobab, "tools/call", {"name": "kv_gett", "arguments": {}}, era=era)).error
+    assert "kv_get" in error["message"]
+    through = {"name": "call_tool", "arguments": {"name": "kv_gett"}}
+    result = (await say(baobab, "tools/call", through, era=era)).result
+    assert result["isError"]
+    assert "kv_get" in result["content"][0]["text"]
+    assert "search_tools" in result["content"][0]["text"]
+
+
+@each_era
 async def test_an_unknown_method(baobab: Baobab, era: str) -> None:
     error = (await say(baobab, "tools/destroy", era=era)).error
     assert error["code"] == -32601
