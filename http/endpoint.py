@@ -9,13 +9,13 @@ from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
 from baobab.http.open_streams import OpenStreams, while_allowed
-from baobab.http.request import LARGE, Request, read_object
+from baobab.http.request import LARGE, LargeBodies, Request, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, Caller
 from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated, UnknownField, UpgradeRequired
+from baobab.tools.errors import Forbidden, UnknownField, UpgradeRequired
 from baobab.tools.limits import network
 from baobab.tools.registry import Registry
 from baobab.tools.stream import Stream
@@ -30,8 +30,8 @@ class Endpoint:
         "_from_headers",
         "_key_header",
         "_media",
+        "_parser",
         "_query",
-        "_refusal",
         "_registry",
         "_rest",
         "_streams",
@@ -40,11 +40,12 @@ class Endpoint:
         "tool",
     )
 
-    def __init__(self, registry: Registry, tool: Tool, streams: OpenStreams) -> None:
+    def __init__(self, registry: Registry, tool: Tool, streams: OpenStreams, parser: LargeBodies) -> None:
         assert tool.rest is not None
         self.tool = tool
         self._registry = registry
         self._streams = streams
+        self._parser = parser
         self._credentials = registry.services.credentials
         self._rest = tool.rest
         key_header = tool.toolset.key_header
@@ -52,7 +53,6 @@ class Endpoint:
         self._query: Mapping[str, query.Reader] | None = None
         self._elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
-        self._refusal = _refusal(tool) if self._takes_body and tool.rest.max_body > LARGE else None
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._from_headers = [(name, header.encode()) for name, header in tool.rest.from_headers.items()]
         self._media = tool.rest.media_type.encode()
@@ -63,12 +63,13 @@ class Endpoint:
         if self._rest.socket:
             raise UpgradeRequired(headers={"upgrade": "websocket"})
         caller, arguments = await self._read(request)
+        door = self._door(request, base_url)
         if self._takes_body:
-            body = await self._body(request, receive, caller)
+            body = await self._body(request, receive, caller, arguments, door)
             if not self._elsewhere.isdisjoint(body):
                 raise self._misplaced()
             arguments |= body
-        result, call = await self._run(request, arguments, caller, base_url)
+        result, call = await self._registry.run(self.tool, arguments, caller, door)
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
         if call.allowance is not None:
@@ -87,29 +88,29 @@ class Endpoint:
         await request.reply(status, headers, content)
         return status
 
-    async def _body(self, request: Request, receive: Any, caller: Caller) -> dict[str, Any]:
-        """The body's object. What is large has its room before it is read, and callers without a credential may send
-        no large one.
+    async def _body(
+        self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], door: Door
+    ) -> dict[str, Any]:
+        """The body's object. A large one is read when its caller may send it and there is room, and then only.
+
+        arguments: what the path, the query and the headers say.
         """
         stranger = isinstance(caller, Anonymous)
         largest = min(self._rest.max_body, LARGE) if stranger else self._rest.max_body
-        refusal = self._refusal if stranger else None
         # As large as it says, or as it may be where it does not say.
-        size = largest if request.content_length < 0 else min(request.content_length, largest)
+        size = self._rest.max_body if request.content_length < 0 else request.content_length
         if size <= FREE:
-            return await read_object(receive, request, largest, refusal)
-        if stranger and (captured := request.captured_as(self.tool.app_parameter)) is not None:
-            # Nobody sends a large body to an app that is not there.
-            await self._registry.services.directory.app(captured)
+            return await read_object(receive, request, largest, self._parser)
+        await self._registry.admit(self.tool, arguments, caller, door)
         whose = network(request.ip) if stranger else caller.actor_id or ""
-        with BODIES.hold(whose, size, stranger=stranger):
-            return await read_object(receive, request, largest, refusal)
+        with BODIES.hold(whose, min(size, largest), stranger=stranger):
+            return await read_object(receive, request, largest, self._parser)
 
     @asynccontextmanager
     async def opened(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
         """The stream that a WebSocket asks for, while it has its place."""
         caller, arguments = await self._read(request)
-        result, call = await self._run(request, arguments, caller, base_url)
+        result, call = await self._registry.run(self.tool, arguments, caller, self._door(request, base_url))
         assert isinstance(result, Stream)
         with self._streams.place(caller, request.ip, result.subject):
             yield self._held(result, request, call)
@@ -127,7 +128,7 @@ class Endpoint:
         return replace(stream, pieces=while_allowed(stream.pieces, check))
 
     async def _read(self, request: Request) -> tuple[Caller, dict[str, Any]]:
-        """Who asks, and what the query and the headers say."""
+        """Who asks, and what the path, the query and the headers say."""
         if self._key_header is not None and request.authorization is None:
             key = request.header(self._key_header)
             request.authorization = None if key is None else b"Bearer " + key
@@ -138,17 +139,15 @@ class Endpoint:
         for name, header in self._from_headers:
             if name not in arguments and (given := request.header(header)) is not None:
                 arguments[name] = given.decode("latin-1")
-        return caller, arguments
-
-    async def _run(
-        self, request: Request, arguments: dict[str, Any], caller: Caller, base_url: str
-    ) -> tuple[Any, Call]:
-        # The path wins: nothing in a body or a query may switch apps.
+        # The path wins: nothing in a query may switch apps.
         captured = request.captured if request.literal else map(decoded, request.captured)
         arguments.update(zip(self._rest.path_parameters, captured, strict=True))
+        return caller, arguments
+
+    def _door(self, request: Request, base_url: str) -> Door:
         door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True)
         door.trace = request.trace
-        return await self._registry.run(self.tool, arguments, caller, door)
+        return door
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:
@@ -172,11 +171,3 @@ class Endpoint:
             "The body names a parameter of the path or the query string.",
             remediation=f"Leave it out; the fields of the body are {known}.",
         )
-
-
-def _refusal(tool: Tool) -> type[BaobabError] | None:
-    """What a caller without a credential is told where there is no other answer for it; None where there may be."""
-    if tool.access.anonymous:
-        return None
-    # Some families forbid instead of asking for a credential.
-    return Unauthenticated if Unauthenticated in tool.access.raises else Forbidden

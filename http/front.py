@@ -12,7 +12,7 @@ from baobab.http.endpoint import Endpoint
 from baobab.http.hosts import Hosts, inside
 from baobab.http.open_streams import Bounds, OpenStreams
 from baobab.http.origins import Origins
-from baobab.http.request import ClientGone, Request, Scope
+from baobab.http.request import ClientGone, LargeBodies, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, Trie, decoded
 from baobab.storage.database import DatabaseUnavailable
@@ -53,9 +53,9 @@ class Front:
         self._registry = registry
         self._behind = behind
         self._trie = Trie(registry.tools.values())
-        streams = OpenStreams(bounds)
+        streams, parser = OpenStreams(bounds), LargeBodies()
         self._endpoints = {
-            tool.name: Endpoint(registry, tool, streams) for tool in registry.tools.values() if tool.rest
+            tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
         }
         self._hosts = Hosts(hosts, options.base_domain)
         self._origins = Origins(self._hosts, registry.services.directory)

@@ -1,18 +1,18 @@
 """A request, as the front reads it: the few headers that matter, once."""
 
-import asyncio
 import itertools
 import re
 import secrets
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
 
 from baobab.http.answer import Headers, Reply
 from baobab.http.trie import Captured
-from baobab.tools.errors import BaobabError, BodyTooLarge, MalformedBody
+from baobab.runtime.turns import Turns
+from baobab.tools.errors import BodyTooLarge, MalformedBody
 from baobab.tools.tool import Tool
 
 Scope = dict[str, Any]
@@ -111,66 +111,19 @@ class Request:
         return self.captured[names.index(name)] if name in names else None
 
 
-async def read_object(
-    receive: Any, request: Request, max_bytes: int, refusal: type[BaobabError] | None = None
-) -> dict[str, Any]:
-    """The JSON object of a body; an empty body is an empty object.
-
-    refusal: what a body above LARGE is answered with, unread, where the caller will be refused in any case.
-    """
-    if refusal is not None and request.content_length > LARGE:
-        raise refusal
-    if request.content_length > max_bytes:
-        raise _too_large(max_bytes)
-    message = await receive()
-    raw = message.get("body", b"")
-    if message.get("more_body"):
-        parts, size = [raw], len(raw)
-        while message.get("more_body"):
-            message = await receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if refusal is not None and size > LARGE:
-                raise refusal
-            if size > max_bytes:
-                raise _too_large(max_bytes)
-        raw = b"".join(parts)
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    if refusal is not None and len(raw) > LARGE:
-        raise refusal
-    if len(raw) > max_bytes:
-        raise _too_large(max_bytes)
-    if len(raw) > LARGE:
-        return await _large_bodies.parse(raw)
-    return parse_object(raw) if raw else {}
-
-
-def parse_object(raw: bytes) -> dict[str, Any]:
-    try:
-        # A field given twice would be read differently by different parsers: the last wins here, as in JavaScript.
-        value = from_json(raw, allow_inf_nan=False)
-    except ValueError as exc:
-        # The parser's text names the place, and never repeats the input.
-        raise MalformedBody(f"The body is not valid JSON: {exc}.") from exc
-    if not isinstance(value, dict):
-        raise MalformedBody(f"The body must be a JSON object, not {_kind(value)}.")
-    return value
-
-
-class _LargeBodies:
-    """Parses one at a time, and lets as much time pass before the next one.
+class LargeBodies:
+    """Parses one at a time, in turns of whoever they are for, and lets as much time pass before the next one.
 
     The parser stops the event loop even from a thread, up to a second for millions of small values: the pauses leave
     half of the time to all other requests.
     """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-bodies")
+        self._turns = Turns("large-bodies")
         self._next = 0.0
 
     async def parse(self, raw: bytes) -> dict[str, Any]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._parse, raw)
+        return await self._turns.run(partial(self._parse, raw))
 
     def _parse(self, raw: bytes) -> dict[str, Any]:
         started = time.monotonic()
@@ -184,7 +137,40 @@ class _LargeBodies:
             self._next = ended + (ended - started)
 
 
-_large_bodies = _LargeBodies()
+async def read_object(receive: Any, request: Request, max_bytes: int, parser: LargeBodies) -> dict[str, Any]:
+    """The JSON object of a body; an empty body is an empty object."""
+    if request.content_length > max_bytes:
+        raise _too_large(max_bytes)
+    message = await receive()
+    raw = message.get("body", b"")
+    if message.get("more_body"):
+        parts, size = [raw], len(raw)
+        while message.get("more_body"):
+            message = await receive()
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+        raw = b"".join(parts)
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    if len(raw) > max_bytes:
+        raise _too_large(max_bytes)
+    if len(raw) > LARGE:
+        return await parser.parse(raw)
+    return parse_object(raw) if raw else {}
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    try:
+        # A field given twice would be read differently by different parsers: the last wins here, as in JavaScript.
+        value = from_json(raw, allow_inf_nan=False)
+    except ValueError as exc:
+        # The parser's text names the place, and never repeats the input.
+        raise MalformedBody(f"The body is not valid JSON: {exc}.") from exc
+    if not isinstance(value, dict):
+        raise MalformedBody(f"The body must be a JSON object, not {_kind(value)}.")
+    return value
 
 
 def _kind(value: object) -> str:

@@ -154,6 +154,22 @@ def _name(policy: str, subject: str, amount: int, window: int) -> str:
     return f"rate:{policy}:{amount}:{window}:{subject}"
 
 
+class Remaining:
+    """A limiter that only looks: it raises RateLimited where nothing is left, and takes nothing."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+
+    async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
+        left = amount - await self.used(policy, subject, amount, window)
+        if left < cost:
+            raise RateLimited(window, amount, window)
+        return Allowance(policy, amount, left, window, window)
+
+    async def used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        return await settled(self._limiter.used(policy, subject, amount, window))
+
+
 # None where nothing is limited.
 Spent = Allowance | None | Awaitable[Allowance]
 

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal
 from baobab.tools.executor import Approved, MeaningChanged
 from baobab.tools.invalid import invalid
 from baobab.tools.jobs import JobKind
-from baobab.tools.limits import Allowance, network
+from baobab.tools.limits import Allowance, Remaining, network
 from baobab.tools.services import Services
 from baobab.tools.tenancy import STRANGER, set_tenant
 from baobab.tools.tool import RegistrationError, Tool, Toolset
@@ -164,6 +165,29 @@ class Registry:
             return None
         told: str = await tool.preview(call, **values)
         return told
+
+    async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door) -> None:
+        """Raise what a call would be refused with whatever the arguments say that its door has not read yet.
+
+        Nothing is taken from the rate limit here; it is only looked whether something is left.
+        """
+        asking = replace(self.services, limits=Remaining(self.services.limits))
+        call = Call(self, asking, tool, caller, door, self.services.database.unit(write=False))
+        try:
+            if tool.app_parameter is not None:
+                call.app = await self.services.directory.app(arguments.get(tool.app_parameter))
+            if tool.access.anonymous:
+                require_sign_in(call)
+            await tool.access.authorise(call, arguments)
+            if tool.access.credential:
+                key_limits.hold(caller, tool)
+            if tool.limit is not None and isinstance(spent := tool.limit.spend(call, arguments), Awaitable):
+                await spent
+        finally:
+            if not call.unit.untouched:
+                await call.unit.commit()
+        # What is done for the call from here on is done for whoever it is for.
+        set_tenant(_tenant(call))
 
     async def recheck(self, call: Call) -> None:
         """Raise what a call that goes on for long would be refused with if it were made now."""

@@ -4,24 +4,18 @@ import asyncio
 import contextlib
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import uvicorn
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from baobab import serving
 from baobab.http import open_streams
 from baobab.http.bodies import BodyBudget
-from baobab.server import Server
-from baobab.settings import load
-from tests.columns import begin, end
-from tests.conftest import KEY, Baobab
+from tests.conftest import Baobab
+from tests.http.served import served_at
 from tests.people import key
 from tests.tools.agents.conftest import graph
 
@@ -47,29 +41,8 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Baobab]:
-    """An installation behind a real socket, served as `baobab serve` does."""
-    data = tmp_path / "data"
-    given = load({"BAOBAB_PLAN": "enterprise", **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
-    server = Server(given)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with server.open() as house:
-            options = {**serving._arguments(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
-            running = _Quiet(uvicorn.Config(server.front, lifespan="off", **options))
-            task = asyncio.create_task(running.serve([listener]))
-            async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
-                while not running.started:
-                    await asyncio.sleep(0.001)
-                yield Baobab(house, client)
-            running.should_exit = True
-            await task
-    end(data)
-
-
-class _Quiet(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        yield
+    async with served_at(tmp_path / "data", {"BAOBAB_PLAN": "enterprise"}) as opened:
+        yield opened
 
 
 async def waiting_run(baobab: Baobab) -> tuple[str, str, dict[str, str]]:

@@ -1,0 +1,42 @@
+"""An installation behind a real socket, served as `baobab serve` does, in the process of the test."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from baobab import serving
+from baobab.server import Server
+from baobab.settings import load
+from tests.columns import begin, end
+from tests.conftest import KEY, Baobab
+
+
+@contextlib.asynccontextmanager
+async def served_at(data: Path, variables: dict[str, str]) -> AsyncIterator[Baobab]:
+    given = load({**variables, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
+    server = Server(given)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with server.open() as house:
+            options = {**serving._arguments(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
+            running = _Quiet(uvicorn.Config(server.front, lifespan="off", **options))
+            task = asyncio.create_task(running.serve([listener]))
+            async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
+                while not running.started:
+                    await asyncio.sleep(0.001)
+                yield Baobab(house, client)
+            running.should_exit = True
+            await task
+    end(data)
+
+
+class _Quiet(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield

@@ -1,0 +1,85 @@
+"""Large bodies are read when their callers may send them, and parsed in turns of whoever they are for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.http.served import served_at
+from tests.people import Person, key, person
+
+LARGE = 3 * 2**20
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Baobab]:
+    async with served_at(tmp_path / "data", {"BAOBAB_PLAN": "playground"}) as opened:
+        yield opened
+
+
+async def status_before_the_body(served: Baobab, path: str, headers: dict[str, str], length: str) -> int:
+    """What a request is answered of which only the head is sent."""
+    address = served.client.base_url
+    assert address.port is not None
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    lines = [f"POST {path} HTTP/1.1", f"Host: {address.host}:{address.port}", length]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    async with asyncio.timeout(20):
+        status = int((await reader.readline()).split()[1])
+    writer.close()
+    return status
+
+
+@pytest.mark.parametrize("length", [f"Content-Length: {LARGE}", "Transfer-Encoding: chunked"])
+async def test_rights_are_looked_at_before_a_large_body_is_read(served: Baobab, length: str) -> None:
+    app = await served.app()
+    stranger, colleague = await person(served, "stranger"), await person(served, "colleague", role="member")
+    reader = await key(served, read_only=True)
+    batch, agents, chat = f"/v1/{app}/kv/_batch", f"/v1/{app}/agents", "/v1/chat/completions"
+    for path, headers, status in (
+        (batch, stranger.headers, 403),
+        (batch, {"authorization": "Bearer bb_sk_" + "0" * 40}, 401),
+        (batch.replace(app, "app_000000000000"), served.owner, 404),
+        (agents, colleague.headers, 403),
+        (agents, reader, 403),
+        (chat, {}, 401),
+        (chat, reader, 403),
+    ):
+        assert await status_before_the_body(served, path, headers, length) == status, path
+
+
+async def test_a_large_body_is_not_read_where_no_request_is_left(served: Baobab) -> None:
+    owner = await person(served, "owner")
+    app = (await served.client.post("/init", json={"name": "busy"}, headers=owner.headers)).json()["app_id"]
+    path = f"/v1/{app}/chat/completions"
+    spent = [(await served.client.get(f"/v1/{app}/config", headers=owner.headers)).status_code for _ in range(301)]
+    assert spent == [200] * 300 + [429]
+    assert await status_before_the_body(served, path, owner.headers, f"Content-Length: {LARGE}") == 429
+
+
+async def test_looking_whether_requests_are_left_takes_none(served: Baobab) -> None:
+    owner = await person(served, "owner")
+    app = (await served.client.post("/init", json={"name": "calm"}, headers=owner.headers)).json()["app_id"]
+    path, body = f"/v1/{app}/kv/_batch", {"ops": [{"op": "set", "key": "a", "value": "x" * 100_000}]}
+    answer = await served.client.post(path, json=body, headers=owner.headers)
+    assert (answer.status_code, answer.headers["ratelimit"].split(";")[1]) == (200, "r=49")
+
+
+async def test_one_tenants_large_bodies_are_parsed_in_turns_with_anothers(served: Baobab) -> None:
+    tenants = [await person(served, name) for name in ("many", "one")]
+    content = b'{"nothing": [' + b"[]," * 1_000_000 + b"[]]}"
+    ended = []
+
+    async def send(whose: Person) -> None:
+        answer = await served.client.post("/v1/chat/completions", content=content, headers=whose.headers)
+        assert answer.status_code == 400, answer.text
+        ended.append(whose)
+
+    many, one = tenants
+    await asyncio.gather(*(send(many) for _ in range(8)), send(one))
+    assert ended.count(many) == 8
+    # In the order in which they came it would be the last.
+    assert ended.index(one) < 6
