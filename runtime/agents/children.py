@@ -49,7 +49,7 @@ class Children:
         if child.status == "completed":
             return Outcome(child.output, child.tainted)
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
-        raise RunFailed(error["type"], f"{node.agent}: {error['message']}")
+        raise RunFailed(error["type"], f"{node.agent}: {error['message']}", quotes="quotes" in error)
 
     async def _begin(self, child_id: str, node: AgentNode, given: Mapping[str, Any], *, tainted: bool) -> None:
         run, now = self._run, self._services.clock.now()

@@ -114,7 +114,7 @@ class Desk:
         if decision is None:
             return None
         told = {"call_id": call_id, **decision.event}
-        self.journal.tell("run_resumed", told, f"resumed {decision.approval_id}")
+        self.journal.tell("run_resumed", told, f"resumed {decision.approval_id}", above=True)
         return decision.arguments
 
     def _approvers(self, ref: ToolRef, named: NamedApprovers | None, *, is_held: bool) -> Approvers:
@@ -166,7 +166,7 @@ class Desk:
         except Unavailable:
             raise
         except BaobabError as exc:
-            raise RunFailed("model_failed", exc.message) from exc
+            raise RunFailed("model_failed", exc.message, quotes=True) from exc
         self._count(answer, call, step, request["model"])
         return Answer(_message(answer))
 

@@ -7,12 +7,27 @@ from baobab.tools.jobs import JobLost
 
 
 class RunFailed(Exception):
-    """`type` is a word for programs; the message is for people."""
+    """`type` is a word for programs; the message is for people.
 
-    def __init__(self, type_: str, message: str) -> None:
+    quotes: whether the message is in the words of a tool server or provider, which are for those who run the app.
+    """
+
+    def __init__(self, type_: str, message: str, *, quotes: bool = False) -> None:
         super().__init__(message)
         self.type = type_
         self.message = message
+        self._quoting = {"quotes": True} if quotes else {}
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """What the run's row keeps."""
+        return {"message": self.message, "type": self.type, **self._quoting}
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """What `run_failed` tells."""
+        reason = {"reason": self.type} if self.type in ("approval_denied", "timed_out") else {}
+        return {"error": self.message, "type": self.type, **reason, **self._quoting}
 
 
 class TimedOut(RunFailed):

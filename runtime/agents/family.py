@@ -58,7 +58,7 @@ def close(statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, A
 
 
 def tell_above(
-    statements: Statements, parent_id: str, told: Iterable[tuple[str, Mapping[str, Any], str]], at: datetime
+    statements: Statements, parent_id: str, told: Iterable[tuple[str, Mapping[str, Any], str | None]], at: datetime
 ) -> list[str]:
     """Have what a run tells stand among the events of those above it, too; their ids. told: type, payload, subject."""
     events, ids = list(told), []

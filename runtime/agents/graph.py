@@ -289,7 +289,8 @@ class _Compiler:
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.told}
-            raise RunFailed("tool_failed", f"{ref.name}: {failed.told.get('message', 'failed')}") from failed
+            said = f"{ref.name}: {failed.told.get('message', 'failed')}"
+            raise RunFailed("tool_failed", said, quotes=is_quoting(ref)) from failed
         except Denied as denied:
             if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from baobab.runtime.agents.failures import RunTaken
+from baobab.runtime.agents.family import tell_above
 from baobab.runtime.agents.rows import Write
 from baobab.storage.clock import Clock
 from baobab.storage.transactions import Statements, Transactions
@@ -25,13 +26,14 @@ _LEAST_BETWEEN_SECONDS = 0.1
 class Journal:
     """What is told is written with the next transaction of the run, which only the run's present job can make.
 
-    known: the subjects of what an earlier attempt told, and is not told again. told: rings for whoever listens.
+    run: its row. known: the subjects of what an earlier attempt told, and is not told again. told: rings for whoever
+    listens to a run.
     """
 
     def __init__(
         self,
         job: Job,
-        run_id: str,
+        run: Any,
         transactions: Transactions,
         clock: Clock,
         *,
@@ -39,12 +41,15 @@ class Journal:
         told: Callable[[str], None],
     ) -> None:
         self._job = job
-        self._run_id = run_id
+        self._run_id: str = run.id
+        self._parent_id: str | None = run.parent_run_id
+        self._whose = {"run_id": run.id, "agent": run.agent}
         self._transactions = transactions
         self._clock = clock
         self._known = known
         self._told = told
         self._pending: list[tuple[str, Mapping[str, Any], str | None]] = []
+        self._above: list[tuple[str, Mapping[str, Any], str | None]] = []
         self._beside: list[Write] = []
         self._cost = self._prompt = self._completion = 0
         self._tainted = False
@@ -57,13 +62,18 @@ class Journal:
         """For how long the run has been made since the journal was opened."""
         return asyncio.get_running_loop().time() - self._begun
 
-    def tell(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
-        """Tell of something; of one subject once in the life of the run. Whether it was news."""
+    def tell(self, type_: str, payload: Mapping[str, Any], subject: str | None = None, *, above: bool = False) -> bool:
+        """Tell of something; of one subject once in the life of the run. Whether it was news.
+
+        above: whether the runs that this one is a step of tell it, too.
+        """
         if subject is not None:
             if subject in self._known:
                 return False
             self._known.add(subject)
         self._pending.append((type_, payload, subject))
+        if above and self._parent_id is not None:
+            self._above.append((type_, {**payload, **self._whose}, subject))
         return True
 
     def spend(self, *, cost: int, prompt_tokens: int, completion_tokens: int) -> None:
@@ -98,6 +108,8 @@ class Journal:
         """
         async with self._turn:
             pending, self._pending = self._pending, []
+            told_above, self._above = self._above, []
+            others: list[str] = []
             beside, self._beside = self._beside, []
             spent = (self._cost, self._prompt, self._completion, self._tainted)
             self._cost = self._prompt = self._completion = 0
@@ -122,6 +134,8 @@ class Journal:
                     )
                 for write in beside:
                     write(statements)
+                if self._parent_id is not None:
+                    others[:] = tell_above(statements, self._parent_id, told_above, at)
                 if work is not None:
                     work(statements)
 
@@ -132,5 +146,5 @@ class Journal:
                 self._announced = now
         if last:
             self._job.end()
-        if pending:
-            self._told(self._run_id)
+        for run_id in [self._run_id, *others] if pending else ():
+            self._told(run_id)

@@ -79,8 +79,7 @@ class _Player:
             # Of one that was cancelled, or whose model or time failed it: that is not the graph's doing.
             self.told += [event for event in self.record.told[-1:] if event["type"] == "run_failed"]
         except RunFailed as failed:
-            reason = {"reason": failed.type} if failed.type in ("approval_denied", "timed_out") else {}
-            self.tell("run_failed", {"error": failed.message, "type": failed.type, **reason})
+            self.tell("run_failed", failed.event)
         else:
             self.tell("run_end", {"output": last.get("output")})
 
@@ -167,8 +166,8 @@ def _lines(told: Sequence[Event]) -> list[str]:
         type_, payload = event["type"], event["payload"]
         if type_ not in _COMPARED:
             continue
-        # How long a call takes and what its run is called is no part of what a graph does.
-        payload = {name: value for name, value in payload.items() if name not in ("duration_ms", "run_id")}
+        # How long a call takes, what its run is called and whose words are told is no part of what a graph does.
+        payload = {name: value for name, value in payload.items() if name not in ("duration_ms", "run_id", "quotes")}
         line = f"{type_} {json.dumps(payload, sort_keys=True, ensure_ascii=False)}"
         if type_ in _CALLS:
             calls.append(((*map(int, payload["call_id"].split(".")), type_ == "tool_call_end"), line))

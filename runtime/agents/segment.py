@@ -12,7 +12,7 @@ from sqlalchemy import select
 from baobab.runtime.agents.children import Children
 from baobab.runtime.agents.desk import Desk
 from baobab.runtime.agents.failures import RunFailed, TimedOut
-from baobab.runtime.agents.family import close, tell_above
+from baobab.runtime.agents.family import close
 from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.kinds import ADVANCE, WEBHOOK
 from baobab.runtime.agents.library import graphs
@@ -74,7 +74,7 @@ class Segment:
             return
         self._run = run
         clock, ring = self._services.clock, self._watch.ring
-        self._journal = Journal(self._job, run.id, self._transactions, clock, known=self._known, told=ring)
+        self._journal = Journal(self._job, run, self._transactions, clock, known=self._known, told=ring)
         origin = {"forked_from": run.forked_from, "step": run.forked_step} if run.forked_from else {}
         self._journal.tell("run_start", {"input": run.input, **origin}, "run_start")
         try:
@@ -196,7 +196,6 @@ class Segment:
         """Nothing of the run stays here: for a person it is paused; after a run below it, and when a limit lets it, it
         goes on by itself. Again in the latter case.
         """
-        above: list[tuple[str, dict[str, Any], str]] = []
         asked = [each for each in waiting if "approval_id" in each]
         deadlines: list[datetime] = []
         for each in asked:
@@ -214,29 +213,20 @@ class Segment:
                 "approvers": each["approvers"],
                 "expires_at": until,
             }
-            subject = f"paused {each['approval_id']}"
-            if self._journal.tell("run_paused", told, subject):
-                whose = {"run_id": self._run_id, "agent": self._run.agent}
-                above.append(("run_paused", {**told, **whose}, subject))
+            self._journal.tell("run_paused", told, f"paused {each['approval_id']}", above=True)
         limited = max((each["again_in"] for each in waiting if "again_in" in each), default=0)
         # A limit is the run's own affair, so that it uses up its time; to wait for people does not.
         waited = 0 if asked else limited
-        now = self._services.clock.now()
         status, first = ("paused", min(deadlines, default=None)) if asked else ("running", None)
-        news: list[str] = []
 
         def rest(statements: Statements) -> None:
             rested = statements.rows(_RESTED, status, first, waited, self._run_id, self._job.id)
             if rested and rested[0][0] == "cancelling":
                 why = f"run:{self._run_id}:after:{self._job.id}"[-200:]
                 self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, why)
-            if self._run.parent_run_id is not None:
-                news.extend(tell_above(statements, self._run.parent_run_id, above, now))
 
         await self._journal.write(rest, last=not limited, rests=True)
         self._services.jobs.wake()
-        for run_id in news:
-            self._watch.ring(run_id)
         if limited:
             raise Again(limited, "a limit lets the run go on later")
 
@@ -249,10 +239,8 @@ class Segment:
 
     async def _end(self, status: str, event: str, failed: RunFailed) -> None:
         await self._services.approvals.abandon(self._run_id)
-        error = {"message": failed.message, "type": failed.type}
-        reason = {"reason": failed.type} if failed.type in ("approval_denied", "timed_out") else {}
-        self._journal.tell(event, {"error": failed.message, "type": failed.type, **reason}, "run_end")
-        await self._finish(status, error=error)
+        self._journal.tell(event, failed.event, "run_end")
+        await self._finish(status, error=failed.error)
 
     async def _cancel(self) -> None:
         # First: what waits must not be done for a run that is no more.

@@ -12,7 +12,7 @@ from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
 from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.records import RunState
 from baobab.tools.agents.tokens import matching
-from baobab.tools.approval_rows import approvals
+from baobab.tools.agents.waiting import read_pending, runs_below
 from baobab.tools.call import Call
 from baobab.tools.deciders import Decider, Gate, NotYoursToDecide, person, starter_of
 from baobab.tools.errors import AppMigrating
@@ -46,17 +46,13 @@ async def resumed(
     reason: str | None,
     agent: str | None = None,
 ) -> RunState:
-    """Decide about one call that the run waits for. RunNotFound, NotPaused, TokenInvalid, NotAnApprover, Forbidden."""
+    """Decide about one call that the run waits for, or one below it.
+
+    RunNotFound, NotPaused, TokenInvalid, NotAnApprover, Forbidden.
+    """
     if call.caller.limits is not None:
         raise NotYoursToDecide
-    waiting = select(approvals).where(
-        approvals.c.proposer == f"run:{run_id}",
-        approvals.c.run_id == run_id,
-        approvals.c.app_id == app_id,
-        approvals.c.status == "pending",
-        approvals.c.expires_at > call.now,
-    )
-    found = (await call.execute(waiting)).all()
+    found = await _read_waiting(call, app_id, run_id)
     decider = Decider(call.caller, call.role)
     asked = any(decider.may(Gate.of_approval(row)) for row in found)
     # Whoever is asked about a call of a run may answer, whoever's run it is.
@@ -65,7 +61,7 @@ async def resumed(
         raise RunEnded(details={"status": run.status})
     if run.status != "paused" and not found:
         raise NotPaused(details={"status": run.status})
-    row = matching(call.services.vault, run_id, list(found), token)
+    row = matching(call.services.vault, found, token)
     if row is None:
         raise TokenInvalid
     call.audit.resource_id = run_id
@@ -77,13 +73,24 @@ async def resumed(
     )
     if outcome == "lost":
         raise TokenInvalid
-    if len(found) > 1 or outcome == "waits":
-        return {"run_id": run_id, "status": run.status}
-    await _goes_on(call, run_id)
-    return {"run_id": run_id, "status": "running"}
+    if outcome != "waits" and not any(other.run_id == row.run_id for other in found if other is not row):
+        await _go_on(call, row.run_id)
+        if row.run_id == run_id:
+            return {"run_id": run_id, "status": "running"}
+    return {"run_id": run_id, "status": run.status}
 
 
-async def _goes_on(call: Call, run_id: str) -> None:
+async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
+    """The calls that the run waits for, and those that runs below it do: their tokens are told at all of these."""
+    query = select(runs).where(runs.c.id == run_id, runs.c.app_id == app_id)
+    async with call.reading() as execute:
+        run = (await execute(query)).first()
+    if run is None:
+        return []
+    return await read_pending(call, [run_id, *(below.id for below in await runs_below(call, run))])
+
+
+async def _go_on(call: Call, run_id: str) -> None:
     """It waits for nobody any more. Where it lies in another database, it says so when it is taken up in a moment."""
     if call.unit.database is call.stores.database:
         paused = (runs.c.id == run_id, runs.c.status == "paused", runs.c.job_id.is_(None))

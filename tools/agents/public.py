@@ -35,6 +35,7 @@ from baobab.tools.agents.region import writing
 from baobab.tools.agents.running import CANCELLING, RESUMING, STARTING
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
+from baobab.tools.agents.waiting import read_awaited
 from baobab.tools.call import Call
 from baobab.tools.callers import Anonymous, EndUser
 from baobab.tools.deciders import Decider
@@ -103,7 +104,8 @@ async def agents_public_run(
 @agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
 async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # noqa: A002
     """Read a run that was started here; its id is what shows that it is the caller's."""
-    return {"run": run_of(await run_row(call, app_id, id), call.caller)}
+    row = await run_row(call, app_id, id)
+    return {"run": run_of(row, call.caller, await read_awaited(call, row))}
 
 
 @agents.tool(

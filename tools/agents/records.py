@@ -1,5 +1,6 @@
 """Agents and runs as callers see them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -8,7 +9,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.graph_schema import graph_schema
-from baobab.tools.agents.showing import is_outsider
+from baobab.tools.agents.showing import is_outsider, show_failure
 from baobab.tools.callers import Caller
 from baobab.tools.deciders import Approvers
 from baobab.tools.money import dollars
@@ -79,12 +80,34 @@ class Agents(TypedDict):
 class Failure(TypedDict):
     message: str
     type: str
+    quotes: NotRequired[
+        Annotated[Literal[True], Field(description="The message is in the words of a tool server or provider.")]
+    ]
 
 
 class Usage(TypedDict):
     input_tokens: int
     output_tokens: int
     cost_usd: NotRequired[Annotated[float, Field(description="Not told to users and visitors of the app.")]]
+
+
+class Decision(TypedDict):
+    """A call that waits for a person."""
+
+    approval_id: str
+    tool: str
+    approvers: Annotated[Json, Field(description="Who decides, as in `run_paused`.")]
+    expires_at: datetime
+
+
+class Awaited(TypedDict):
+    """A run that is a step of this one, or of one below it, and goes on."""
+
+    run_id: str
+    agent: str
+    status: RunStatus
+    parent_run_id: str
+    decisions: list[Decision]
 
 
 class Run(TypedDict):
@@ -105,6 +128,9 @@ class Run(TypedDict):
     forked_from: str | None
     forked_step: int | None
     parent_run_id: Annotated[str | None, Field(description="The run of which this one is a step.")]
+    waiting_for: NotRequired[
+        Annotated[list[Awaited], Field(description="The runs below it that go on, where one run is read.")]
+    ]
     webhook_url: str | None
     idempotency_key: str | None
     payload_hash: str
@@ -158,13 +184,17 @@ def agent_of(row: Any) -> Agent:
     )
 
 
-def run_of(row: Any, caller: Caller) -> Run:
+def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -> Run:
     """A run as a caller may see it."""
     shown = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
     usage: dict[str, Any] = {
         "input_tokens": row.prompt_tokens,
         "output_tokens": row.completion_tokens,
     }
-    if not is_outsider(caller):
+    if is_outsider(caller):
+        shown["error"] = show_failure(row.error)
+    else:
         usage["cost_usd"] = row.cost / _NANOS
+    if awaited is not None:
+        shown["waiting_for"] = list(awaited)
     return cast(Run, shown | {"usage": usage})

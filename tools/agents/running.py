@@ -42,6 +42,7 @@ from baobab.tools.agents.reading import listed, streamed
 from baobab.tools.agents.records import Events, Name, OneRun, Runs, RunState, RunStatus, run_of
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
+from baobab.tools.agents.waiting import read_awaited
 from baobab.tools.approval import EditsTakeOne
 from baobab.tools.call import Call
 from baobab.tools.callers import EndUser
@@ -178,7 +179,8 @@ async def agents_runs_list(
 )
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
     """Read a run: where it stands, what it has used, what came of it."""
-    return {"run": run_of(await run_row(call, app_id, id, name), call.caller)}
+    row = await run_row(call, app_id, id, name)
+    return {"run": run_of(row, call.caller, await read_awaited(call, row))}
 
 
 @agents.tool(

@@ -8,6 +8,11 @@ from baobab.tools.callers import Anonymous, Caller, EndUser
 _PRICED = {"model", "cost_usd"}
 _HELD = {"args", "result", "result_characters", "error", "payload"}
 
+_NEUTRAL = {
+    "tool_failed": "A tool that the agent uses failed.",
+    "model_failed": "The model that the agent uses did not answer.",
+}
+
 
 def is_outsider(caller: Caller) -> bool:
     """Whether a caller is a user or a visitor of the app, and none of the people and keys that run it."""
@@ -25,6 +30,8 @@ def show_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
     payload: Mapping[str, Any] = event["payload"]
     if event["type"] == "llm_token_usage":
         return event | {"payload": _without(payload, _PRICED)}
+    if event["type"] == "run_failed" and "quotes" in payload:
+        return event | {"payload": _without(payload, {"quotes"}) | {"error": _neutral(payload["type"])}}
     if event["type"] == "run_resumed":
         # It may be of a call of either kind.
         return event | {"payload": _without(payload, {"args"})}
@@ -37,6 +44,17 @@ def show_event(caller: Caller, event: dict[str, Any]) -> dict[str, Any]:
     if "payload" in payload:
         shown["payload"] = dict(shown)
     return event | {"payload": shown}
+
+
+def show_failure(error: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Why a run failed, without the words of tool servers and providers: those may say what the app holds."""
+    if error is None or "quotes" not in error:
+        return error
+    return {"message": _neutral(error["type"]), "type": error["type"]}
+
+
+def _neutral(type_: str) -> str:
+    return _NEUTRAL.get(type_, "A part of the agent failed.")
 
 
 def _without(payload: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ def approval_token(vault: Vault, run_id: str, approval_id: str) -> str:
     return "appr_" + mac.hexdigest()[:_LENGTH]
 
 
-def matching(vault: Vault, run_id: str, waiting: list[Any], token: str) -> Any:
+def matching(vault: Vault, waiting: list[Any], token: str) -> Any:
     """The one of the waiting approvals that a token names."""
     for row in waiting:
-        if hmac.compare_digest(approval_token(vault, run_id, row.id).encode(), token.encode()):
+        if hmac.compare_digest(approval_token(vault, row.run_id, row.id).encode(), token.encode()):
             return row
     return None

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from baobab.tools.callers import Anonymous
 from tests.jobs import settled, unfinished
 from tests.tools.agents.conftest import Agency, graph
 
@@ -82,7 +85,8 @@ async def test_taint_goes_down_with_the_input_and_up_with_the_output(agency: Age
     assert (await below(agency, "speaker", run["id"]))["tainted"] is True
 
 
-async def test_a_call_that_waits_below_is_told_above_and_decided_below(agency: Agency) -> None:
+@pytest.mark.parametrize("where", ["writer", "top"])
+async def test_a_call_that_waits_below_is_told_above_and_decided_at_either(agency: Agency, where: str) -> None:
     await agency.agent("writer", using("kv_put", key="note", value="{{ input.text }}"))
     await agency.agent("middle", running("writer", text="hello"))
     await agency.agent("top", running("middle"))
@@ -91,15 +95,40 @@ async def test_a_call_that_waits_below_is_told_above_and_decided_below(agency: A
     run = await agency.read("top", run_id)
     assert run["status"] == "running"
     (told,) = await agency.events("top", run_id, "run_paused")
-    assert (told["payload"]["agent"], told["payload"]["tool_name"]) == ("writer", "kv_put")
-    body = {"approval_token": told["payload"]["approval_token"], "approved": True}
-    named = {"app_id": agency.app_id, "name": "writer", "id": told["payload"]["run_id"]}
+    paused = told["payload"]
+    assert (paused["agent"], paused["tool_name"]) == ("writer", "kv_put")
+    middle, writer = run["waiting_for"]
+    assert (middle["agent"], middle["status"], middle["decisions"]) == ("middle", "running", [])
+    assert (writer["run_id"], writer["agent"], writer["status"]) == (paused["run_id"], "writer", "paused")
+    (decision,) = writer["decisions"]
+    assert (decision["approval_id"], decision["approvers"]) == (paused["approval_id"], paused["approvers"])
+    body = {"approval_token": paused["approval_token"], "approved": True}
+    named = {"app_id": agency.app_id, "name": where, "id": {"writer": paused["run_id"], "top": run_id}[where]}
     await agency.house.use("agents_runs_resume", agency.owner, **named, **body)
     run = await agency.ended("top", run_id)
     assert run["status"] == "completed", run
-    assert await agency.get("note") == '"hello"'
+    assert (await agency.get("note"), run["waiting_for"]) == ('"hello"', [])
     events = await agency.events("top", run_id)
+    (resumed,) = [event["payload"] for event in events if event["type"] == "run_resumed"]
+    assert (resumed["run_id"], resumed["agent"], resumed["decision"]) == (paused["run_id"], "writer", "approved")
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_visitor_answers_what_a_private_part_of_the_agent_asks(agency: Agency) -> None:
+    await agency.agent("asker", using("interrupt", reason="Go on?"))
+    await agency.agent("open", running("asker"), visibility="public", safety_acknowledged=True)
+    visitor, named = Anonymous(agency.app_id), {"app_id": agency.app_id}
+    begun = await agency.house.use("agents_public_run", visitor, **named, name="open", input={})
+    await settled(agency.house)
+    named["id"] = begun["run_id"]
+    listed = await agency.house.use("agents_public_events_list", visitor, **named)
+    (token,) = [event["payload"]["approval_token"] for event in listed["events"] if event["type"] == "run_paused"]
+    body = {"approval_token": token, "approved": True}
+    stranger = await agency.house.use("agents_public_run", visitor, app_id=agency.app_id, name="open", input={})
+    refused = await agency.refused("agents_public_resume", visitor, **named | {"id": stranger["run_id"]}, **body)
+    assert refused.status == 409
+    assert (await agency.house.use("agents_public_resume", visitor, **named, **body))["status"] == "running"
+    assert (await agency.ended("open", begun["run_id"]))["status"] == "completed"
 
 
 async def test_a_run_below_that_fails_fails_the_one_above(agency: Agency) -> None:

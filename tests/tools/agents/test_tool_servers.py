@@ -826,3 +826,35 @@ async def test_visitors_see_neither_what_the_app_pays_nor_what_its_credentials_b
     own = await baobab.client.get(f"{base}/agents/a/runs/{opened['run_id']}/events.json", headers=baobab.owner)
     for told in ("secret-plan", "search done", "cost_usd", '"model"'):
         assert told in own.text
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["its own tool", "a run below"])
+async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_owners_do(
+    baobab: Baobab, fake: Fake, inside: bool
+) -> None:
+    fake.fails = True
+    app = await baobab.app()
+    base, anon = f"/v1/{app}", {"apikey": (await baobab.house.services.directory.app(app)).anon_key}
+    given = {"name": "docs", "url": fake.mcp, "tool_acl": {"search": {"exposed_to": "end_user"}}}
+    assert (await baobab.client.post(f"{base}/mcp-servers", json=given, headers=baobab.owner)).status_code == 201
+    delegate = {"type": "agent", "agent": "a", "input_template": {}, "output_key": "found"}
+    nodes = {"call": delegate, "done": {"type": "end", "output_template": "done"}}
+    for name, spec in (
+        ("a", calling({"id": "docs"}, "search", {"query": "x"})),
+        ("above", graph(nodes, ("call", "done"))),
+    ):
+        agent = {"name": name, "graph_spec": spec, "visibility": "public", "safety_acknowledged": True}
+        made = await baobab.client.post(f"{base}/agents", json=agent, headers=baobab.owner)
+        assert made.status_code == 201, made.text
+    name = "above" if inside else "a"
+    opened = (await baobab.client.post(f"{base}/public/agents/{name}/runs", json={"input": {}}, headers=anon)).json()
+    await settled(baobab.house)
+    path, own = f"{base}/public/runs/{opened['run_id']}", f"{base}/agents/{name}/runs/{opened['run_id']}"
+    run = (await baobab.client.get(path, headers=anon)).json()["run"]
+    assert run["error"] == {"type": "tool_failed", "message": "A tool that the agent uses failed."}
+    events = await baobab.client.get(f"{path}/events.json", headers=anon)
+    assert events.json()["events"][-1]["payload"] == {"type": "tool_failed", "error": run["error"]["message"]}
+    stream = await baobab.client.get(f"{path}/events?token={opened['stream_token']}")
+    assert [text for text in (events.text, stream.text) if "It is full." in text] == []
+    for read in (own, f"{own}/events.json"):
+        assert "It is full." in (await baobab.client.get(read, headers=baobab.owner)).text

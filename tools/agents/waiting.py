@@ -1,0 +1,67 @@
+"""Which runs below a run it waits for, and who decides there."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.family import delegates
+from baobab.runtime.agents.rows import UNENDED, runs
+from baobab.tools.agents.records import Awaited, Decision
+from baobab.tools.approval_rows import approvals
+from baobab.tools.call import Call
+from baobab.tools.deciders import Gate
+
+
+async def read_awaited(call: Call, run: Any) -> list[Awaited]:
+    """The runs below a run that have not ended, those nearest to it first. run: its row."""
+    below = await runs_below(call, run)
+    asked: dict[str, list[Decision]] = {}
+    for row in await read_pending(call, [row.id for row in below]):
+        approvers = Gate.of_approval(row).approvers.shape
+        decision: Decision = {
+            "approval_id": row.id,
+            "tool": row.tool,
+            "approvers": approvers,
+            "expires_at": row.expires_at,
+        }
+        asked.setdefault(row.run_id, []).append(decision)
+    return [
+        {
+            "run_id": row.id,
+            "agent": row.agent,
+            "status": row.status,
+            "parent_run_id": row.parent_run_id,
+            "decisions": asked.get(row.id, []),
+        }
+        for row in below
+    ]
+
+
+async def runs_below(call: Call, run: Any) -> list[Any]:
+    """The rows of runs below a run that have not ended, those nearest to it first."""
+    if run.finished_at is not None or not delegates(run.graph_spec):
+        return []
+    found: list[Any] = []
+    columns = (runs.c.id, runs.c.agent, runs.c.status, runs.c.parent_run_id)
+    above = [run.id]
+    while above:
+        query = select(*columns).where(UNENDED, runs.c.parent_run_id.in_(above)).order_by(runs.c.created_at, runs.c.id)
+        async with call.reading() as execute:
+            rows = (await execute(query)).all()
+        found += rows
+        above = [row.id for row in rows]
+    return found
+
+
+async def read_pending(call: Call, run_ids: Sequence[str]) -> list[Any]:
+    """The approvals that runs wait for, oldest first."""
+    if not run_ids:
+        return []
+    pending = select(approvals).where(
+        approvals.c.run_id.in_(run_ids),
+        approvals.c.proposer.in_([f"run:{run_id}" for run_id in run_ids]),
+        approvals.c.status == "pending",
+        approvals.c.expires_at > call.now,
+    )
+    return list((await call.execute(pending.order_by(approvals.c.created_at, approvals.c.id))).all())
