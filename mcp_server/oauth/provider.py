@@ -22,6 +22,7 @@ from baobab.tools.errors import BadRequest, Conflict
 from baobab.tools.oauth import redirects, requests
 from baobab.tools.oauth.clients import Client
 from baobab.tools.oauth.errors import OAuthError, RedirectRefused
+from baobab.tools.plan_room import PlanLimitReached
 from baobab.tools.registry import Registry
 
 CONSENT = "/oauth/consent"
@@ -125,7 +126,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         code = authorization_code.code
         try:
             made = await self._call("oauth_exchange", client_id=client.client_id, code=code)
-        except (BadRequest, Conflict) as error:
+        except (BadRequest, Conflict, PlanLimitReached) as error:
             raise TokenError("invalid_grant", error.message) from error
         if made["access_token"] is None:
             raise TokenError("invalid_grant", "The code was used before; the key that it made is revoked.")

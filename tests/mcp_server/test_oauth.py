@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -23,6 +24,7 @@ from sqlalchemy import update
 from baobab.runtime.egress import EgressResponse
 from baobab.storage.secrets import digest
 from baobab.tools.oauth.tables import oauth_refresh_tokens
+from baobab.tools.plans import PLANS
 from baobab.tools.platform_tables import api_keys
 from tests.conftest import ADDRESS, Baobab
 from tests.people import Person, key, person
@@ -338,6 +340,16 @@ async def test_the_answers_of_the_token_endpoint_are_what_oauth_says(steps: Step
     assert (made["token_type"], made["scope"]) == ("Bearer", "mcp ai:gateway")
     assert answer.headers["cache-control"] == "no-store"
     assert await steps.works(made["access_token"])
+
+
+async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = await steps.code()
+    monkeypatch.setitem(PLANS, "enterprise", dataclasses.replace(PLANS["enterprise"], api_keys=1))
+    answer = await steps.exchange(code)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
+    assert "room for 1 live API keys" in answer.json()["error_description"]
 
 
 @pytest.mark.parametrize(

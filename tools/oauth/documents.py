@@ -12,6 +12,7 @@ from pydantic_core import from_json
 
 from baobab.runtime.addresses import EgressError
 from baobab.runtime.shares import Shares
+from baobab.tools.limits import settled
 from baobab.tools.oauth import redirects
 from baobab.tools.oauth.clients import MOST_REDIRECTS, Client, readable
 from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused
@@ -25,6 +26,8 @@ _REFUSAL_KEPT_SECONDS = 60.0
 _MOST_KEPT = 500
 _MOST_AT_ONCE, _MOST_OF_A_SITE, _MOST_WAITING = 16, 2, 4
 """Documents that are fetched at once, in all and of one site, and how many one address may wait for."""
+_MOST_A_MINUTE = 10
+"""Documents that are fetched for one address; those that are kept cost nothing."""
 # A host and a path; no user, fragment or step up (section 3 of the draft).
 _ADDRESS = re.compile(r"https://[^/?#@\s\\]+/[^?#\s\\]+(\?[^#\s\\]*)?")
 _STEPS = re.compile(r"/\.\.?(/|$)")
@@ -41,18 +44,26 @@ class Documents:
 
     def __init__(self, services: Services) -> None:
         self._outgoing = services.outgoing
+        self._limits = services.limits
         self._now = services.clock.monotonic
         self._kept: dict[str, tuple[float, Client | str]] = {}
         self._shares = Shares(1)
         self._asking: Counter[str] = Counter()
 
     async def client(self, address: str) -> Client:
-        """The client that an address describes; DocumentRefused where it describes none. May wait for its host."""
+        """The client that an address describes; DocumentRefused where it describes none. May wait for its host.
+
+        It is fetched before anybody has signed in: where the client may be sent back to stands in it, and until that is
+        known not even an error may be sent there (RFC 6749, 4.1.2.1).
+        """
         kept = self._current(address)
         if kept is None:
             # Strangers name these addresses: few are fetched at a time, and one host keeps no other's place for long.
             async with self._place(address):
-                kept = self._current(address) or self._keep(address, await self._fetched(address))
+                kept = self._current(address)
+                if kept is None:
+                    await settled(self._limits.spend("oauth-document", current_tenant(), _MOST_A_MINUTE, 60))
+                    kept = self._keep(address, await self._fetched(address))
         if isinstance(kept[1], str):
             raise DocumentRefused(kept[1])
         return kept[1]

@@ -1,8 +1,10 @@
 """Clients: who may register, where they may be sent back to, and documents at an address."""
 
+import asyncio
 import json
+from collections import Counter
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -32,7 +34,7 @@ class Outgoing:
             raise self.fails
         return EgressResponse(self.status, {"Content-Type": self.kind}, self.body, url)
 
-    def instead(self, house: House) -> "Outgoing":
+    def instead(self, house: House) -> Self:
         object.__setattr__(house.services, "outgoing", self)
         return self
 
@@ -141,6 +143,70 @@ async def test_a_document_that_cannot_be_had_is_not_asked_for_again_at_once(hous
     house.clock.advance(61)
     outgoing.fails = None
     assert (await flow.endpoint("oauth_client", client_id=DOCUMENT))["name"] == "Example"
+
+
+class Slow(Outgoing):
+    """The network, on which documents come when they are let go, and describe the client that was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coming = asyncio.Event()
+        self.under_way: Counter[str] = Counter()
+        self.changed = asyncio.Condition()
+
+    async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
+        async with self.changed:
+            self.under_way[url] += 1
+            self.changed.notify_all()
+        await self.coming.wait()
+        self.under_way[url] -= 1
+        self.body = json.dumps({**DESCRIBED, "client_id": url}).encode()
+        return await super().request(method, url, **options)
+
+    async def until(self, *urls: str) -> None:
+        """Return when exactly these are being fetched."""
+        async with asyncio.timeout(20), self.changed:
+            await self.changed.wait_for(lambda: self.under_way == Counter(urls))
+
+
+def document(number: int, host: str = "client.example") -> str:
+    return f"https://{host}/clients/{number}.json"
+
+
+async def test_ten_documents_a_minute_are_fetched_for_an_address_and_kept_ones_cost_nothing(
+    house: House, flow: Flow
+) -> None:
+    outgoing = Slow().instead(house)
+    outgoing.coming.set()
+    for number in (*range(10), *range(10)):
+        await flow.endpoint("oauth_client", client_id=document(number), ip="192.0.2.1")
+    with pytest.raises(RateLimited):
+        await flow.endpoint("oauth_client", client_id=document(10), ip="192.0.2.1")
+    assert len(outgoing.asked) == 10
+    await flow.endpoint("oauth_client", client_id=document(10), ip="192.0.2.2")
+    await flow.endpoint("oauth_client", client_id=document(10), ip="192.0.2.1")
+    house.clock.advance(61)
+    await flow.endpoint("oauth_client", client_id=document(11), ip="192.0.2.1")
+    assert len(outgoing.asked) == 12
+
+
+async def test_slow_documents_of_one_address_and_of_one_site_hold_nobody_elses_place(house: House, flow: Flow) -> None:
+    outgoing = Slow().instead(house)
+
+    def ask(url: str, ip: str) -> asyncio.Task[Any]:
+        return asyncio.create_task(flow.endpoint("oauth_client", client_id=url, ip=ip))
+
+    greedy = [ask(document(number, f"host-{number}.example"), "192.0.2.1") for number in range(4)]
+    await outgoing.until(document(0, "host-0.example"))
+    with pytest.raises(DocumentRefused):
+        await ask(document(9), "192.0.2.1")
+    site = [ask(document(number, f"{number}.same.example"), f"198.51.100.{number}") for number in range(3)]
+    other = ask(document(1, "other.test"), "203.0.113.1")
+    first = (document(0, "host-0.example"), document(0, "0.same.example"), document(1, "1.same.example"))
+    await outgoing.until(*first, document(1, "other.test"))
+    outgoing.coming.set()
+    found = await asyncio.gather(*greedy, *site, other)
+    assert all(client["document"] for client in found)
 
 
 async def test_no_transaction_is_open_while_a_document_is_fetched(house: House, flow: Flow) -> None:
