@@ -11,6 +11,7 @@ from sqlalchemy import CursorResult, Executable
 from baobab.storage.database import Execute, Unit
 from baobab.tools.access import Role
 from baobab.tools.callers import Account, Caller
+from baobab.tools.credit_budgets import Spender
 from baobab.tools.directory import App
 from baobab.tools.effects import exceeds, needs_approval
 from baobab.tools.errors import AppNotFound, Forbidden, Unavailable
@@ -43,6 +44,8 @@ class Door:
     """Passes progress on to whoever waits for the call, where the door has a way."""
     step: Step | None = None
     """Which step of a run the call is, where a run of an agent makes it."""
+    spender: Spender | None = None
+    """The run for which money is spent, where a run of an agent makes the call."""
     trace: str = ""
     """The span that the call belongs to, as its caller says: a W3C `traceparent`, unread; empty where there is none."""
 
@@ -74,6 +77,7 @@ class Call:
         "app",
         "approved",
         "caller",
+        "cost",
         "door",
         "effect",
         "headers",
@@ -104,6 +108,8 @@ class Call:
         """Whether another call makes this one, in its own unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
         """What a door that has headers says beside the result."""
+        self.cost = 0
+        """What the call was charged, in nano-dollars, where that is known with its result."""
         self._audit: AuditNote | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Budgets: what one app or one key may spend in a day or a month (UTC), within what its organisation has."""
+"""Budgets: what one app, key or agent may spend in a day or a month (UTC), within what its organisation has."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -6,12 +6,24 @@ from typing import Any, Literal
 
 from baobab.tools.credit_terms import usd
 
-BudgetSubject = Literal["app", "key"]
+BudgetSubject = Literal["app", "key", "agent"]
 BudgetPeriod = Literal["day", "month"]
 
 
 def first_day(period: BudgetPeriod, today: date) -> date:
     return today if period == "day" else today.replace(day=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """The run of an agent for which something is spent.
+
+    agents: the ids of its agent, and of those in whose runs it is a step; and what the runs of each may cost in a day
+    (UTC), in nano-dollars. None for no bound.
+    """
+
+    run_id: str
+    agents: tuple[tuple[str, int | None], ...]
 
 
 @dataclass(slots=True)

@@ -1,13 +1,13 @@
 """What one transaction of credits has locked, read and changed."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import date, datetime
 from typing import Any
 
 from baobab.storage.transactions import Statements
 from baobab.tools.credit_account import Account, terms_of
-from baobab.tools.credit_budgets import Budget
+from baobab.tools.credit_budgets import Budget, BudgetSubject
 from baobab.tools.credit_usage import Usage
 
 # Everybody locks in one order, so nobody waits in a circle.
@@ -16,7 +16,7 @@ _LOCKED = """
     FROM credit_accounts locked JOIN organisations ON organisations.id = locked.organisation_id
     WHERE locked.organisation_id IN ? ORDER BY locked.organisation_id FOR NO KEY UPDATE OF locked"""
 _HELD = """
-    SELECT id, organisation_id, app_id, key_id, amount, cost, ended_at IS NULL, expires_at <= ?
+    SELECT id, organisation_id, app_id, key_id, amount, cost, ended_at IS NULL, expires_at <= ?, run_id, agent_ids
     FROM credit_reservations WHERE id IN ?"""
 _BUDGETS = """
     SELECT organisation_id, subject, subject_id, period, most, since, spent, reserved
@@ -24,8 +24,9 @@ _BUDGETS = """
 _TOPPED_UP = """
     SELECT organisation_id, reference, amount FROM credit_top_ups WHERE organisation_id IN ? AND reference IN ?"""
 _ADD_RESERVATION = """
-    INSERT INTO credit_reservations (id, organisation_id, app_id, key_id, purpose, amount, created_at, expires_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+    INSERT INTO credit_reservations
+        (id, organisation_id, app_id, key_id, purpose, amount, created_at, expires_at, run_id, agent_ids)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _END_RESERVATION = "UPDATE credit_reservations SET cost = ?, ended_at = ? WHERE id = ?"
 _ADD_TOP_UP = "INSERT INTO credit_top_ups (organisation_id, reference, amount, created_at) VALUES (?, ?, ?, ?)"
 _ADD_USAGE = """
@@ -40,6 +41,11 @@ _ADD_USAGE = """
 _SAVE_ACCOUNT = """
     UPDATE credit_accounts SET month = ?, allowance_used = ?, once_used = ?, credits = ?, reserved = ?
     WHERE organisation_id = ?"""
+_SAVE_AGENT_BUDGET = """
+    INSERT INTO credit_budgets (organisation_id, subject, subject_id, period, most, since, spent, reserved)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (organisation_id, subject, subject_id, period) DO UPDATE SET
+        most = excluded.most, since = excluded.since, spent = excluded.spent, reserved = excluded.reserved"""
 _SAVE_BUDGET = """
     UPDATE credit_budgets SET since = ?, spent = ?, reserved = ?
     WHERE organisation_id = ? AND subject = ? AND subject_id = ? AND period = ?"""
@@ -58,6 +64,16 @@ class Held:
     is_open: bool = True
     is_overdue: bool = False
     """Past its time, open or not."""
+    run_id: str | None = None
+    agent_ids: str | None = None
+    """The agents for whose runs it is, with spaces between."""
+
+    @property
+    def subjects(self) -> list[tuple[BudgetSubject, str]]:
+        """What it counts against beside its organisation."""
+        named: list[tuple[BudgetSubject, str | None]] = [("app", self.app_id), ("key", self.key_id)]
+        agents: list[tuple[BudgetSubject, str]] = [("agent", one) for one in (self.agent_ids or "").split()]
+        return [(subject, id_) for subject, id_ in named if id_] + agents
 
 
 class Ledger:
@@ -94,7 +110,7 @@ class Ledger:
             for row in rows(_HELD, self.now, reservations):
                 held = Held(*row)
                 self.held[held.id] = held
-                subjects.update(part for part in (held.app_id, held.key_id) if part)
+                subjects.update(subject_id for _, subject_id in held.subjects)
         accounts = list(self.accounts)
         if references:
             topped_up = rows(_TOPPED_UP, accounts, references)
@@ -107,29 +123,37 @@ class Ledger:
                 budget.roll(self.today)
                 self._budgets.setdefault((organisation_id, subject_id), []).append(budget)
 
-    def budgets(self, organisation_id: str, app_id: str | None, key_id: str | None) -> list[Budget]:
+    def budgets(self, held: Held) -> list[Budget]:
+        """Those that a reservation counts against."""
         if not self._budgets:
             return []
         found = []
-        for subject, subject_id in (("app", app_id), ("key", key_id)):
-            if subject_id:
-                every = self._budgets.get((organisation_id, subject_id), ())
-                found += [budget for budget in every if budget.subject == subject]
+        for subject, subject_id in held.subjects:
+            every = self._budgets.get((held.organisation_id, subject_id), ())
+            found += [budget for budget in every if budget.subject == subject]
         return found
+
+    def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
+        """Have a budget of the day for an agent, as it is bounded now."""
+        there = self._budgets.setdefault((organisation_id, agent_id), [])
+        budget = next((one for one in there if one.subject == "agent"), None)
+        if budget is None:
+            budget = Budget(organisation_id, "agent", agent_id, "day", most, self.today, 0, 0)
+            there.append(budget)
+        budget.most = most
 
     def hold(self, held: Held, purpose: str, until: datetime) -> None:
         """Add a reservation: to the account's reserved money and to that of the budgets it counts against."""
         self.accounts[held.organisation_id].reserved += held.amount
-        for budget in self.budgets(held.organisation_id, held.app_id, held.key_id):
+        for budget in self.budgets(held):
             budget.reserved += held.amount
-        self._reserved.append(
-            (held.id, held.organisation_id, held.app_id, held.key_id, purpose, held.amount, self.now, until)
-        )
+        whose = (held.id, held.organisation_id, held.app_id, held.key_id)
+        self._reserved.append((*whose, purpose, held.amount, self.now, until, held.run_id, held.agent_ids))
 
     def end(self, held: Held, cost: int | None) -> None:
         """Give back what is reserved, unless that was done before, and charge what it cost, if it did."""
         account = self.accounts[held.organisation_id]
-        budgets = self.budgets(held.organisation_id, held.app_id, held.key_id)
+        budgets = self.budgets(held)
         if held.is_open:
             account.reserved -= held.amount
             for budget in budgets:
@@ -166,8 +190,12 @@ class Ledger:
             each(_ADD_USAGE, [(*place, *counts) for place, counts in self._usage.items()])
         if self._reserved or self._ended or self._new_top_ups:
             each(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
-            if budgets := [_budget_row(budget) for some in self._budgets.values() for budget in some]:
-                each(_SAVE_BUDGET, budgets)
+            budgets = [budget for some in self._budgets.values() for budget in some]
+            if kept := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
+                each(_SAVE_BUDGET, kept)
+            # Those of agents come and go by themselves.
+            if made := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
+                each(_SAVE_AGENT_BUDGET, made)
 
 
 def _account_row(account: Account) -> tuple[Any, ...]:

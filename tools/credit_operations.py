@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from baobab.tools.credit_budgets import Spender
 from baobab.tools.credit_errors import (
     BudgetExhausted,
     CreditsExhausted,
@@ -13,7 +14,7 @@ from baobab.tools.credit_errors import (
     UnknownReservation,
 )
 from baobab.tools.credit_ledger import Held, Ledger
-from baobab.tools.credit_terms import Balance
+from baobab.tools.credit_terms import MOST, Balance
 from baobab.tools.credit_usage import Usage
 
 _SHARES = 4
@@ -57,15 +58,21 @@ class Reserve(Operation):
     ttl: timedelta
     least: int | None = None
     """Where less than `amount` will do, the least of it that is of use."""
+    spender: Spender | None = None
 
     def apply(self, ledger: Ledger) -> Reservation:
         account = ledger.accounts.get(self.organisation_id)
         if account is None:
             raise NoCreditAccount
         amount = self.amount
+        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, amount)
+        if self.spender is not None:
+            held.run_id, held.agent_ids = self.spender.run_id, " ".join(id_ for id_, _ in self.spender.agents)
         # What costs nothing is refused to nobody.
         if amount:
-            balance, budgets = account.balance, ledger.budgets(self.organisation_id, self.app_id, self.key_id)
+            for agent_id, most in self.spender.agents if self.spender else ():
+                ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
+            balance, budgets = account.balance, ledger.budgets(held)
             if self.least is not None:
                 left = [budget.most - budget.spent - budget.reserved for budget in budgets]
                 left += [] if balance.available is None else [balance.available]
@@ -76,7 +83,7 @@ class Reserve(Operation):
             for budget in budgets:
                 if not budget.fits(amount):
                     raise BudgetExhausted(budget, amount)
-        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, amount)
+        held.amount = amount
         ledger.hold(held, self.purpose, ledger.now + self.ttl)
         return Reservation(self.id, self.organisation_id, amount)
 

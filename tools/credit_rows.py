@@ -43,6 +43,9 @@ credit_reservations = Table(
     _of_account(),
     Column("app_id", String(36)),
     Column("key_id", _ID),
+    # The run of an agent that it is for, and the ids of the agents whose runs that is part of, with spaces between.
+    Column("run_id", _ID),
+    Column("agent_ids", Text),
     Column("purpose", String(40), nullable=False),
     Column("amount", BigInteger, nullable=False),
     # Open until it has an end; ended with a cost it was settled, without one released.
@@ -55,12 +58,14 @@ credit_reservations = Table(
 _OPEN, _ENDED = credit_reservations.c.ended_at.is_(None), credit_reservations.c.ended_at.is_not(None)
 Index("ix_credit_reservations_open", credit_reservations.c.expires_at, sqlite_where=_OPEN, postgresql_where=_OPEN)
 Index("ix_credit_reservations_ended", credit_reservations.c.ended_at, sqlite_where=_ENDED, postgresql_where=_ENDED)
+_OF_RUN = credit_reservations.c.run_id.is_not(None)
+Index("ix_credit_reservations_run", credit_reservations.c.run_id, sqlite_where=_OF_RUN, postgresql_where=_OF_RUN)
 
 credit_budgets = Table(
     "credit_budgets",
     metadata,
     _of_account(primary_key=True),
-    # `app` or `key`, and its id.
+    # `app`, `key` or `agent`, and its id. Every agent that spends has one for the day, whether it is bounded or not.
     Column("subject", String(10), primary_key=True),
     Column("subject_id", _ID, primary_key=True),
     # `day` or `month`.

@@ -177,6 +177,8 @@ def _read(ledger: Ledger, operations: list[Operation]) -> None:
             case Reserve():
                 if operation.amount:
                     subjects.update(part for part in (operation.app_id, operation.key_id) if part)
+                    if operation.spender is not None:
+                        subjects.update(agent_id for agent_id, _ in operation.spender.agents)
             case Settle() | Release():
                 reservations.append(operation.reservation_id)
             case TopUp():

@@ -10,13 +10,13 @@ from dataclasses import astuple
 from datetime import date, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, delete, select, update
+from sqlalchemy import Row, Select, delete, func, select, update
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import Statements
 from baobab.tools.credit_account import Account, terms_of
-from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject, first_day
+from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject, Spender, first_day
 from baobab.tools.credit_errors import NoCreditAccount
 from baobab.tools.credit_ledger import Ledger
 from baobab.tools.credit_operations import Release, Reservation, Reserve, Settle, TopUp
@@ -31,7 +31,7 @@ T = TypeVar("T")
 REMEMBERED = timedelta(days=3)
 """How long a settled reservation is known, so that to settle it twice is to settle it once."""
 LATE = timedelta(days=35)
-"""How long after its release a reservation can still be settled."""
+"""How long after its release a reservation can still be settled; and how long what a run of an agent cost is known."""
 _ROUND = 500
 
 _SET_TERMS = "UPDATE credit_accounts SET allowance = ?, floor = ? WHERE organisation_id = ?"
@@ -78,6 +78,7 @@ class Credits:
         purpose: str,
         ttl_seconds: float,
         least: int | None = None,
+        spender: Spender | None = None,
     ) -> Reservation:
         """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NoCreditAccount (404).
 
@@ -85,6 +86,7 @@ class Credits:
         least: where less will do, the least that is of use: what is set aside is then at most a quarter of what is left
             in the balance and in each budget, and never less than this.
         ttl_seconds: after which the sweeper gives it back; what is settled later is charged all the same.
+        spender: the run of an agent that it is for; it counts against the day's budgets of its agents.
         """
         _require_amount(amount)
         for text, most in ((organisation_id, 36), (app_id or "", 36), (key_id or "", 36), (purpose, 40)):
@@ -93,7 +95,7 @@ class Credits:
             raise ValueError("a reservation lasts longer than no time")
         ttl = timedelta(seconds=ttl_seconds)
         made: Reservation = await self._writer.do(
-            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least)
+            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least, spender)
         )
         return made
 
@@ -267,9 +269,11 @@ class Credits:
         *,
         unit: Unit | None = None,
     ) -> list[Budget]:
-        """Those of an organisation, or of one of its apps or keys, as they stand today."""
+        """Those that are set for an organisation's apps and keys, or those of one subject, as they stand today."""
         query = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
-        if subject is not None:
+        if subject is None:
+            query = query.where(credit_budgets.c.subject != "agent")
+        else:
             query = query.where(credit_budgets.c.subject == subject)
         if subject_id is not None:
             query = query.where(credit_budgets.c.subject_id == subject_id)
@@ -278,6 +282,17 @@ class Credits:
         for budget in budgets:
             budget.roll(self._clock.now().date())
         return budgets
+
+    async def agent_budget(self, organisation_id: str, agent_id: str) -> Budget | None:
+        """What the runs of an agent have cost today; None where none of them has cost anything for days."""
+        return next(iter(await self.budgets(organisation_id, "agent", agent_id)), None)
+
+    async def run_cost(self, run_id: str) -> int:
+        """What was charged for the calls that a run of an agent made, without those of the runs below it."""
+        columns = credit_reservations.c
+        query = select(func.coalesce(func.sum(columns.cost), 0)).where(columns.run_id == run_id)
+        async with self._database.reading() as connection:
+            return int((await connection.execute(query)).scalar_one())
 
     async def usage(
         self,
@@ -307,16 +322,19 @@ class Credits:
 
     async def _forget(self) -> None:
         now, columns = self._clock.now(), credit_reservations.c
-        settled = columns.cost.is_not(None) & (columns.ended_at < now - REMEMBERED)
-        released = columns.ended_at < now - LATE
-        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | released).limit(_ROUND)
+        # What a run has cost is told while the run lives.
+        settled = (columns.cost == 0) | (columns.cost.is_not(None) & columns.run_id.is_(None))
+        late = columns.ended_at < now - LATE
+        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)
         while True:
             async with self._database.writing(turn=False) as connection:
-                gone = await connection.execute(
-                    delete(credit_reservations).where(columns.id.in_(old), settled | released)
-                )
+                gone = await connection.execute(delete(credit_reservations).where(columns.id.in_(old), settled | late))
             if gone.rowcount < _ROUND:
-                return
+                break
+        budgets = credit_budgets.c
+        idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)
+        async with self._database.writing(turn=False) as connection:
+            await connection.execute(delete(credit_budgets).where(*idle))
 
 
 def _require_account(ledger: Ledger, organisation_id: str) -> None:

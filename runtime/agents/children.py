@@ -1,13 +1,13 @@
 """Runs of other agents as steps of a run, made for whoever started that."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from baobab.runtime.agents.births import born, caller_of, insert
+from baobab.runtime.agents.charges import is_spent
 from baobab.runtime.agents.failures import Delegated, RunFailed
 from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.kinds import ADVANCE
@@ -53,7 +53,7 @@ class Children:
 
     async def _begin(self, child_id: str, node: AgentNode, given: Mapping[str, Any], *, tainted: bool) -> None:
         run, now = self._run, self._services.clock.now()
-        agent = await self._admitted(node.agent, now)
+        agent = await self._admitted(node.agent)
         row = born(agent, child_id, given, now) | caller_of(run)
         row |= {
             # Whoever is careful above is careful below.
@@ -73,7 +73,7 @@ class Children:
         await self._journal.write(begin)
         self._services.jobs.wake()
 
-    async def _admitted(self, name: str, now: datetime) -> Any:
+    async def _admitted(self, name: str) -> Any:
         """The agent, whoever may start it from outside: the graph above names it as a part, and tools ask for rights.
 
         Limits of starts are for its own door.
@@ -86,12 +86,8 @@ class Children:
             agent = (await connection.execute(select(agents).where(*mine))).first()
             if agent is None:
                 raise RunFailed("agent_not_found", f"There is no agent {name} any more.")
-            today = datetime.combine(now.date(), datetime.min.time(), UTC)
-            spent = select(func.coalesce(func.sum(runs.c.cost), 0))
-            spent = spent.where(runs.c.agent_id == agent.id, runs.c.created_at >= today)
-            used = 0 if agent.daily_budget is None else (await connection.execute(spent)).scalar_one()
         if agent.status != "active":
             raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
-        if agent.daily_budget is not None and used >= agent.daily_budget:
+        if await is_spent(self._services.credits, run.organisation_id, agent):
             raise RunFailed("daily_budget_usd", f"The agent {name} has used up its budget of the day.")
         return agent

@@ -10,6 +10,7 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import select
 
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
+from baobab.runtime.agents.charges import OUT_OF_BUDGET, Charges
 from baobab.runtime.agents.children import Children, child_id
 from baobab.runtime.agents.failures import Denied, Limited, RunFailed, TimedOut, ToolFailed, Waiting
 from baobab.runtime.agents.journal import Journal
@@ -22,6 +23,8 @@ from baobab.tools.approval import ApprovalExpired, TooManyPending, held
 from baobab.tools.approval_rows import approvals
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, AppKey, Caller, EndUser
+from baobab.tools.credit_errors import BudgetExhausted
+from baobab.tools.credit_terms import usd
 from baobab.tools.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
 from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
 from baobab.tools.registry import Registry
@@ -29,7 +32,6 @@ from baobab.tools.steps import Step
 from baobab.tools.tool import Tool
 from baobab.tools.wording import shown
 
-_COST = b"x-baobab-cost-usd"
 # So long a call waits here; after that, and for at least as long, its run rests.
 _PATIENCE_SECONDS = 10
 _TOO_MANY_REQUESTS = 429
@@ -39,7 +41,10 @@ _CROWDED_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """caller: who started the run, as they stand now; run: its row; offers: what its app has for agents."""
+    """caller: who started the run, as they stand now; run: its row; offers: what its app has for agents.
+
+    charges: what its models cost.
+    """
 
     registry: Registry
     journal: Journal
@@ -49,6 +54,7 @@ class Desk:
     base_url: str
     offers: Offers
     children: Children
+    charges: Charges
 
     async def call(
         self,
@@ -77,10 +83,11 @@ class Desk:
             pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
         )
         door = Door("agent", self._request(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url)
-        door.step = step
+        door.step, door.spender = step, self.charges.spender
         try:
             asked = self.offers.arguments(ref, self.run.app_id, arguments)
-            result, _ = await self._made(tool, asked, self.caller, door)
+            result, made = await self._made(tool, asked, self.caller, door)
+            self.journal.spend(cost=made.cost)
         except ApprovalRequired as exc:
             until = exc.details["expires_at"] if exc.details["status"] == "pending" else None
             shown = {
@@ -99,6 +106,7 @@ class Desk:
             # Nobody's fault, and over soon: the run is taken up again.
             raise
         except BaobabError as exc:
+            self.charges.may_miss_some = True
             used = await self._tell_decision(call_id) if asks or is_held else None
             raise ToolFailed(_told(exc), used) from exc
         used = await self._tell_decision(call_id) if asks or is_held else None
@@ -158,7 +166,7 @@ class Desk:
         if node.output_schema is not None:
             shape = {"name": node.output_key, "schema": node.output_schema}
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
-        door = Door("agent", f"{self.run.id}:{step}", base_url=self.base_url)
+        door = Door("agent", f"{self.run.id}:{step}", base_url=self.base_url, spender=self.charges.spender)
         paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
         try:
             found = self.registry.find("ai_chat")
@@ -166,6 +174,9 @@ class Desk:
         except Unavailable:
             raise
         except BaobabError as exc:
+            self.charges.may_miss_some = True
+            if isinstance(exc, BudgetExhausted) and exc.budget.subject == "agent":
+                raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
             raise RunFailed("model_failed", exc.message, quotes=True) from exc
         self._count(answer, call, step, request["model"])
         return Answer(_message(answer))
@@ -251,15 +262,13 @@ class Desk:
     def _count(self, answer: Mapping[str, Any], call: Call, step: int, asked: str | None) -> None:
         usage = answer.get("usage") or {}
         prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-        cost = next((float(value) for name, value in call.headers or () if name == _COST), 0.0)
-        nanos = round(cost * 10**9)
-        self.journal.spend(cost=nanos, prompt_tokens=prompt, completion_tokens=completion)
+        self.journal.spend(cost=call.cost, prompt_tokens=prompt, completion_tokens=completion)
         told = {
             "input_tokens": prompt,
             "output_tokens": completion,
             # As it was asked for, which names the provider, too; an app's default has no name here.
             "model": asked or answer.get("model"),
-            "cost_usd": cost,
+            "cost_usd": usd(call.cost),
             "step": step,
         }
         self.journal.tell("llm_token_usage", told, f"usage {step}")

@@ -76,7 +76,7 @@ class Journal:
             self._above.append((type_, {**payload, **self._whose}, subject))
         return True
 
-    def spend(self, *, cost: int, prompt_tokens: int, completion_tokens: int) -> None:
+    def spend(self, *, cost: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
         """Add to what the run has used; cost in nano-dollars."""
         self._cost += cost
         self._prompt += prompt_tokens

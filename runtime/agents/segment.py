@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from baobab.runtime.agents.charges import Charges
 from baobab.runtime.agents.children import Children
 from baobab.runtime.agents.desk import Desk
 from baobab.runtime.agents.failures import RunFailed, TimedOut
@@ -75,6 +76,7 @@ class Segment:
         self._run = run
         clock, ring = self._services.clock, self._watch.ring
         self._journal = Journal(self._job, run, self._transactions, clock, known=self._known, told=ring)
+        self._charges = Charges(self._services, self._job.database, self._journal, run)
         origin = {"forked_from": run.forked_from, "step": run.forked_step} if run.forked_from else {}
         self._journal.tell("run_start", {"input": run.input, **origin}, "run_start")
         try:
@@ -87,6 +89,9 @@ class Segment:
             await self._end("failed", "run_failed", RunFailed("internal_error", "Something went wrong on our side."))
 
     async def _attempt(self, run: Any) -> None:
+        await self._charges.load()
+        if self._begun or self._job.attempt > 1:
+            await self._charges.count_missing()
         # Here: a graph that a later version does not read any more ends its run.
         self._spec = GraphSpec.model_validate_json(json.dumps(run.graph_spec))
         try:
@@ -103,7 +108,7 @@ class Segment:
                 async with self._job.database.reading() as connection:
                     offers = await offered(registry, connection.execute, run.app_id)
             children = Children(self._services, self._job.database, self._journal, run)
-            desk = Desk(registry, self._journal, run, self._spec, caller, base_url, offers, children)
+            desk = Desk(registry, self._journal, run, self._spec, caller, base_url, offers, children, self._charges)
             output, waiting, said = await self._within_time(desk)
         except Unavailable:
             raise
@@ -251,6 +256,8 @@ class Segment:
     async def _finish(
         self, status: str, *, output: Any = None, error: Any = None, said: Mapping[str, Any] | None = None
     ) -> None:
+        if self._charges.may_miss_some or status in ("cancelled", "timed_out"):
+            await self._charges.count_missing()
         kept = [None if value is None else json.dumps(value) for value in (output, error)]
         now, url = self._services.clock.now(), self._run.webhook_url
 

@@ -47,17 +47,24 @@ async def count(call: Call, agent: Any, who: str) -> None:
         raise refused
 
 
-async def require_room(call: Call, unit: Unit, agent: Any) -> None:
+async def find_spent_budget(call: Call, agent: Any) -> LimitExceeded | None:
+    """What a start is refused with where the agent's runs have cost today what they may.
+
+    It saves runs that would fail at once. What holds the budget is that each call of a model sets money aside.
+    """
+    if agent.daily_budget is None:
+        return None
+    budget = await call.services.credits.agent_budget(call.require_app().organisation_id, agent.id)
+    spent = 0 if budget is None else budget.spent
+    if spent < agent.daily_budget:
+        return None
+    tomorrow = datetime.combine(call.now.date(), datetime.min.time(), UTC) + timedelta(days=1)
+    wait = int((tomorrow - call.now).total_seconds())
+    return _refused("daily_budget_usd", spent / _NANOS, agent.daily_budget / _NANOS, None, wait)
+
+
+async def require_room(unit: Unit, agent: Any) -> None:
     """LimitExceeded, Overloaded. In the transaction that makes the run, and so has its turn: the counts hold."""
-    if agent.daily_budget is not None:
-        today = datetime.combine(call.now.date(), datetime.min.time(), UTC)
-        spent = select(func.coalesce(func.sum(runs.c.cost), 0)).where(
-            runs.c.agent_id == agent.id, runs.c.created_at >= today
-        )
-        used = int((await unit.execute(spent)).scalar_one())
-        if used >= agent.daily_budget:
-            wait = int((today + timedelta(days=1) - call.now).total_seconds())
-            raise _refused("daily_budget_usd", used / _NANOS, agent.daily_budget / _NANOS, None, wait)
     if agent.max_concurrent_runs is not None:
         under_way = select(func.count()).where(runs.c.agent_id == agent.id, runs.c.status.not_in(ENDED))
         now = (await unit.execute(under_way)).scalar_one()

@@ -15,7 +15,7 @@ from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.rows import runs
 from baobab.storage.database import Unit
 from baobab.tools import proposers
-from baobab.tools.agents.admission import count, require_room
+from baobab.tools.agents.admission import count, find_spent_budget, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
 from baobab.tools.agents.owning import admits, person, subject, visitor, visitor_id
 from baobab.tools.agents.region import writing
@@ -72,11 +72,14 @@ async def started(call: Call, agent: Any, wish: Wish) -> tuple[Any, bool]:
         if earlier is not None:
             return earlier, False
         await count(call, agent, who)
+    is_spent = await find_spent_budget(call, agent)
     async with writing(call) as unit:
         earlier = await _earlier(unit.execute, call, agent, who, wish)
         if earlier is not None:
             return earlier, False
-        await require_room(call, unit, agent)
+        if is_spent is not None:
+            raise is_spent
+        await require_room(unit, agent)
         row = await _made(call, unit, agent, wish, caller, who)
     return row, True
 

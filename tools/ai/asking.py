@@ -127,6 +127,7 @@ class Asked:
             least=least,
             app_id=self.payer.app_id,
             key_id=self.payer.key_id,
+            spender=self.call.door.spender,
             purpose=f"ai.{self.model.modality}",
             ttl_seconds=(ttl := min(max(60 + most_output / 10, 60), 600)),
         )

@@ -13,6 +13,7 @@ def tell(call: Call, model: Model, *, cost: int | None = None, cache: str | None
     """The headers of an answer: which model it was, what it cost and whether it was kept, where that is known."""
     call.headers = [*(call.headers or ()), (b"x-baobab-model", model.id.encode())]
     if cost is not None:
+        call.cost = cost
         call.headers.append((b"x-baobab-cost-usd", f"{cost / 10**9:.9f}".encode()))
     if cache is not None:
         call.headers.append((b"x-baobab-cache", cache.encode()))

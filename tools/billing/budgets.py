@@ -23,7 +23,8 @@ from baobab.tools.types import Text
 MOST = 1000
 _PERIODS: tuple[BudgetPeriod, ...] = ("day", "month")
 
-Subject = Annotated[BudgetSubject, Field(description="What is bounded: an app, or an API key.")]
+Kind = Literal["app", "key"]
+Subject = Annotated[Kind, Field(description="What is bounded: an app, or an API key.")]
 SubjectId = Annotated[
     str, Text(36, min_length=1), Field(description="The app's or the key's id.", examples=["app_1a2b3c4d5e6f"])
 ]
@@ -33,7 +34,7 @@ Period = Annotated[BudgetPeriod, Field(description="A day, or a calendar month, 
 class BudgetRow(TypedDict):
     """A budget as it stands today, in US dollars."""
 
-    subject: BudgetSubject
+    subject: Kind
     subject_id: str
     period: BudgetPeriod
     limit_usd: float
@@ -147,7 +148,7 @@ async def billing_delete_budget(
 
 def told(budget: Budget) -> BudgetRow:
     return {
-        "subject": budget.subject,
+        "subject": "app" if budget.subject == "app" else "key",
         "subject_id": budget.subject_id,
         "period": budget.period,
         "limit_usd": usd(budget.most),

@@ -429,34 +429,6 @@ async def test_runs_at_once_are_exact_when_many_start(agency: Agency) -> None:
     await settled(agency.house)
 
 
-async def test_a_budget_that_is_used_up_takes_no_more_runs_until_tomorrow(agency: Agency) -> None:
-    price = Price(prompt=10**12, completion=10**12)
-    async with upstream() as fake:
-        provider = own_server("lab", f"{fake.url}/v1", "key")
-        features = frozenset(("streaming", "tools"))
-        model = Model(
-            id="lab/ok",
-            name="ok",
-            modality="chat",
-            price=price,
-            context_window=8192,
-            max_output=64,
-            litellm="lab/ok",
-            provider="lab",
-            features=features,
-        )
-        agency.house.services.part(Gateway).add(provider, [model])
-        await agency.agent("say", SAY, default_model="lab/ok", daily_budget_usd=0.001)
-        run = await agency.run("say")
-        assert run["status"] == "completed", run
-        assert run["usage"]["cost_usd"] > 0.001
-        named = {"app_id": agency.app_id, "name": "say", "input": {"n": 2}}
-        refused = await agency.refused("agents_run", agency.owner, **named)
-        assert (refused.status, refused.details["limit"]) == (429, "daily_budget_usd")
-        agency.house.clock.advance(86_400)
-        assert (await agency.run("say", input={"n": 2}))["status"] == "completed"
-
-
 @pytest.mark.parametrize(
     ("visibility", "admitted"),
     [("private", ["owner"]), ("authenticated", ["owner", "user"]), ("public", ["owner", "user", "anonymous"])],

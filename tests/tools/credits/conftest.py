@@ -72,7 +72,8 @@ class Bank:
             )
             budgets = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
             for budget in (await connection.execute(budgets)).all():
-                subject = (columns.app_id if budget.subject == "app" else columns.key_id) == budget.subject_id
+                of = {"app": columns.app_id, "key": columns.key_id, "agent": columns.agent_ids}
+                subject = of[budget.subject].contains(budget.subject_id)
                 assert budget.reserved == await one(columns.amount, credit_reservations, still_open, subject)
                 assert budget.spent == await one(columns.cost, credit_reservations, subject)
 

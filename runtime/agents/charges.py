@@ -1,0 +1,67 @@
+"""What the models of a run cost: against which budgets they count, and that the run's row says all of it."""
+
+from typing import Any
+
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.journal import Journal
+from baobab.runtime.agents.rows import ENDED, agents, runs
+from baobab.storage.database import Database
+from baobab.tools.credit_budgets import Spender
+from baobab.tools.credits import Credits
+from baobab.tools.services import Services
+
+OUT_OF_BUDGET = "The agent's budget of the day does not allow another call of a model."
+
+
+class Charges:
+    """Those of one run. `load` it before its models are called."""
+
+    def __init__(self, services: Services, database: Database, journal: Journal, run: Any) -> None:
+        self._services = services
+        self._database = database
+        self._journal = journal
+        self._run = run
+        self.spender = Spender(run.id, ((run.agent_id, None),))
+        self.may_miss_some = False
+        """Whether a call has failed that may have been charged."""
+
+    async def load(self) -> None:
+        """Look up whose budgets the run counts against: its agent's, and those of the agents above it."""
+        ids, above = [self._run.agent_id], self._run.parent_run_id
+        async with self._database.reading() as connection:
+            while above is not None:
+                parent = select(runs.c.agent_id, runs.c.parent_run_id).where(runs.c.id == above)
+                row = (await connection.execute(parent)).first()
+                if row is None:
+                    break
+                ids.append(row.agent_id)
+                above = row.parent_run_id
+            bounds = select(agents.c.id, agents.c.daily_budget).where(agents.c.id.in_(ids))
+            most = {row.id: row.daily_budget for row in await connection.execute(bounds)}
+        # An agent may have run itself, through another.
+        self.spender = Spender(self._run.id, tuple((id_, most.get(id_)) for id_ in dict.fromkeys(ids)))
+
+    async def count_missing(self) -> None:
+        """Add to the run what was charged for it and is not written down: whoever called the model did not live to."""
+        below = runs.alias()
+        handed = select(func.coalesce(func.sum(below.c.cost), 0)).where(
+            below.c.parent_run_id == runs.c.id, below.c.status.in_(ENDED)
+        )
+        written = select(runs.c.cost - handed.scalar_subquery()).where(runs.c.id == self._run.id)
+        # What this attempt has counted is written first, so that it is not counted twice.
+        await self._journal.flush()
+        async with self._database.reading() as connection:
+            counted = (await connection.execute(written)).scalar_one()
+        missing = await self._services.credits.run_cost(self._run.id) - int(counted)
+        if missing > 0:
+            self._journal.spend(cost=missing)
+        self.may_miss_some = False
+
+
+async def is_spent(credits_: Credits, organisation_id: str, agent: Any) -> bool:
+    """Whether the runs of an agent have cost today what they may. agent: its row."""
+    if agent.daily_budget is None:
+        return False
+    budget = await credits_.agent_budget(organisation_id, agent.id)
+    return (0 if budget is None else budget.spent) >= int(agent.daily_budget)
