@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from tests.bench import agents, columns, gateway, jobs, kv_engine, mcp_door, rest, stores, workers
+from tests.bench import agents, bombs, columns, gateway, jobs, kv_engine, mcp_door, rest, stores, workers
 
 _SIDE_BY_SIDE = {"stores": stores, "workers": workers, "jobs": jobs, "agents": agents}
 """What runs in all columns, on database servers that are started once for all of it."""
@@ -14,7 +14,7 @@ _SIDE_BY_SIDE = {"stores": stores, "workers": workers, "jobs": jobs, "agents": a
 def main() -> None:
     # Told to stop, it stops the servers that it has started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", *_SIDE_BY_SIDE}
+    chosen = set(sys.argv[1:]) or {"engine", "rest", "mcp", "gateway", "bombs", *_SIDE_BY_SIDE}
     if "engine" in chosen:
         kv_engine.main()
     if "rest" in chosen:
@@ -23,6 +23,8 @@ def main() -> None:
         print("\n".join(mcp_door.report(asyncio.run(mcp_door.run()))))
     if "gateway" in chosen:
         print("\n".join(gateway.report(asyncio.run(gateway.run()))))
+    if "bombs" in chosen:
+        print("\n".join(bombs.report(bombs.run())))
     if chosen & set(_SIDE_BY_SIDE):
         print(f"\nSide by side; {os.cpu_count()} processors, load average {os.getloadavg()[0]:.1f} at the start")
         with columns.serving() as servers:

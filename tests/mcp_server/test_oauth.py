@@ -346,10 +346,10 @@ async def test_a_plan_without_room_for_a_key_is_told_in_the_words_of_oauth(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = await steps.code()
-    monkeypatch.setitem(PLANS, "enterprise", dataclasses.replace(PLANS["enterprise"], api_keys=1))
+    monkeypatch.setitem(PLANS, "enterprise", dataclasses.replace(PLANS["enterprise"], api_keys=0))
     answer = await steps.exchange(code)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
-    assert "room for 1 live API keys" in answer.json()["error_description"]
+    assert "room for 0 live API keys" in answer.json()["error_description"]
 
 
 @pytest.mark.parametrize(
