@@ -15,7 +15,8 @@ events = metadata.tables["events"]
 
 
 class Housed(Protocol):
-    services: Services
+    @property
+    def services(self) -> Services: ...
 
 
 async def made(house: Housed, kind: str) -> None:

@@ -34,7 +34,7 @@ def client(of: Server) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=of), base_url=ADDRESS)
 
 
-async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path):
+async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path: Path) -> None:
     first = server(tmp_path)
     async with first.open(), client(first) as http:
         app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
@@ -45,7 +45,7 @@ async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path):
         assert (await http.get("/health/ready")).json()["status"] == "ready"
 
 
-async def test_the_first_key_is_given_once_and_works(tmp_path):
+async def test_the_first_key_is_given_once_and_works(tmp_path: Path) -> None:
     first = Server(load({}, data=tmp_path))
     async with first.open(), client(first) as http:
         assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}", first.first_key)
@@ -56,14 +56,14 @@ async def test_the_first_key_is_given_once_and_works(tmp_path):
         assert again.first_key is None
 
 
-async def test_the_folder_and_its_secret_are_the_owners_alone(tmp_path):
+async def test_the_folder_and_its_secret_are_the_owners_alone(tmp_path: Path) -> None:
     data = tmp_path / "made" / "data"
     async with server(data).open():
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         assert stat.S_IMODE((data / "secret.key").stat().st_mode) == 0o600
 
 
-async def test_counts_that_were_not_written_yet_are_written_when_the_house_closes(tmp_path):
+async def test_counts_that_were_not_written_yet_are_written_when_the_house_closes(tmp_path: Path) -> None:
     first = server(tmp_path)
     async with first.open(), client(first) as http:
         app = (await http.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
@@ -75,7 +75,7 @@ async def test_counts_that_were_not_written_yet_are_written_when_the_house_close
     assert sum(row["event_data"]["count"] for row in rows) == 3
 
 
-async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path):
+async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path: Path) -> None:
     one, other = server(tmp_path), server(tmp_path)
     async with one.open(), other.open() as second, client(one) as here, client(other) as there:
         app = (await here.post("/init", json={"name": "shop"}, headers=OWNER)).json()["app_id"]
@@ -87,7 +87,7 @@ async def test_two_houses_on_one_folder_take_notice_of_each_other(tmp_path):
         assert (await there.get(f"/v1/{app}/kv/a", headers=OWNER)).status_code == 404
 
 
-async def test_two_houses_that_open_an_empty_folder_at_once_agree_on_everything(tmp_path):
+async def test_two_houses_that_open_an_empty_folder_at_once_agree_on_everything(tmp_path: Path) -> None:
     houses = [server(tmp_path) for _ in range(3)]
 
     async def opened(one: Server) -> int:
@@ -98,7 +98,9 @@ async def test_two_houses_that_open_an_empty_folder_at_once_agree_on_everything(
 
 
 @pytest.mark.parametrize("broken", ["baobab.db", "kv/local/durable.db"])
-async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothing_running(tmp_path, broken):
+async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothing_running(
+    tmp_path: Path, broken: Any
+) -> None:
     path = tmp_path / broken
     async with server(tmp_path).open():
         pass
@@ -112,7 +114,7 @@ async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothi
     assert asyncio.all_tasks() == before
 
 
-async def test_a_database_of_a_later_version_is_left_alone(tmp_path):
+async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     settings = load({}, data=tmp_path)
     async with composition.house(settings) as house, house.services.database.writing() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
@@ -130,11 +132,11 @@ async def test_a_database_of_a_later_version_is_left_alone(tmp_path):
         ({"BAOBAB_BASE_URL": "https://baobab.example:8443"}, "baobab.example"),
     ],
 )
-def test_apps_stand_below_the_name_of_the_server(variables, domain):
+def test_apps_stand_below_the_name_of_the_server(variables: Any, domain: Any) -> None:
     assert composition.options(load(variables)).base_domain == domain
 
 
-async def test_sign_up_can_be_closed(tmp_path):
+async def test_sign_up_can_be_closed(tmp_path: Path) -> None:
     closed = server(tmp_path, BAOBAB_SIGNUP="closed")
     body = {"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}
     async with closed.open(), client(closed) as http:
@@ -142,12 +144,12 @@ async def test_sign_up_can_be_closed(tmp_path):
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AUTH_FORBIDDEN")
 
 
-async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path):
+async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path: Path) -> None:
     async with composition.house(load({"BAOBAB_REGION": "north"}, data=tmp_path)) as house:
         assert await house.registry.call("system_regions", {}, ANONYMOUS, DOOR) == {"regions": ["north"]}
 
 
-def test_every_domain_folder_is_a_line_of_the_list_of_toolsets():
+def test_every_domain_folder_is_a_line_of_the_list_of_toolsets() -> None:
     listed = {toolset.name for toolset in tools.toolsets()}
     models = {"ai", "gateway", "media", "messages", "app_messages", "model_servers"}
     in_code = {"apps": {"apps", "config"}, "ai": models}
@@ -155,21 +157,21 @@ def test_every_domain_folder_is_a_line_of_the_list_of_toolsets():
     assert set().union(*(in_code.get(folder, {folder}) for folder in folders)) == listed
 
 
-def test_the_folder_of_the_rest_door_never_shadows_the_standard_library():
+def test_the_folder_of_the_rest_door_never_shadows_the_standard_library() -> None:
     assert not (ROOT / "http" / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("room", ["http", "mcp_server", "runtime", "storage", "tools"])
-def test_every_room_is_reached_through_a_link_in_the_package(room):
+def test_every_room_is_reached_through_a_link_in_the_package(room: Any) -> None:
     link = ROOT / "src" / "baobab" / room
     assert link.is_symlink()
     assert link.readlink() == Path("../..") / room
 
 
-async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(tmp_path):
+async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(tmp_path: Path) -> None:
     failures = [ImportError("half of a module")]
 
-    def import_doors():
+    def import_doors() -> Any:
         if failures:
             raise failures.pop()
         return importlib.import_module("baobab.doors")

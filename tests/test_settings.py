@@ -3,6 +3,8 @@
 import base64
 import os
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +26,7 @@ def refused(**variables: str) -> str:
     return str(error.value)
 
 
-def test_without_any_variable_every_setting_has_a_value():
+def test_without_any_variable_every_setting_has_a_value() -> None:
     settings = load({})
     assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8000, 1)
     assert settings.address == "http://127.0.0.1:8000"
@@ -61,7 +63,7 @@ def test_without_any_variable_every_setting_has_a_value():
         ("otel_url", "collector:4318", "http:// or https:// address"),
     ],
 )
-def test_a_wrong_value_is_one_line_that_names_its_variable(variable, value, words):
+def test_a_wrong_value_is_one_line_that_names_its_variable(variable: str, value: Any, words: str) -> None:
     message = refused(**{variable: value})
     assert message.startswith(f"BAOBAB_{variable.upper()}: ")
     assert words in message
@@ -76,12 +78,12 @@ def test_a_wrong_value_is_one_line_that_names_its_variable(variable, value, word
         ("BAOBAB_SECRETKEY", "BAOBAB_SECRET_KEY"),
     ],
 )
-def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable, meant):
+def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable: str, meant: Any) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not a setting; did you mean {meant}\\?$"):
         load({variable: "1"})
 
 
-def test_an_unknown_variable_that_is_like_none_gets_the_list():
+def test_an_unknown_variable_that_is_like_none_gets_the_list() -> None:
     with pytest.raises(SettingsError) as error:
         load({"BAOBAB_XYZZY": "1"})
     for name in Settings.model_fields:
@@ -89,27 +91,27 @@ def test_an_unknown_variable_that_is_like_none_gets_the_list():
 
 
 @pytest.mark.parametrize("variable", ["baobab_port", "Baobab_Port", "BAOBAB_port"])
-def test_a_variable_in_another_case_is_not_silently_ignored(variable):
+def test_a_variable_in_another_case_is_not_silently_ignored(variable: str) -> None:
     with pytest.raises(SettingsError, match="did you mean BAOBAB_PORT"):
         load({variable: "1"})
 
 
-def test_variables_of_other_programs_are_none_of_ours():
+def test_variables_of_other_programs_are_none_of_ours() -> None:
     assert load({"PATH": "/bin", "PORT": "99", "MY_BAOBAB_PORT": "99"}).port == 8000
 
 
-def test_only_the_environment_that_was_given_counts(monkeypatch):
+def test_only_the_environment_that_was_given_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAOBAB_PORT", "9999")
     assert load({}).port == 8000
     assert load().port == 9999
 
 
-def test_what_the_command_line_gives_wins_and_what_it_leaves_out_does_not():
+def test_what_the_command_line_gives_wins_and_what_it_leaves_out_does_not() -> None:
     assert load({"BAOBAB_PORT": "9000"}, port=9001).port == 9001
     assert load({"BAOBAB_PORT": "9000"}, port=None).port == 9000
 
 
-def test_lists_are_words_between_commas():
+def test_lists_are_words_between_commas() -> None:
     settings = load({"BAOBAB_ALLOWED_HOSTS": " a.example, b.example,,", "BAOBAB_TRUSTED_PROXIES": "10.0.0.1,fd00::/8"})
     assert settings.allowed_hosts == ("a.example", "b.example")
     assert settings.trusted_proxies == ("10.0.0.1", "fd00::/8")
@@ -123,26 +125,26 @@ def test_lists_are_words_between_commas():
         ({"BAOBAB_BASE_URL": "https://baobab.example:8443"}, "https://baobab.example:8443"),
     ],
 )
-def test_the_address_is_the_base_url_or_the_host_and_port(variables, address):
+def test_the_address_is_the_base_url_or_the_host_and_port(variables: Any, address: Any) -> None:
     assert load(variables).address == address
 
 
-def test_several_secret_keys_are_taken_newest_first():
+def test_several_secret_keys_are_taken_newest_first() -> None:
     assert load({"BAOBAB_SECRET_KEY": f"{GOOD_KEY},{GOOD_KEY}"}).secret_key == f"{GOOD_KEY},{GOOD_KEY}"
 
 
 @pytest.mark.parametrize("variable", SECRETS)
-def test_the_refusal_of_a_secret_does_not_show_it(variable):
+def test_the_refusal_of_a_secret_does_not_show_it(variable: str) -> None:
     with pytest.raises(SettingsError) as error:
         load({variable: SECRETS[variable]})
     assert SECRETS[variable] not in str(error.value)
 
 
-def test_the_password_of_a_database_is_not_shown():
+def test_the_password_of_a_database_is_not_shown() -> None:
     assert "hunter2" not in refused(database_url="mysql://user:hunter2@db/baobab")
 
 
-def test_settings_that_are_printed_show_no_secret():
+def test_settings_that_are_printed_show_no_secret() -> None:
     key = "bb_sk_" + "T" * 40
     shown = load({"BAOBAB_SECRET_KEY": GOOD_KEY, "BAOBAB_BOOTSTRAP_KEY": key, "BAOBAB_METRICS_TOKEN": "scrape-me"})
     for secret in (GOOD_KEY, key, "scrape-me"):
@@ -150,33 +152,35 @@ def test_settings_that_are_printed_show_no_secret():
         assert secret not in str(shown)
 
 
-def test_settings_do_not_change_once_they_are_read():
+def test_settings_do_not_change_once_they_are_read() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load({}).port = 1
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_says_in_a_sentence_what_it_is(name):
+def test_every_setting_says_in_a_sentence_what_it_is(name: str) -> None:
     description = Settings.model_fields[name].description
     assert description
     assert description.endswith(".")
     assert len(description) <= 130
 
 
-def test_every_setting_of_the_command_line_names_its_variable():
+def test_every_setting_of_the_command_line_names_its_variable() -> None:
     text = CliRunner().invoke(main, ["serve", "--help"]).output
     for variable in re.findall(r"BAOBAB_\w+", text):
         assert variable.removeprefix(PREFIX).lower() in Settings.model_fields
 
 
-def test_a_fault_ends_the_command_with_one_line_and_without_a_traceback():
+def test_a_fault_ends_the_command_with_one_line_and_without_a_traceback() -> None:
     result = CliRunner().invoke(main, ["openapi"], env={"BAOBAB_PORT": "http"})
     assert result.exit_code == 1
     assert result.output.strip().splitlines() == [result.output.strip()]
     assert "BAOBAB_PORT" in result.output
 
 
-def test_a_worker_process_reads_the_settings_that_its_parent_had(monkeypatch, tmp_path):
+def test_a_worker_process_reads_the_settings_that_its_parent_had(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     given = {
         "BAOBAB_ALLOWED_HOSTS": "a.example,b.example",
         "BAOBAB_ACCESS_LOG": "0.5",

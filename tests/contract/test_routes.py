@@ -1,8 +1,11 @@
 """The contract's routes of the domains that are finished: every one of them is in the document."""
 
 import re
+from typing import Any
 
 import pytest
+
+from tests.conftest import Baobab
 
 FINISHED = """
 GET    /v1/{app_id}/kv/{key}
@@ -62,17 +65,17 @@ def shape(path: str) -> str:
 
 
 @pytest.fixture
-async def described(baobab):
+async def described(baobab: Baobab) -> Any:
     document = (await baobab.client.get("/openapi.json")).json()
     return {(method.upper(), shape(path)) for path, item in document["paths"].items() for method in item}
 
 
-async def test_the_document_has_every_route_of_the_finished_domains(described):
+async def test_the_document_has_every_route_of_the_finished_domains(described: Any) -> None:
     wanted = [tuple(line.split()) for line in FINISHED.strip().splitlines()]
     assert [f"{method} {path}" for method, path in wanted if (method, shape(path)) not in described] == []
 
 
-async def test_every_route_of_the_document_is_served(baobab):
+async def test_every_route_of_the_document_is_served(baobab: Baobab) -> None:
     document = (await baobab.client.get("/openapi.json")).json()
     for path, item in document["paths"].items():
         for method in item:

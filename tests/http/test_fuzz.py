@@ -104,14 +104,16 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize(("credential", "examples"), [("owner", 6), ("anonymous", 2)])
 @pytest.mark.parametrize("tool", TOOLS)
-def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running, tool, credential, examples):
+def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(
+    running: Any, tool: Any, credential: Any, examples: Any
+) -> None:
     operation = running.schema.find_operation_by_id(tool)
     described = operation.definition.raw
     headers = {"Authorization": f"Bearer {KEY}"} if credential == "owner" else {}
     named = {p["name"] for p in described.get("parameters", ()) if p["in"] == "path"}
     places = {} if tool in LEFT_TO_CHANCE else {name: running.places[name] for name in named & running.places.keys()}
 
-    def check(case):
+    def check(case: Any) -> None:
         if case.path_parameters:
             case.path_parameters |= places
         case.validate_response(running.send(case, headers), checks=CHECKS)
@@ -124,7 +126,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(running,
 
 
 @pytest.mark.parametrize("segment", NASTY, ids=range(len(NASTY)))
-def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(running, segment):
+def test_a_nasty_segment_in_any_place_of_any_path_is_refused_in_the_usual_shape(running: Any, segment: Any) -> None:
     owner = {"authorization": f"Bearer {KEY}"}
     known = {**running.places, "token": "inv_a"}
     for path, item in running.schema.raw_schema["paths"].items():

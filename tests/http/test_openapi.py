@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
@@ -14,7 +16,7 @@ from baobab.tools import errors as machinery
 from baobab.tools import toolsets
 from baobab.tools.errors import BaobabError, name_operations
 from baobab.tools.registry import Registry
-from tests.conftest import ADDRESS
+from tests.conftest import ADDRESS, Baobab
 from tests.people import person
 
 METHODS = {"get", "put", "post", "delete", "patch"}
@@ -24,11 +26,11 @@ MOST_BYTES_PER_OPERATION = 8_000
 
 
 @pytest.fixture
-async def document(baobab):
+async def document(baobab: Baobab) -> Any:
     return (await baobab.client.get("/openapi.json")).json()
 
 
-def operations(document):
+def operations(document: Any) -> Iterator[Any]:
     """Every operation but those of the MCP door, which is a protocol of its own."""
     for path, item in document["paths"].items():
         assert item.keys() <= METHODS
@@ -37,7 +39,7 @@ def operations(document):
                 yield method, path, operation
 
 
-def nodes(value, path=()):
+def nodes(value: Any, path: str = ()) -> Iterator[Any]:
     if isinstance(value, dict):
         yield path, value
         for name, inner in value.items():
@@ -47,24 +49,24 @@ def nodes(value, path=()):
             yield from nodes(inner, (*path, index))
 
 
-async def test_the_document_is_valid_openapi_3_1(document):
+async def test_the_document_is_valid_openapi_3_1(document: Any) -> None:
     assert document["openapi"].startswith("3.1")
     OpenAPIV31SpecValidator(document).validate()
 
 
-async def test_every_schema_is_a_valid_json_schema(document):
+async def test_every_schema_is_a_valid_json_schema(document: Any) -> None:
     for path, node in nodes(document):
         if path and path[-1] == "schema":
             jsonschema.Draft202012Validator.check_schema(node)
 
 
-async def test_every_operation_is_a_tool_by_its_name(baobab, document):
+async def test_every_operation_is_a_tool_by_its_name(baobab: Baobab, document: Any) -> None:
     names = [operation["operationId"] for *_, operation in operations(document)]
     assert len(names) == len(set(names))
     assert set(names) == {tool.name for tool in baobab.house.registry.tools.values() if tool.rest}
 
 
-async def test_every_operation_has_a_summary_a_known_tag_a_security_and_an_effect(document):
+async def test_every_operation_has_a_summary_a_known_tag_a_security_and_an_effect(document: Any) -> None:
     tags = {tag["name"] for tag in document["tags"]}
     schemes = document["components"]["securitySchemes"]
     for _, path, operation in operations(document):
@@ -76,21 +78,21 @@ async def test_every_operation_has_a_summary_a_known_tag_a_security_and_an_effec
     assert all(tag["description"] for tag in document["tags"])
 
 
-async def test_what_needs_no_credential_says_so(baobab, document):
+async def test_what_needs_no_credential_says_so(baobab: Baobab, document: Any) -> None:
     for _, _, operation in operations(document):
         tool = baobab.house.registry.tools[operation["operationId"]]
         open_to_all = operation["security"] == [] or {} in operation["security"]
         assert open_to_all == tool.access.anonymous, tool.name
 
 
-async def test_path_parameters_are_those_of_the_path(document):
+async def test_path_parameters_are_those_of_the_path(document: Any) -> None:
     for _, path, operation in operations(document):
         named = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
         assert named == set(re.findall(r"\{(\w+)\}", path)), path
         assert all(p["required"] for p in operation.get("parameters", ()) if p["in"] == "path"), path
 
 
-async def test_bodies_are_closed_objects_whose_fields_are_described(document):
+async def test_bodies_are_closed_objects_whose_fields_are_described(document: Any) -> None:
     for _, path, operation in operations(document):
         if "requestBody" not in operation:
             continue
@@ -101,7 +103,7 @@ async def test_bodies_are_closed_objects_whose_fields_are_described(document):
         assert schema["properties"], path
 
 
-async def test_every_answer_and_every_error_of_a_tool_is_described(baobab, document):
+async def test_every_answer_and_every_error_of_a_tool_is_described(baobab: Baobab, document: Any) -> None:
     for _, _, operation in operations(document):
         tool = baobab.house.registry.tools[operation["operationId"]]
         responses = operation["responses"]
@@ -133,31 +135,31 @@ async def test_every_answer_and_every_error_of_a_tool_is_described(baobab, docum
         (machinery.AppNotFound, lambda tool: tool.app_parameter is not None),
     ],
 )
-def test_what_the_door_itself_can_refuse_is_among_the_errors_of_every_tool_it_concerns(kind, applies):
+def test_what_the_door_itself_can_refuse_is_among_the_errors_of_every_tool_it_concerns(kind: Any, applies: Any) -> None:
     for tool in Registry(toolsets()).tools.values():
         if applies(tool):
             assert kind in errors_of(tool), tool.name
 
 
-async def test_references_lead_to_components_that_are_there(document):
+async def test_references_lead_to_components_that_are_there(document: Any) -> None:
     for path, node in nodes(document):
         if "$ref" in node:
             assert node["$ref"].startswith("#/components/schemas/"), path
             assert node["$ref"].rpartition("/")[2] in document["components"]["schemas"], path
 
 
-async def test_there_is_no_noise_of_generated_titles(document):
+async def test_there_is_no_noise_of_generated_titles(document: Any) -> None:
     for path, node in nodes(document):
         if path and path[-1] not in ("properties", "info", "example"):
             assert not isinstance(node.get("title"), str), path
 
 
-async def test_the_document_stays_lean(baobab, document):
+async def test_the_document_stays_lean(baobab: Baobab, document: Any) -> None:
     raw = (await baobab.client.get("/openapi.json")).content
     assert len(raw) / len(list(operations(document))) < MOST_BYTES_PER_OPERATION
 
 
-async def test_example_bodies_fit_their_own_schema(document):
+async def test_example_bodies_fit_their_own_schema(document: Any) -> None:
     examples = 0
     for _, path, operation in operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
@@ -168,7 +170,7 @@ async def test_example_bodies_fit_their_own_schema(document):
     assert examples >= 25
 
 
-async def test_operations_whose_body_has_required_fields_show_an_example(document):
+async def test_operations_whose_body_has_required_fields_show_an_example(document: Any) -> None:
     without = [
         operation["operationId"]
         for *_, operation in operations(document)
@@ -178,7 +180,7 @@ async def test_operations_whose_body_has_required_fields_show_an_example(documen
     assert set(without) <= {"organisations_set_role"}
 
 
-async def test_example_bodies_are_accepted_by_the_running_server(baobab, document):
+async def test_example_bodies_are_accepted_by_the_running_server(baobab: Baobab, document: Any) -> None:
     app, ada = await baobab.app(), await person(baobab, "example-owner")
     home = (await baobab.client.post("/v1/organizations", json={"name": "Team"}, headers=ada.headers)).json()["id"]
     moved = {"app_1a2b3c4d5e6f": app, "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11": home}
@@ -207,7 +209,9 @@ async def test_example_bodies_are_accepted_by_the_running_server(baobab, documen
     assert tried >= 25
 
 
-async def test_the_command_line_prints_the_document_that_the_server_answers(document, monkeypatch):
+async def test_the_command_line_prints_the_document_that_the_server_answers(
+    document: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("BAOBAB_DATA", raising=False)
     printed = CliRunner().invoke(main, ["openapi"])
     assert printed.exit_code == 0, printed.output
@@ -217,13 +221,13 @@ async def test_the_command_line_prints_the_document_that_the_server_answers(docu
 
 class TestErrorPage:
     @pytest.fixture
-    async def page(self, baobab):
+    async def page(self, baobab: Baobab) -> Any:
         answer = await baobab.client.get("/docs/errors")
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         return answer.text
 
-    async def test_it_has_a_section_for_every_code_of_the_document(self, page, document):
+    async def test_it_has_a_section_for_every_code_of_the_document(self, page: Any, document: Any) -> None:
         codes = {
             error["code"]
             for *_, operation in operations(document)
@@ -236,8 +240,8 @@ class TestErrorPage:
             assert f"<code>{code}</code>" in page, code
             assert code.lower().replace("_", "-") in anchors, code
 
-    async def test_every_error_of_the_machinery_stands_there_with_its_remedy(self, page):
-        def kinds(kind):
+    async def test_every_error_of_the_machinery_stands_there_with_its_remedy(self, page: Any) -> None:
+        def kinds(kind: Any) -> Iterator[Any]:
             for one in kind.__subclasses__():
                 if one.__module__ == machinery.__name__:
                     yield one
@@ -261,7 +265,9 @@ class TestErrorPage:
             ("GET", "/health", {"origin": "https://evil.example"}),
         ],
     )
-    async def test_the_documentation_url_of_a_refusal_leads_to_its_section(self, baobab, page, method, path, headers):
+    async def test_the_documentation_url_of_a_refusal_leads_to_its_section(
+        self, baobab: Baobab, page: Any, method: Any, path: str, headers: Any
+    ) -> None:
         sent = baobab.owner if "owner" in headers else headers
         error = (await baobab.client.request(method, path, headers=sent)).json()["error"]
         base, _, anchor = error["documentation_url"].partition("#")

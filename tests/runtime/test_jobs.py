@@ -97,14 +97,16 @@ async def put_tally(baobab: Baobab) -> None:
         await connection.execute(insert(jobs.jobs), row | {"epoch": 0, "attempts": 0})
 
 
-async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_committed(baobab, chores):
+async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_committed(
+    baobab: Baobab, chores: Any
+) -> None:
     asked = await ask(baobab, "note", {"word": "hello"})
     await jobs.settled(baobab.house)
     assert chores.done == [("hello", 1)]
     assert (await jobs.job(baobab.house, asked)).finished_at is not None
 
 
-async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab, chores):
+async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab: Baobab, chores: Any) -> None:
     services = baobab.house.services
     unit = services.database.unit(write=True)
     await services.jobs.enqueue(unit, "note", {"word": "undone"})
@@ -114,14 +116,14 @@ async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab, chores):
     assert chores.done == [("done", 1)]
 
 
-async def test_a_job_asked_for_twice_under_one_id_is_made_once_even_after_its_end(baobab, chores):
+async def test_a_job_asked_for_twice_under_one_id_is_made_once_even_after_its_end(baobab: Baobab, chores: Any) -> None:
     for _ in range(3):
         await ask(baobab, "note", {"word": "once"}, job_id="the one")
         await jobs.settled(baobab.house)
     assert chores.done == [("once", 1)]
 
 
-async def test_a_delayed_job_waits_for_its_time(baobab, chores, clock):
+async def test_a_delayed_job_waits_for_its_time(baobab: Baobab, chores: Any, clock: Any) -> None:
     await ask(baobab, "note", {"word": "later"}, delay=30)
     clock.advance(29)
     await jobs.settled(baobab.house)
@@ -131,12 +133,14 @@ async def test_a_delayed_job_waits_for_its_time(baobab, chores, clock):
     assert chores.done == [("later", 1)]
 
 
-async def test_a_job_nobody_knows_cannot_be_asked_for(baobab):
+async def test_a_job_nobody_knows_cannot_be_asked_for(baobab: Baobab) -> None:
     with pytest.raises(LookupError):
         await ask(baobab, "no_such_job")
 
 
-async def test_a_job_of_a_kind_that_this_version_does_not_know_is_left_to_others(tmp_path, clock, chores):
+async def test_a_job_of_a_kind_that_this_version_does_not_know_is_left_to_others(
+    tmp_path: Path, clock: Any, chores: Any
+) -> None:
     data = tmp_path / "data"
     async with installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as newer:
         await ask(newer, "note", {"word": "new"})
@@ -150,7 +154,9 @@ async def test_a_job_of_a_kind_that_this_version_does_not_know_is_left_to_others
             assert (left.kind, left.attempts) == ("note", 0)
 
 
-async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(baobab, chores, clock):
+async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(
+    baobab: Baobab, chores: Any, clock: Any
+) -> None:
     chores.faults[:] = [ValueError("first"), ValueError("second")]
     asked = await ask(baobab, "note", {"word": "stubborn"})
     for pause in (0, 1, 4):
@@ -162,7 +168,7 @@ async def test_a_job_that_fails_is_tried_again_after_longer_and_longer_pauses(ba
     assert row.error is None
 
 
-async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab, chores, clock):
+async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [ValueError(str(number)) for number in range(9)]
     asked = await ask(baobab, "note", {"word": "hopeless"})
     for _ in range(9):
@@ -172,7 +178,7 @@ async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab, chore
     assert (len(chores.done), row.error) == (3, "ValueError: 2")
 
 
-async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab, chores, clock):
+async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [Again(10, "not yet") for _ in range(7)]
     asked = await ask(baobab, "note", {"word": "patient"})
     for _ in range(8):
@@ -182,7 +188,7 @@ async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab, chores, c
     assert (len(chores.done), row.error, row.attempts) == (8, None, 1)
 
 
-async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab, chores, clock):
+async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab: Baobab, chores: Any, clock: Any) -> None:
     chores.faults[:] = [DatabaseUnavailable("gone") for _ in range(7)]
     asked = await ask(baobab, "note", {"word": "unshaken"})
     for _ in range(8):
@@ -192,7 +198,7 @@ async def test_an_outage_of_a_store_is_not_the_jobs_fault(baobab, chores, clock)
     assert len(chores.done) == 8
 
 
-async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path, clock):
+async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path: Path, clock: Any) -> None:
     data, first, second = tmp_path / "data", Chores(), Chores()
     second.go.set()
     async with installation(data, {"BAOBAB_JOBS": "0"}, clock=clock, further=[first.toolset]) as asking:
@@ -206,7 +212,7 @@ async def test_a_job_whose_process_stops_is_made_by_another_at_once(tmp_path, cl
         assert (row.attempts, row.error, await tally(asking)) == (1, None, 1)
 
 
-async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_nothing(tmp_path, clock):
+async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_nothing(tmp_path: Path, clock: Any) -> None:
     data, frozen, quick = tmp_path / "data", Chores(), Chores()
     quick.go.set()
     async with AsyncExitStack() as stack:
@@ -225,7 +231,7 @@ async def test_an_attempt_that_was_overtaken_while_it_stood_still_can_write_noth
         assert await tally(other) == 1
 
 
-async def test_a_lease_from_a_clock_that_was_far_ahead_holds_nobody_up(tmp_path, clock, chores):
+async def test_a_lease_from_a_clock_that_was_far_ahead_holds_nobody_up(tmp_path: Path, clock: Any, chores: Any) -> None:
     chores.go.set()
     async with installation(tmp_path / "data", {"BAOBAB_JOBS": "0"}, clock=clock, further=[chores.toolset]) as asking:
         await put_tally(asking)
@@ -239,7 +245,7 @@ async def test_a_lease_from_a_clock_that_was_far_ahead_holds_nobody_up(tmp_path,
             assert await tally(working) == 1
 
 
-async def test_a_job_that_ends_its_processes_is_given_up(baobab, chores, clock):
+async def test_a_job_that_ends_its_processes_is_given_up(baobab: Baobab, chores: Any, clock: Any) -> None:
     row = {"id": "poison", "kind": "note", "arguments": {"word": "x"}, "due_at": clock.now(), "created_at": clock.now()}
     async with baobab.house.services.database.writing() as connection:
         await connection.execute(insert(jobs.jobs), row | {"epoch": 3, "attempts": 3, "held_by": "killed"})
@@ -248,7 +254,9 @@ async def test_a_job_that_ends_its_processes_is_given_up(baobab, chores, clock):
     assert "ended with the process" in (await jobs.job(baobab.house, "poison")).error
 
 
-async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_beside_others(baobab, chores, clock):
+async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_beside_others(
+    baobab: Baobab, chores: Any, clock: Any
+) -> None:
     await put_tally(baobab)
     lost = {"kind": "count", "arguments": {}, "due_at": clock.now(), "created_at": clock.now()}
     lost |= {"epoch": 2, "attempts": 2, "held_by": "killed"}
@@ -265,7 +273,7 @@ async def test_jobs_that_may_be_what_ends_processes_are_made_one_at_a_time_besid
     assert await tally(baobab) == 3
 
 
-async def test_many_processes_make_each_job_once(tmp_path, clock):
+async def test_many_processes_make_each_job_once(tmp_path: Path, clock: Any) -> None:
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:
         houses = [await stack.enter_async_context(installation(data, clock=clock, further=[c.toolset])) for c in every]
@@ -275,7 +283,7 @@ async def test_many_processes_make_each_job_once(tmp_path, clock):
         assert sorted(word for c in every for word, _ in c.done) == sorted(map(str, range(60)))
 
 
-async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path, clock):
+async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path: Path, clock: Any) -> None:
     data, every = tmp_path / "data", [Chores() for _ in range(3)]
     async with AsyncExitStack() as stack:
         houses = [await stack.enter_async_context(installation(data, clock=clock, further=[c.toolset])) for c in every]
@@ -292,7 +300,7 @@ async def test_each_round_of_a_periodic_job_is_made_by_one_process(tmp_path, clo
         assert len([job for c in every for job in c.rounds]) == 3
 
 
-async def test_an_event_is_told_to_each_of_its_consumers_once(baobab, chores, clock):
+async def test_an_event_is_told_to_each_of_its_consumers_once(baobab: Baobab, chores: Any, clock: Any) -> None:
     app = await baobab.app(name="shop")
     await jobs.settled(baobab.house)
     assert chores.done == [("app.created", app, "shop")]
@@ -302,13 +310,13 @@ async def test_an_event_is_told_to_each_of_its_consumers_once(baobab, chores, cl
     assert chores.done == [("app.created", app, "shop"), event.id]
 
 
-async def test_making_an_app_that_is_there_already_is_no_event(baobab):
+async def test_making_an_app_that_is_there_already_is_no_event(baobab: Baobab) -> None:
     await baobab.app(name="shop")
     await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
     assert len(await jobs.told(baobab.house, "app.created")) == 1
 
 
-async def test_a_flush_is_an_event_with_the_number_of_keys(baobab):
+async def test_a_flush_is_an_event_with_the_number_of_keys(baobab: Baobab) -> None:
     app = await baobab.app()
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
     await baobab.client.post(f"/v1/{app}/kv/_flush", json={"confirm": True}, headers=baobab.owner)
@@ -316,14 +324,16 @@ async def test_a_flush_is_an_event_with_the_number_of_keys(baobab):
     assert (event.app_id, event.data["deleted"]) == (app, 1)
 
 
-async def test_a_refused_call_is_no_event(baobab):
+async def test_a_refused_call_is_no_event(baobab: Baobab) -> None:
     app = await baobab.app()
     refused = await baobab.client.post(f"/v1/{app}/kv/_flush", json={}, headers=baobab.owner)
     assert refused.status_code == 400
     assert await jobs.told(baobab.house, "kv.flushed") == []
 
 
-async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month(baobab, chores, clock):
+async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month(
+    baobab: Baobab, chores: Any, clock: Any
+) -> None:
     chores.faults[:] = [ValueError("no") for _ in range(3)]
     failed = await ask(baobab, "note", {"word": "fails"})
     for _ in range(3):
@@ -348,7 +358,7 @@ async def test_what_ended_is_forgotten_after_a_day_and_what_failed_after_a_month
         assert await connection.scalar(select(func.count()).select_from(jobs.events)) == 0
 
 
-def test_two_jobs_of_one_name_are_refused_when_the_registry_is_made():
+def test_two_jobs_of_one_name_are_refused_when_the_registry_is_made() -> None:
     def named(name: str) -> Toolset:
         toolset = Toolset(name, "Twice.")
 
@@ -363,14 +373,14 @@ def test_two_jobs_of_one_name_are_refused_when_the_registry_is_made():
         Registry([named("one"), named("two")])
 
 
-def test_a_job_is_done_for_events_or_in_rounds_but_not_both():
+def test_a_job_is_done_for_events_or_in_rounds_but_not_both() -> None:
     with pytest.raises(RegistrationError):
 
         @Toolset("both", "Both.").job(on="app.created", every=60)
         async def both(job: Job) -> None: ...
 
 
-async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path, clock):
+async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path: Path, clock: Any) -> None:
     slow, most, running = Toolset("slow", "Slow."), 0, 0
     go = asyncio.Event()
 

@@ -698,17 +698,17 @@ async def world_of(baobab: Baobab) -> AsyncIterator[World]:
         await caller.client.aclose()
 
 
-def test_every_tool_has_a_row_in_the_table_and_every_row_a_tool(baobab):
+def test_every_tool_has_a_row_in_the_table_and_every_row_a_tool(baobab: Baobab) -> None:
     assert POLICY.keys() == baobab.house.registry.tools.keys()
 
 
 @pytest.mark.parametrize("row", sorted(set(POLICY.values())))
-def test_every_row_has_a_word_for_every_caller(row):
+def test_every_row_has_a_word_for_every_caller(row: Any) -> None:
     assert len(row.split()) == len(CALLERS)
     assert set(row.split()) <= {"ok", "401", "403", "404"}
 
 
-async def test_every_tool_answers_every_caller_as_the_table_says(world):
+async def test_every_tool_answers_every_caller_as_the_table_says(world: Any) -> None:
     wrong = []
     for tool, row in POLICY.items():
         # A quick machine asks more of one app in a minute than an app may be asked; that is not what this is about.
@@ -720,7 +720,7 @@ async def test_every_tool_answers_every_caller_as_the_table_says(world):
     assert wrong == []
 
 
-async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_of_caller(world):
+async def test_lists_of_tools_hold_no_tool_that_the_table_refuses_to_that_kind_of_caller(world: Any) -> None:
     """What MCP shows to a caller it may at least try: nobody is shown a tool that no one of their kind can use."""
     registry, credentials = world.baobab.house.registry, world.baobab.house.services.credentials
     for name in ("user", "app key", "function key", "owner", "owner's key"):

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import AnyUrl, Field
@@ -38,6 +38,7 @@ from baobab.tools.tool import Audit, RegistrationError, Toolset
 from baobab.tools.types import OMITTED, Text
 from baobab.tools.wording import tell_fields
 from tests.columns import address
+from tests.conftest import Baobab
 
 ROOT = Path(__file__).parents[2]
 Word = Annotated[str, Text(20)]
@@ -48,11 +49,11 @@ class Done(TypedDict):
     word: str
 
 
-def toolset(name="shelf", **settings):
+def toolset(name: str = "shelf", **settings: Any) -> Any:
     return Toolset(name, "A shelf.", base="/v1/shelf", **settings)
 
 
-def registered(shelf, handler):
+def registered(shelf: Any, handler: Any) -> Any:
     shelf.tool("GET /", **READ)(handler)
     return Registry([shelf])
 
@@ -89,13 +90,19 @@ async def shelf_unbounded_inside(call: Call, words: Annotated[list[dict[str, str
     return {"word": words[0]["a"]}
 
 
-async def shelf_untyped(call: Call, word) -> Done:
+async def shelf_untyped(call: Call, word: str) -> Done:
     """Read a word without a type."""
     return {"word": word}
 
 
-async def shelf_returns_something(call: Call, word: Word):
+del shelf_untyped.__annotations__["word"]
+
+
+async def shelf_returns_something(call: Call, word: Word) -> None:
     """Read a word and answer who knows what."""
+
+
+del shelf_returns_something.__annotations__["return"]
 
 
 async def shelf_without_call(word: Word) -> Done:
@@ -159,7 +166,9 @@ READ = {"access": EVERYBODY, "effect": "read"}
         (shelf_read, "GET /", {"audit": Audit("shelf.read")}, "reads are not audited"),
     ],
 )
-def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(handler, route, options, complaint):
+def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(
+    handler: Any, route: Any, options: Any, complaint: Any
+) -> None:
     shelf = toolset()
     with pytest.raises(RegistrationError, match=complaint) as refused:
         shelf.tool(route, **READ, **options)(handler)
@@ -170,20 +179,20 @@ def test_a_tool_that_is_not_declared_as_it_must_be_is_refused_at_once(handler, r
 @pytest.mark.parametrize(
     "handler", [shelf_unbounded, shelf_unbounded_list, shelf_unbounded_address, shelf_unbounded_inside]
 )
-def test_an_argument_without_a_bound_is_refused_before_anybody_can_call_the_tool(handler):
+def test_an_argument_without_a_bound_is_refused_before_anybody_can_call_the_tool(handler: Any) -> None:
     shelf = toolset()
     with pytest.raises(RegistrationError, match="has no bound"):
         registered(shelf, handler).prepare()
 
 
-def test_two_tools_of_one_name_in_one_toolset_are_refused():
+def test_two_tools_of_one_name_in_one_toolset_are_refused() -> None:
     shelf = toolset()
     shelf.tool("GET /", **READ)(shelf_read)
     with pytest.raises(RegistrationError, match="has a tool of this name already"):
         shelf.tool("GET /again", **READ)(shelf_read)
 
 
-def test_two_tools_of_one_name_in_two_toolsets_are_refused():
+def test_two_tools_of_one_name_in_two_toolsets_are_refused() -> None:
     one, other = toolset(), Toolset("rack", "A rack.", base="/v1/rack")
     one.tool("GET /", **READ)(shelf_read)
     other.tool("GET /", **READ)(shelf_read)
@@ -192,7 +201,7 @@ def test_two_tools_of_one_name_in_two_toolsets_are_refused():
 
 
 @pytest.mark.parametrize(("first", "second"), [("GET /{word}", "GET /{word}"), ("GET /{word}", "GET /{name}")])
-def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called(first, second):
+def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called(first: Any, second: Any) -> None:
     async def shelf_other(call: Call, word: Word = "", name: Word = "") -> Done:
         """Read another word."""
         return {"word": word or name}
@@ -204,7 +213,7 @@ def test_two_tools_on_one_route_are_refused_whatever_their_parameters_are_called
         Registry([shelf])
 
 
-def test_every_tool_of_the_house_can_be_described(baobab):
+def test_every_tool_of_the_house_can_be_described(baobab: Baobab) -> None:
     baobab.house.registry.prepare()
 
 
@@ -212,7 +221,7 @@ def test_every_tool_of_the_house_can_be_described(baobab):
     ("effect", "audited"),
     [("read", None), ("write", "update"), ("destructive", "delete"), ("external", "invoke")],
 )
-def test_what_is_written_down_follows_from_the_effect(effect, audited):
+def test_what_is_written_down_follows_from_the_effect(effect: Any, audited: Any) -> None:
     shelf = toolset()
     shelf.tool("POST /", access=EVERYBODY, effect=effect)(shelf_read)
     audit = shelf.tools["shelf_read"].audit
@@ -221,7 +230,7 @@ def test_what_is_written_down_follows_from_the_effect(effect, audited):
 
 
 @pytest.mark.parametrize("effect", ["read", "write", "destructive", "external"])
-async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab, effect):
+async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab: Baobab, effect: Any) -> None:
     headers = {**baobab.owner, "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     answer = await baobab.client.post("/mcp?toolsets=all", json=body, headers=headers)
@@ -239,7 +248,7 @@ async def test_clients_of_mcp_are_told_the_effect_of_every_tool(baobab, effect):
             assert hinted == expected, listed
 
 
-def test_every_operation_that_an_error_names_is_there():
+def test_every_operation_that_an_error_names_is_there() -> None:
     tools = Registry(toolsets()).tools
     rooms = ("tools", "runtime", "http", "mcp_server", "src/baobab")
     for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):
@@ -247,7 +256,7 @@ def test_every_operation_that_an_error_names_is_there():
             assert name in tools, f"{path}: op:{name}"
 
 
-async def test_an_error_names_operations_as_its_door_does(baobab):
+async def test_an_error_names_operations_as_its_door_does(baobab: Baobab) -> None:
     assert AppNotFound().remedy == "Check the app id; apps_list lists the apps that you may use."
     over_rest = await baobab.client.get("/v1/app_000000000000/config", headers=baobab.owner)
     assert "GET /apps lists" in over_rest.json()["error"]["remediation"]
@@ -262,7 +271,7 @@ async def test_an_error_names_operations_as_its_door_does(baobab):
     assert baobab.house.registry.name_by_tool("platform_login") == "POST /platform/login"
 
 
-async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at():
+async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at() -> None:
     async def shelf_locked(
         call: Call, api_key: Annotated[str, Secret(40)], index_key: Annotated[str, NotSecret("a name"), Text(9)]
     ) -> Done:
@@ -289,33 +298,33 @@ class Steps:
         self.asked: list[str] = []
         self.refusals: dict[str, Exception] = {}
 
-    def admits(self, caller):
+    def admits(self, caller: Any) -> Any:
         return True
 
-    async def authorise(self, call, arguments):
+    async def authorise(self, call: Any, arguments: Any) -> None:
         self._ask("authorise")
 
-    def spend(self, call, arguments):
+    def spend(self, call: Any, arguments: Any) -> None:
         self._ask("limit")
 
-    def _ask(self, step):
+    def _ask(self, step: Any) -> None:
         self.asked.append(step)
         if step in self.refusals:
             raise self.refusals[step]
 
 
-def suggestion(services, word):
+def suggestion(services: Any, word: str) -> Any:
     row = {"id": services.ids.uuid(), "category": "improvement", "description": word, "source": "agent"}
     return insert(suggestions), {**row, "status": "new", "user_id": "u", "created_at": services.clock.now()}
 
 
 @pytest.fixture
-def steps():
+def steps() -> Any:
     return Steps()
 
 
 @pytest.fixture
-def registry(baobab, steps):
+def registry(baobab: Baobab, steps: Any) -> Any:
     """A registry of a few tools of this test, on the services of a whole installation."""
     shelf = toolset()
 
@@ -355,32 +364,34 @@ def registry(baobab, steps):
     return Registry([shelf]).bind(baobab.house.services)
 
 
-async def kept(registry):
+async def kept(registry: Any) -> Any:
     async with registry.services.database.reading() as connection:
         return list((await connection.execute(select(suggestions.c.description))).scalars())
 
 
-async def events(registry):
+async def events(registry: Any) -> Any:
     query = select(audit_logs).where(audit_logs.c.event_type.like("shelf%")).order_by(audit_logs.c.created_at)
     async with registry.services.database.reading() as connection:
         return [(row.event_type, row.resource_id, row.success) for row in await connection.execute(query)]
 
 
-async def test_a_call_is_authorised_then_limited_then_validated_then_handled(registry, steps):
+async def test_a_call_is_authorised_then_limited_then_validated_then_handled(registry: Any, steps: Any) -> None:
     assert await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR) == {"word": "a"}
     assert steps.asked == ["authorise", "limit", "handle"]
     assert await kept(registry) == ["a"]
     assert await events(registry) == [("shelf.keep", "a", True)]
 
 
-async def test_a_caller_who_may_not_is_told_so_before_anything_about_limits_or_arguments(registry, steps):
+async def test_a_caller_who_may_not_is_told_so_before_anything_about_limits_or_arguments(
+    registry: Any, steps: Any
+) -> None:
     steps.refusals["authorise"] = Forbidden()
     with pytest.raises(Forbidden):
         await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
     assert steps.asked == ["authorise"]
 
 
-async def test_the_limit_is_spent_before_the_arguments_are_looked_at(registry, steps):
+async def test_the_limit_is_spent_before_the_arguments_are_looked_at(registry: Any, steps: Any) -> None:
     steps.refusals["limit"] = RateLimited(1, 1, 1)
     with pytest.raises(RateLimited):
         await registry.call("shelf_keep", {"nonsense": 1}, ANONYMOUS, DOOR)
@@ -397,33 +408,35 @@ async def test_the_limit_is_spent_before_the_arguments_are_looked_at(registry, s
         ({"word": "a", "colour": "red"}, UnknownField),
     ],
 )
-async def test_arguments_that_do_not_fit_never_reach_the_handler(registry, steps, arguments, error):
+async def test_arguments_that_do_not_fit_never_reach_the_handler(
+    registry: Any, steps: Any, arguments: Any, error: Any
+) -> None:
     with pytest.raises(error):
         await registry.call("shelf_keep", arguments, ANONYMOUS, DOOR)
     assert "handle" not in steps.asked
     assert await events(registry) == []
 
 
-async def test_a_name_that_no_tool_has_is_an_error_of_its_own(registry):
+async def test_a_name_that_no_tool_has_is_an_error_of_its_own(registry: Any) -> None:
     with pytest.raises(ToolNotFound):
         await registry.call("shelf_kept", {}, ANONYMOUS, DOOR)
 
 
-async def test_a_handler_that_refuses_after_a_write_leaves_nothing_but_the_row_of_its_refusal(registry):
+async def test_a_handler_that_refuses_after_a_write_leaves_nothing_but_the_row_of_its_refusal(registry: Any) -> None:
     with pytest.raises(Conflict):
         await registry.call("shelf_keep", {"word": "a", "then": "conflict"}, ANONYMOUS, DOOR)
     assert await kept(registry) == []
     assert await events(registry) == [("shelf.keep_failed", "a", False)]
 
 
-async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(registry):
+async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(registry: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         await registry.call("shelf_keep", {"word": "a", "then": "crash"}, ANONYMOUS, DOOR)
     assert await kept(registry) == []
     assert await events(registry) == []
 
 
-async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry, tmp_path):
+async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry: Any, tmp_path: Path) -> None:
     elsewhere = database_at(address(tmp_path / "data"))
     await elsewhere.open()
     unit = registry.services.database.unit(write=True)
@@ -435,21 +448,21 @@ async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry, tmp
     assert await events(registry) == [("shelf.keep", "a", True)]
 
 
-async def test_invoked_tools_share_the_unit_of_their_caller(registry):
+async def test_invoked_tools_share_the_unit_of_their_caller(registry: Any) -> None:
     await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
     assert sorted(await kept(registry)) == ["a", "b"]
     assert len(await events(registry)) == 3
 
 
 @pytest.mark.parametrize("end", ["conflict", "crash"])
-async def test_when_an_invoked_tool_fails_nothing_of_its_caller_stays(registry, end):
+async def test_when_an_invoked_tool_fails_nothing_of_its_caller_stays(registry: Any, end: Any) -> None:
     with pytest.raises((Conflict, ZeroDivisionError)):
         await registry.call("shelf_keep_two", {"first": "a", "second": "b", "then": end}, ANONYMOUS, DOOR)
     assert await kept(registry) == []
     assert [success for *_, success in await events(registry)] in ([False], [])
 
 
-async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry, steps):
+async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry: Any, steps: Any) -> None:
     await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
     assert steps.asked == ["authorise", "handle", "authorise", "handle"]
     steps.refusals["authorise"] = Forbidden()
@@ -457,13 +470,13 @@ async def test_an_invoked_tool_is_authorised_again_but_spends_no_limit(registry,
         await registry.call("shelf_keep_two", {"first": "a", "second": "b"}, ANONYMOUS, DOOR)
 
 
-async def test_a_read_cannot_invoke_a_tool_that_changes_something(registry):
+async def test_a_read_cannot_invoke_a_tool_that_changes_something(registry: Any) -> None:
     with pytest.raises(RuntimeError, match="graver effect"):
         await registry.call("shelf_look", {"word": "a"}, ANONYMOUS, DOOR)
     assert await kept(registry) == []
 
 
-async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry):
+async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry: Any) -> None:
     elsewhere = dataclasses.replace(DOOR, ip="192.0.2.2")
     for _ in range(2):
         await registry.call("shelf_rare", {}, ANONYMOUS, DOOR)
@@ -473,18 +486,18 @@ async def test_a_limit_of_one_tool_counts_each_address_by_itself(registry):
     assert (await registry.call("shelf_rare", {}, ANONYMOUS, elsewhere))["word"] == "rare"
 
 
-async def test_what_is_left_of_a_limit_is_told_to_the_door(registry):
+async def test_what_is_left_of_a_limit_is_told_to_the_door(registry: Any) -> None:
     _, call = await registry.run(registry.find("shelf_rare"), {}, ANONYMOUS, DOOR)
     assert (call.allowance.limit, call.allowance.remaining, call.allowance.window) == (2, 1, 60)
 
 
-async def test_an_argument_that_was_left_out_can_be_told_from_one_that_was_given(registry):
+async def test_an_argument_that_was_left_out_can_be_told_from_one_that_was_given(registry: Any) -> None:
     account = Account("a", "o")
     assert await registry.call("shelf_default", {}, account, DOOR) == {"word": "nothing 3"}
     assert await registry.call("shelf_default", {"word": "", "size": 0}, account, DOOR) == {"word": " 0"}
 
 
-async def test_callers_are_counted_by_their_own_bucket_where_no_app_is_named(registry):
+async def test_callers_are_counted_by_their_own_bucket_where_no_app_is_named(registry: Any) -> None:
     ada, bob = Account("ada", "o"), Account("bob", "o")
     for _ in range(600):
         await registry.call("shelf_default", {}, ada, DOOR)
@@ -504,7 +517,9 @@ async def test_callers_are_counted_by_their_own_bucket_where_no_app_is_named(reg
         (EndUser("app_1", "user", key_id="key"), "api_key", "key", "user"),
     ],
 )
-async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(registry, caller, actor, actor_id, as_user):
+async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(
+    registry: Any, caller: Any, actor: Any, actor_id: Any, as_user: Any
+) -> None:
     await registry.call("shelf_keep", {"word": "a"}, caller, DOOR)
     async with registry.services.database.reading() as connection:
         row = (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).one()
@@ -513,7 +528,7 @@ async def test_the_audit_row_names_the_actor_and_for_whom_it_acted(registry, cal
     assert (row.ip_address, row.correlation_id) == ("192.0.2.1", "req-1")
 
 
-async def test_observers_are_told_of_every_call_and_how_it_ended(registry, steps):
+async def test_observers_are_told_of_every_call_and_how_it_ended(registry: Any, steps: Any) -> None:
     seen = []
     registry.observers.append(lambda tool, door, outcome, seconds: seen.append((tool.name, outcome, seconds >= 0)))
     await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR)
@@ -531,7 +546,7 @@ async def test_observers_are_told_of_every_call_and_how_it_ended(registry, steps
     ]
 
 
-def test_a_registry_without_services_can_be_listed_but_not_called():
+def test_a_registry_without_services_can_be_listed_but_not_called() -> None:
     shelf = toolset()
     shelf.tool("GET /", **READ)(shelf_read)
     registry = Registry([shelf])

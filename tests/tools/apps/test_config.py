@@ -1,10 +1,13 @@
 """An app's settings: each change with its answer, its effect on what is read, its audit row, and who may make it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from tests.conftest import Baobab
 from tests.installation import installation
 from tests.people import key, person
 
@@ -12,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def baobab(tmp_path_factory):
+async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
     async with installation(tmp_path_factory.mktemp("data")) as opened:
         yield opened
@@ -123,23 +126,23 @@ CHANGES = {
 }
 
 
-async def change(baobab, app, name, headers=None):
+async def change(baobab: Baobab, app: Any, name: str, headers: Any = None) -> Any:
     path, body, *_ = CHANGES[name]
     method = "POST" if path == "secure" else "PATCH"
     return await baobab.client.request(method, f"/v1/{app}/{path}", json=body, headers=headers or baobab.owner)
 
 
-async def config(baobab, app):
+async def config(baobab: Baobab, app: Any) -> Any:
     record = (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()
     return record | {f"{name}.{k}": v for name in ("storage_config", "jwt_config") for k, v in record[name].items()}
 
 
-async def events(baobab, app):
+async def events(baobab: Baobab, app: Any) -> Any:
     answer = await baobab.client.get(f"/v1/{app}/audit-logs", params={"resource_type": "app"}, headers=baobab.owner)
     return [log["event_type"] for log in answer.json()["logs"] if log["event_type"] != "app.create"]
 
 
-async def test_a_new_app_has_the_defaults_of_the_contract(baobab):
+async def test_a_new_app_has_the_defaults_of_the_contract(baobab: Baobab) -> None:
     app = await baobab.app(name="shop")
     record = (await baobab.client.get(f"/v1/{app}/config", headers=baobab.owner)).json()
     organization_id, anon_key = record.pop("organization_id"), record.pop("anon_key")
@@ -171,7 +174,7 @@ async def test_a_new_app_has_the_defaults_of_the_contract(baobab):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_change_is_answered_kept_and_written_down(baobab, name):
+async def test_a_change_is_answered_kept_and_written_down(baobab: Baobab, name: str) -> None:
     app = await baobab.app()
     _, _, answered, kept, event = CHANGES[name]
     answer = await change(baobab, app, name)
@@ -186,7 +189,9 @@ async def test_a_change_is_answered_kept_and_written_down(baobab, name):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_app_can(baobab, name):
+async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_app_can(
+    baobab: Baobab, name: str
+) -> None:
     app = await baobab.app()
     member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
     stranger, app_key = await person(baobab, "eve"), await key(baobab, key_scope="app", target_app_id=app)
@@ -242,7 +247,9 @@ async def test_a_member_cannot_change_a_setting_and_an_admin_and_a_key_of_the_ap
         ("secure", {"tables": {}}),
     ],
 )
-async def test_a_change_that_says_nothing_or_nonsense_is_refused_and_changes_nothing(baobab, path, body):
+async def test_a_change_that_says_nothing_or_nonsense_is_refused_and_changes_nothing(
+    baobab: Baobab, path: str, body: Any
+) -> None:
     app = await baobab.app()
     before = await config(baobab, app)
     method = "POST" if path == "secure" else "PATCH"
@@ -252,14 +259,14 @@ async def test_a_change_that_says_nothing_or_nonsense_is_refused_and_changes_not
     assert await config(baobab, app) == before
 
 
-async def test_securing_an_app_without_a_body_requires_sign_in(baobab):
+async def test_securing_an_app_without_a_body_requires_sign_in(baobab: Baobab) -> None:
     app = await baobab.app()
     answer = await baobab.client.post(f"/v1/{app}/secure", headers=baobab.owner)
     assert answer.status_code == 200
     assert (await config(baobab, app))["access_mode"] == "authenticated"
 
 
-async def test_an_app_that_is_authenticated_can_be_made_public_again(baobab):
+async def test_an_app_that_is_authenticated_can_be_made_public_again(baobab: Baobab) -> None:
     app = await baobab.app()
     await change(baobab, app, "secure")
     body = {"access_mode": "public"}
@@ -267,7 +274,7 @@ async def test_an_app_that_is_authenticated_can_be_made_public_again(baobab):
     assert answer.json()["access_mode"] == (await config(baobab, app))["access_mode"] == "public"
 
 
-async def test_a_hook_names_the_function_that_is_not_deployed_and_is_written_down_as_failed(baobab):
+async def test_a_hook_names_the_function_that_is_not_deployed_and_is_written_down_as_failed(baobab: Baobab) -> None:
     app = await baobab.app()
     body = {"post_auth_function": "welcome"}
     refused = await baobab.client.patch(f"/v1/{app}/config/auth-hooks", json=body, headers=baobab.owner)
@@ -276,7 +283,7 @@ async def test_a_hook_names_the_function_that_is_not_deployed_and_is_written_dow
     assert await events(baobab, app) == ["app.config.auth_hooks_failed"]
 
 
-async def test_a_private_app_keeps_whether_it_was_listed(baobab):
+async def test_a_private_app_keeps_whether_it_was_listed(baobab: Baobab) -> None:
     app = await baobab.app()
     await change(baobab, app, "unlisted")
     path = f"/v1/{app}/config/visibility"
@@ -284,7 +291,7 @@ async def test_a_private_app_keeps_whether_it_was_listed(baobab):
     assert private.json()["listed"] is False
 
 
-async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab):
+async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab: Baobab) -> None:
     app = await baobab.app()
     paused = (await change(baobab, app, "pause")).json()
     assert (await config(baobab, app))["paused_at"] == paused["paused_at"] is not None
@@ -297,7 +304,7 @@ async def test_a_paused_app_says_since_when_and_runs_again_when_resumed(baobab):
     }
 
 
-async def test_settings_and_the_key_value_store_of_a_paused_app_keep_working(baobab):
+async def test_settings_and_the_key_value_store_of_a_paused_app_keep_working(baobab: Baobab) -> None:
     app = await baobab.app()
     await change(baobab, app, "pause")
     put = await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
@@ -305,7 +312,7 @@ async def test_settings_and_the_key_value_store_of_a_paused_app_keep_working(bao
     assert (await change(baobab, app, "jwt")).status_code == 200
 
 
-async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_not(baobab):
+async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_not(baobab: Baobab) -> None:
     app = await baobab.app()
     headers = {**baobab.owner, "origin": "https://shop.example.com"}
     assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
@@ -318,11 +325,11 @@ async def test_an_allowed_origin_may_call_at_once_and_one_that_is_taken_out_may_
     assert (await baobab.client.get(f"/v1/{app}/config", headers=headers)).status_code == 403
 
 
-async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab):
+async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab: Baobab) -> None:
     app = await baobab.app()
     merged = {"publicReadEnabled": True, "maxFileSizeMb": 77, "storageLimitBytes": 5, "allowedContentTypes": ["a/b"]}
 
-    async def set_one(name):
+    async def set_one(name: str) -> Any:
         path = f"/v1/{app}/config/storage"
         return await baobab.client.patch(path, json={name: merged[name]}, headers=baobab.owner)
 
@@ -330,7 +337,7 @@ async def test_changes_of_one_record_at_once_do_not_lose_each_other(baobab):
     assert (await config(baobab, app))["storage_config"] == merged
 
 
-async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answers_404(baobab):
+async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answers_404(baobab: Baobab) -> None:
     app = await baobab.app()
     deletion = baobab.client.delete(f"/apps/{app}", headers=baobab.owner)
     rename = baobab.client.patch(f"/apps/{app}", json={"name": "late"}, headers=baobab.owner)
@@ -339,7 +346,7 @@ async def test_a_change_that_races_with_the_deletion_of_the_app_is_done_or_answe
     assert answers[0].status_code == 200
 
 
-async def test_one_app_cannot_be_changed_through_the_path_of_another(baobab):
+async def test_one_app_cannot_be_changed_through_the_path_of_another(baobab: Baobab) -> None:
     mine, other = await baobab.app(), await baobab.app()
     body = {"access_mode": "authenticated", "app_id": other}
     refused = await baobab.client.patch(f"/v1/{mine}/config/access-mode", json=body, headers=baobab.owner)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -29,15 +30,15 @@ async def baobab(tmp_path: Path, clock: FixedClock) -> AsyncIterator[Baobab]:
         yield opened
 
 
-async def delete(baobab, app):
+async def delete(baobab: Baobab, app: Any) -> Any:
     return await baobab.client.delete(f"/apps/{app}", headers=baobab.owner)
 
 
-def kv(baobab):
+def kv(baobab: Baobab) -> Any:
     return baobab.house.services.regions["local"].kv
 
 
-async def rows_of(baobab, app, *, besides=("audit_logs", "events", "notices")):
+async def rows_of(baobab: Baobab, app: Any, *, besides: Any = ("audit_logs", "events", "notices")) -> Any:
     """The tables that still have rows which name the app."""
     found = {}
     async with baobab.house.services.database.reading() as connection:
@@ -50,7 +51,7 @@ async def rows_of(baobab, app, *, besides=("audit_logs", "events", "notices")):
     return found
 
 
-async def test_a_deleted_app_is_gone_with_everything_that_it_owned(baobab):
+async def test_a_deleted_app_is_gone_with_everything_that_it_owned(baobab: Baobab) -> None:
     app, stays = await baobab.app(name="shop"), await baobab.app(name="other")
     client, owner = baobab.client, baobab.owner
     anon = (await client.get(f"/v1/{app}/config", headers=owner)).json()["anon_key"]
@@ -83,7 +84,7 @@ async def test_a_deleted_app_is_gone_with_everything_that_it_owned(baobab):
     assert [row["id"] for row in (await client.get("/apps", headers=owner)).json()["apps"]] == [stays]
 
 
-async def test_the_name_and_the_subdomain_of_a_deleted_app_are_free_again(baobab):
+async def test_the_name_and_the_subdomain_of_a_deleted_app_are_free_again(baobab: Baobab) -> None:
     app = await baobab.app(name="shop")
     await delete(baobab, app)
     again = await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
@@ -92,13 +93,13 @@ async def test_the_name_and_the_subdomain_of_a_deleted_app_are_free_again(baobab
     assert again.json()["app_id"] != app
 
 
-async def test_deleting_twice_answers_404_the_second_time(baobab):
+async def test_deleting_twice_answers_404_the_second_time(baobab: Baobab) -> None:
     app = await baobab.app()
     answers = await asyncio.gather(*(delete(baobab, app) for _ in range(5)))
     assert sorted(answer.status_code for answer in answers) == [200, 404, 404, 404, 404]
 
 
-async def test_a_write_that_slips_in_during_the_deletion_is_purged_after_a_minute(baobab, clock):
+async def test_a_write_that_slips_in_during_the_deletion_is_purged_after_a_minute(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app()
     await delete(baobab, app)
     # A worker that still holds the app in memory lets this through.
@@ -113,7 +114,7 @@ async def test_a_write_that_slips_in_during_the_deletion_is_purged_after_a_minut
     assert await rows_of(baobab, app, besides=("audit_logs", "events", "notices")) == {}
 
 
-async def test_a_refusal_that_is_written_down_after_the_deletion_is_purged_too(baobab, clock):
+async def test_a_refusal_that_is_written_down_after_the_deletion_is_purged_too(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app()
     await baobab.client.get(f"/v1/{app}/kv/none", headers=baobab.owner)
     await delete(baobab, app)
@@ -123,10 +124,10 @@ async def test_a_refusal_that_is_written_down_after_the_deletion_is_purged_too(b
     assert await rows_of(baobab, app) == {}
 
 
-async def test_writes_that_race_with_the_deletion_leave_nothing_behind(baobab, clock):
+async def test_writes_that_race_with_the_deletion_leave_nothing_behind(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app()
 
-    async def write(number):
+    async def write(number: Any) -> Any:
         return await baobab.client.put(f"/v1/{app}/kv/k{number}", json={"value": number}, headers=baobab.owner)
 
     before, after = [write(n) for n in range(20)], [write(n) for n in range(20, 40)]
@@ -137,7 +138,7 @@ async def test_writes_that_race_with_the_deletion_leave_nothing_behind(baobab, c
     assert await kv(baobab).usage(app) == (0, 0)
 
 
-async def test_the_audit_log_remembers_who_deleted_the_app(baobab):
+async def test_the_audit_log_remembers_who_deleted_the_app(baobab: Baobab) -> None:
     app = await baobab.app(name="shop")
     await delete(baobab, app)
     table = metadata.tables["audit_logs"]
@@ -148,7 +149,7 @@ async def test_the_audit_log_remembers_who_deleted_the_app(baobab):
     assert row.actor_type == "api_key"
 
 
-async def test_neither_a_member_nor_a_key_of_the_app_can_delete_it(baobab):
+async def test_neither_a_member_nor_a_key_of_the_app_can_delete_it(baobab: Baobab) -> None:
     app = await baobab.app()
     member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
     app_key = await key(baobab, key_scope="app", target_app_id=app)
@@ -157,7 +158,9 @@ async def test_neither_a_member_nor_a_key_of_the_app_can_delete_it(baobab):
     assert (await baobab.client.delete(f"/apps/{app}", headers=admin.headers)).status_code == 200
 
 
-async def test_the_data_of_a_region_that_is_served_elsewhere_is_left_to_those_who_serve_it(tmp_path, clock):
+async def test_the_data_of_a_region_that_is_served_elsewhere_is_left_to_those_who_serve_it(
+    tmp_path: Path, clock: Any
+) -> None:
     regions = tmp_path / "regions.toml"
     regions.write_text("[abroad]\n")
     async with installation(tmp_path, {"BAOBAB_REGIONS": str(regions)}, clock=clock) as everywhere:

@@ -1,8 +1,12 @@
 """What the tools of apps refuse: names, bodies, queries and ids that do not fit."""
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 import pytest_asyncio
 
+from tests.conftest import Baobab
 from tests.installation import installation
 
 STRANGE_NAMES = ["", "Shop", "-shop", "_shop", "my shop", "shop!", "x" * 64, "shop\u0000", "über", "shop\n"]
@@ -11,18 +15,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def baobab(tmp_path_factory):
+async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
     async with installation(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
-async def init(baobab, **body):
+async def init(baobab: Baobab, **body: Any) -> Any:
     return await baobab.client.post("/init", json=body, headers=baobab.owner)
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
-async def test_init_refuses_a_name_that_no_app_may_have(baobab, name):
+async def test_init_refuses_a_name_that_no_app_may_have(baobab: Baobab, name: str) -> None:
     refused = await init(baobab, name=name)
     assert refused.status_code == 400
     assert "`name`" in refused.json()["error"]["message"]
@@ -41,7 +45,7 @@ async def test_init_refuses_a_name_that_no_app_may_have(baobab, name):
         ({"name": "shop", "organization_id": "mine"}, "VALIDATION_INVALID_INPUT"),
     ],
 )
-async def test_init_says_what_is_wrong_with_its_body(baobab, body, code):
+async def test_init_says_what_is_wrong_with_its_body(baobab: Baobab, body: Any, code: Any) -> None:
     refused = await init(baobab, **body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, code)
 
@@ -49,17 +53,17 @@ async def test_init_says_what_is_wrong_with_its_body(baobab, body, code):
 @pytest.mark.parametrize(
     "query", [{"cursor": "bm9uZQ"}, {"cursor": "%"}, {"limit": "0"}, {"limit": "501"}, {"limit": "many"}, {"page": "2"}]
 )
-async def test_the_list_refuses_a_query_that_it_does_not_understand(baobab, query):
+async def test_the_list_refuses_a_query_that_it_does_not_understand(baobab: Baobab, query: Any) -> None:
     assert (await baobab.client.get("/apps", params=query, headers=baobab.owner)).status_code == 400
 
 
 @pytest.mark.parametrize("app", ["app_000000000000", "nonsense", "APP_1", "app_%00", "..%2F..", "a" * 400])
-async def test_an_app_that_is_not_there_is_404(baobab, app):
+async def test_an_app_that_is_not_there_is_404(baobab: Baobab, app: Any) -> None:
     refused = await baobab.client.get(f"/apps/{app}/status", headers=baobab.owner)
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "APP_NOT_FOUND")
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
-async def test_an_app_cannot_be_renamed_to_a_name_that_no_app_may_have(baobab, name):
+async def test_an_app_cannot_be_renamed_to_a_name_that_no_app_may_have(baobab: Baobab, name: str) -> None:
     app = await baobab.app()
     assert (await baobab.client.patch(f"/apps/{app}", json={"name": name}, headers=baobab.owner)).status_code == 400

@@ -1,13 +1,16 @@
 """The audit log: what is written down, how it is found again, and what must never stand in it."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from sqlalchemy import select
 
 from baobab.storage.tables import metadata
+from tests.conftest import Baobab
 from tests.installation import installation
 from tests.people import key, person
 
@@ -15,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def baobab(tmp_path_factory):
+async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """One installation for all tests of this module: each has an app of its own, and that is what it looks at."""
     async with installation(tmp_path_factory.mktemp("data")) as opened:
         yield opened
@@ -28,18 +31,18 @@ FIELDS = (
 )
 
 
-async def logs(baobab, app, headers=None, **query):
+async def logs(baobab: Baobab, app: Any, headers: Any = None, **query: Any) -> Any:
     answer = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=headers or baobab.owner)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def pause(baobab, app, headers=None, *, paused=True):
+async def pause(baobab: Baobab, app: Any, headers: Any = None, *, paused: Any = True) -> Any:
     body = {"paused": paused}
     return await baobab.client.patch(f"/v1/{app}/config/pause", json=body, headers=headers or baobab.owner)
 
 
-async def every_row(baobab):
+async def every_row(baobab: Baobab) -> Any:
     """All rows of the log, those of no app included."""
     table = metadata.tables["audit_logs"]
     await baobab.house.services.trail.flush()
@@ -47,7 +50,7 @@ async def every_row(baobab):
         return (await connection.execute(select(table).order_by(table.c.created_at))).mappings().all()
 
 
-async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab):
+async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab: Baobab) -> None:
     app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
     headers = {**admin.headers, "user-agent": "curl/8", "x-request-id": "req-17"}
     await pause(baobab, app, headers)
@@ -72,7 +75,7 @@ async def test_a_change_is_one_row_that_says_who_did_what_from_where(baobab):
     assert {field: row[field] for field in wanted} == wanted
 
 
-async def test_reads_and_refused_credentials_and_invalid_requests_leave_no_row(baobab):
+async def test_reads_and_refused_credentials_and_invalid_requests_leave_no_row(baobab: Baobab) -> None:
     app = await baobab.app()
     before = await every_row(baobab)
     reads = (f"/v1/{app}/config", "/apps", f"/apps/{app}/status", f"/v1/{app}/kv/_stats", "/platform/me", "/llms.txt")
@@ -84,7 +87,7 @@ async def test_reads_and_refused_credentials_and_invalid_requests_leave_no_row(b
     assert await every_row(baobab) == before
 
 
-async def test_calling_init_again_for_an_app_that_is_there_leaves_no_row(baobab):
+async def test_calling_init_again_for_an_app_that_is_there_leaves_no_row(baobab: Baobab) -> None:
     await baobab.app(name="shop")
     before = await every_row(baobab)
     again = await baobab.client.post("/init", json={"name": "shop"}, headers=baobab.owner)
@@ -92,7 +95,7 @@ async def test_calling_init_again_for_an_app_that_is_there_leaves_no_row(baobab)
     assert await every_row(baobab) == before
 
 
-async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(baobab):
+async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(baobab: Baobab) -> None:
     app = await baobab.app()
     app_key = await key(baobab, key_scope="app", target_app_id=app)
     for number in range(5):
@@ -107,7 +110,7 @@ async def test_writes_of_data_are_counted_in_one_row_for_each_tool_and_caller(ba
     assert sorted(counts.values()) == [1, 1, 5]
 
 
-async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancelled(baobab):
+async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancelled(baobab: Baobab) -> None:
     app = await baobab.app()
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
     async with baobab.house.services.database.writing():
@@ -121,7 +124,7 @@ async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancell
     assert [row["event_data"]["count"] for row in found["logs"]] == [1]
 
 
-async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab):
+async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab: Baobab) -> None:
     app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
     app_key = await key(baobab, key_scope="app", target_app_id=app)
     rule = {"rules": [{"pattern": "**", "read": "public", "write": "public"}]}
@@ -138,7 +141,7 @@ async def test_the_kind_of_actor_is_written_down_for_each_kind_of_caller(baobab)
     assert (ids["platform_user"], ids["app_user"], ids["anonymous"]) == (admin.id, USER, None)
 
 
-async def test_a_key_that_acts_for_a_user_is_the_actor(baobab):
+async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
     app = await baobab.app()
     wanted = {"name": "k", "key_scope": "app", "target_app_id": app}
     made = (await baobab.client.post("/api-keys", json=wanted, headers=baobab.owner)).json()
@@ -164,7 +167,7 @@ async def test_a_key_that_acts_for_a_user_is_the_actor(baobab):
         ({"event_type": "' OR 1=1 --"}, []),
     ],
 )
-async def test_each_filter_narrows_the_list(baobab, query, events):
+async def test_each_filter_narrows_the_list(baobab: Baobab, query: Any, events: Any) -> None:
     app, other = await baobab.app(), await baobab.app()
     await pause(baobab, app)
     await pause(baobab, app, paused=False)
@@ -174,7 +177,7 @@ async def test_each_filter_narrows_the_list(baobab, query, events):
     assert [event for event in found if event != "app.create"] == events
 
 
-async def test_the_actor_is_found_by_either_name_of_the_filter(baobab):
+async def test_the_actor_is_found_by_either_name_of_the_filter(baobab: Baobab) -> None:
     app, admin = await baobab.app(), await person(baobab, "ada", role="admin")
     await pause(baobab, app)
     await pause(baobab, app, admin.headers)
@@ -184,7 +187,7 @@ async def test_the_actor_is_found_by_either_name_of_the_filter(baobab):
     assert (await logs(baobab, app, actor_id=admin.id, user_id=USER))["total"] == 0
 
 
-async def test_pages_hold_every_row_once_newest_first(baobab):
+async def test_pages_hold_every_row_once_newest_first(baobab: Baobab) -> None:
     app = await baobab.app()
     for number in range(7):
         await pause(baobab, app, paused=number % 2 == 0)
@@ -200,7 +203,7 @@ async def test_pages_hold_every_row_once_newest_first(baobab):
     assert moments == sorted(moments, reverse=True)
 
 
-async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab):
+async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab: Baobab) -> None:
     app = await baobab.app()
     for number in range(3):
         await pause(baobab, app, paused=number % 2 == 0)
@@ -208,7 +211,7 @@ async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab)
     newest, middle, _ = (datetime.fromisoformat(row["created_at"]) for row in rows)
     only = {"event_type": "app.config.paused"}
 
-    async def ids(**query):
+    async def ids(**query: Any) -> Any:
         return [row["id"] for row in (await logs(baobab, app, **only, **query))["logs"]]
 
     elsewhere = middle.astimezone(datetime.strptime("+0530", "%z").tzinfo)
@@ -239,13 +242,13 @@ async def test_from_is_inclusive_and_to_is_exclusive_and_both_know_zones(baobab)
         {"colour": "red"},
     ],
 )
-async def test_a_query_that_says_nonsense_is_refused(baobab, query):
+async def test_a_query_that_says_nonsense_is_refused(baobab: Baobab, query: Any) -> None:
     app = await baobab.app()
     refused = await baobab.client.get(f"/v1/{app}/audit-logs", params=query, headers=baobab.owner)
     assert refused.status_code == 400, refused.text
 
 
-async def test_only_admins_and_keys_of_the_app_read_its_log(baobab):
+async def test_only_admins_and_keys_of_the_app_read_its_log(baobab: Baobab) -> None:
     app = await baobab.app()
     member, admin = await person(baobab, "ada", role="member"), await person(baobab, "bob", role="admin")
     path = f"/v1/{app}/audit-logs"
@@ -256,7 +259,7 @@ async def test_only_admins_and_keys_of_the_app_read_its_log(baobab):
         assert (await baobab.client.get(path, headers=headers)).status_code == 200
 
 
-async def test_what_a_handler_refuses_is_written_down_as_failed_with_its_reason(baobab):
+async def test_what_a_handler_refuses_is_written_down_as_failed_with_its_reason(baobab: Baobab) -> None:
     app, taken = await baobab.app(), await baobab.app(name="taken")
     await baobab.client.patch(f"/apps/{app}", json={"name": "taken"}, headers=baobab.owner)
     row = (await logs(baobab, app, event_type="app.rename_failed"))["logs"][0]
@@ -265,7 +268,7 @@ async def test_what_a_handler_refuses_is_written_down_as_failed_with_its_reason(
     assert (await logs(baobab, taken, event_type="app.rename_failed"))["total"] == 0
 
 
-async def test_failed_sign_ins_are_written_down_without_what_was_typed(baobab):
+async def test_failed_sign_ins_are_written_down_without_what_was_typed(baobab: Baobab) -> None:
     body = {"email": "owner@localhost", "password": "my secret Guess 1!"}
     assert (await baobab.client.post("/platform/login", json=body)).status_code in (400, 401)
     body["email"] = "nobody@example.com"

@@ -3,16 +3,19 @@
 import io
 import json
 import logging
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy import text
 
 from baobab.logs import JsonLines
 from baobab.storage.tables import metadata
+from tests.conftest import Baobab
 
 USER = "11111111-1111-4111-8111-111111111111"
 
 
-async def test_no_secret_stands_in_any_table_file_or_log_line(baobab, tmp_path):
+async def test_no_secret_stands_in_any_table_file_or_log_line(baobab: Baobab, tmp_path: Path) -> None:
     """Mints one secret of each kind, then looks for their texts in everything that was written."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -41,10 +44,10 @@ async def test_no_secret_stands_in_any_table_file_or_log_line(baobab, tmp_path):
         assert secret.encode() not in on_disk, kind
 
 
-async def _every_kind_of_secret(baobab):
+async def _every_kind_of_secret(baobab: Baobab) -> Any:
     client, owner, app = baobab.client, baobab.owner, await baobab.app()
 
-    async def minted(**wanted):
+    async def minted(**wanted: Any) -> Any:
         return (await client.post("/api-keys", json={"name": "k", **wanted}, headers=owner)).json()["key"]
 
     secrets = {

@@ -76,7 +76,7 @@ async def ended(baobab: Baobab, clock: FixedClock, app: str, move: str) -> dict[
     raise AssertionError(found)
 
 
-async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_way(baobab, clock):
+async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_way(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     usage = await stores(baobab, "local").kv.usage(app)
     move = await ended(baobab, clock, app, await start(baobab, app))
@@ -90,7 +90,7 @@ async def test_everything_is_there_after_the_move_and_nothing_was_lost_on_the_wa
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
-async def test_values_and_what_is_left_of_their_lives_come_along(baobab, clock):
+async def test_values_and_what_is_left_of_their_lives_come_along(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     before = await contents(baobab, app)
     move = await start(baobab, app)
@@ -102,7 +102,7 @@ async def test_values_and_what_is_left_of_their_lives_come_along(baobab, clock):
     assert before["soon"][1]["ttl"] - after["soon"][1]["ttl"] in range(11)
 
 
-async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_moves(baobab, clock):
+async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_moves(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     move = await start(baobab, app)
     await jobs.settled(baobab.house)
@@ -125,7 +125,7 @@ async def test_reads_go_on_and_writes_are_asked_to_come_again_while_the_app_move
     assert (await ask(baobab, "PUT", f"/v1/{app}/kv/n", {"value": 1})).status_code == 204
 
 
-async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab, clock):
+async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app()
     counted = 0
 
@@ -147,7 +147,7 @@ async def test_writes_under_way_are_in_the_new_place_or_were_refused(baobab, clo
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": counted}
 
 
-async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab, clock):
+async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     move = await start(baobab, app)
     await ended(baobab, clock, app, move)
@@ -167,7 +167,7 @@ async def test_the_copy_left_behind_stays_until_it_is_deleted(baobab, clock):
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n")).json() == {"value": 7}
 
 
-async def test_a_move_is_reversed_with_what_was_written_since(baobab, clock):
+async def test_a_move_is_reversed_with_what_was_written_since(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     move = await start(baobab, app)
     await ended(baobab, clock, app, move)
@@ -187,7 +187,7 @@ async def test_a_move_is_reversed_with_what_was_written_since(baobab, clock):
     assert again.status_code == 409
 
 
-async def test_a_move_that_is_aborted_leaves_the_app_where_it_was(tmp_path, clock):
+async def test_a_move_that_is_aborted_leaves_the_app_where_it_was(tmp_path: Path, clock: Any) -> None:
     regions = tmp_path / "regions.toml"
     regions.write_text(f"[{EU}]\n")
     variables = {"BAOBAB_REGIONS": str(regions)}
@@ -204,7 +204,7 @@ async def test_a_move_that_is_aborted_leaves_the_app_where_it_was(tmp_path, cloc
         assert (await ask(asking, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
-async def test_it_is_too_late_to_abort_when_requests_go_to_the_new_region(baobab, clock):
+async def test_it_is_too_late_to_abort_when_requests_go_to_the_new_region(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     move = await start(baobab, app)
     await jobs.settled(baobab.house)
@@ -213,7 +213,9 @@ async def test_it_is_too_late_to_abort_when_requests_go_to_the_new_region(baobab
     assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
 
 
-async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(baobab, clock, caplog):
+async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(
+    baobab: Baobab, clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     app = await filled(baobab)
     await stores(baobab, EU).kv.close()
     move = await start(baobab, app)
@@ -232,7 +234,7 @@ async def test_a_region_that_does_not_answer_is_waited_for_and_then_given_up(bao
     assert (await ask(baobab, "POST", f"/v1/{app}/kv/n/incr")).json() == {"value": 8}
 
 
-async def test_a_region_that_answers_again_in_time_gets_the_app(baobab, clock):
+async def test_a_region_that_answers_again_in_time_gets_the_app(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     await stores(baobab, EU).kv.close()
     move = await start(baobab, app)
@@ -241,7 +243,7 @@ async def test_a_region_that_answers_again_in_time_gets_the_app(baobab, clock):
     assert (await ended(baobab, clock, app, move))["current_step"] == "completed"
 
 
-async def test_an_app_that_is_deleted_on_the_way_is_deleted_everywhere(baobab, clock):
+async def test_an_app_that_is_deleted_on_the_way_is_deleted_everywhere(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     await stores(baobab, EU).kv.close()
     await start(baobab, app)
@@ -257,7 +259,7 @@ async def test_an_app_that_is_deleted_on_the_way_is_deleted_everywhere(baobab, c
     assert not left & {"moves_advance", "apps_purge"}
 
 
-async def test_a_deleted_app_leaves_no_replica(baobab, clock):
+async def test_a_deleted_app_leaves_no_replica(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     await ended(baobab, clock, app, await start(baobab, app))
     await ask(baobab, "DELETE", f"/apps/{app}")
@@ -275,7 +277,7 @@ async def test_a_deleted_app_leaves_no_replica(baobab, clock):
         ({"dest_region": "mars-north-1"}, 409, "ineligible"),
     ],
 )
-async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab, body, status, error):
+async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab: Baobab, body: Any, status: Any, error: Any) -> None:
     app = await baobab.app()
     refused = await ask(baobab, "POST", f"/v1/apps/{app}/move", body)
     assert (refused.status_code, refused.json()["error"]) == (status, error)
@@ -283,7 +285,7 @@ async def test_a_place_that_the_app_cannot_go_to_is_refused(baobab, body, status
         assert refused.json()["reason"]
 
 
-async def test_an_app_is_on_one_move_at_a_time(baobab, clock):
+async def test_an_app_is_on_one_move_at_a_time(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app()
     answers = await asyncio.gather(
         *(ask(baobab, "POST", f"/v1/apps/{app}/move", {"dest_region": to}) for to in (EU, "us-west-2") * 4)
@@ -291,7 +293,7 @@ async def test_an_app_is_on_one_move_at_a_time(baobab, clock):
     assert sorted(answer.status_code for answer in answers) == [202, *[409] * 7]
 
 
-async def test_an_unknown_app_and_an_unknown_move_are_404(baobab):
+async def test_an_unknown_app_and_an_unknown_move_are_404(baobab: Baobab) -> None:
     unknown = await ask(baobab, "POST", "/v1/apps/app_000000000000/move", {"dest_region": EU})
     assert (unknown.status_code, unknown.json()["error"]) == (404, "app not found")
     app = await baobab.app()
@@ -299,7 +301,7 @@ async def test_an_unknown_app_and_an_unknown_move_are_404(baobab):
     assert (await ask(baobab, "GET", nothing)).status_code == 404
 
 
-async def test_strangers_neither_see_nor_delete_a_replica(baobab, clock):
+async def test_strangers_neither_see_nor_delete_a_replica(baobab: Baobab, clock: Any) -> None:
     app = await filled(baobab)
     move = await start(baobab, app)
     await ended(baobab, clock, app, move)
@@ -309,7 +311,7 @@ async def test_strangers_neither_see_nor_delete_a_replica(baobab, clock):
     assert (await ask(baobab, "GET", f"/v1/apps/{app}/migrations/{move}", headers=stranger)).status_code == 403
 
 
-async def test_refusals_are_kept_in_the_region_of_their_app(baobab, clock):
+async def test_refusals_are_kept_in_the_region_of_their_app(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app(region=EU)
     await ask(baobab, "GET", f"/v1/{app}/kv/nothing")
     entries = (await ask(baobab, "GET", f"/v1/{app}/kv/_audit_recent")).json()["entries"]
@@ -320,7 +322,7 @@ async def test_refusals_are_kept_in_the_region_of_their_app(baobab, clock):
             assert found == count
 
 
-async def test_objects_go_with_their_app(baobab, clock):
+async def test_objects_go_with_their_app(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app()
 
     async def one() -> AsyncIterator[bytes]:

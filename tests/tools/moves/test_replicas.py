@@ -49,7 +49,7 @@ async def moved(baobab: Baobab, clock: FixedClock, app: str, to: str) -> str:
     raise AssertionError(move)
 
 
-async def test_an_app_comes_back_only_when_the_old_copy_there_has_gone(baobab, clock):
+async def test_an_app_comes_back_only_when_the_old_copy_there_has_gone(baobab: Baobab, clock: Any) -> None:
     app = await baobab.app(region=EU)
     await ask(baobab, "POST", f"/v1/{app}/kv/n/incr", {"by": 7})
     move = await moved(baobab, clock, app, HOME)
@@ -72,7 +72,9 @@ async def test_an_app_comes_back_only_when_the_old_copy_there_has_gone(baobab, c
     assert (await ask(baobab, "GET", f"/v1/{app}/kv/n"))[1] == {"value": 7}
 
 
-async def test_a_copy_to_which_the_app_is_on_its_way_back_cannot_be_deleted(tmp_path, clock, variables):
+async def test_a_copy_to_which_the_app_is_on_its_way_back_cannot_be_deleted(
+    tmp_path: Path, clock: Any, variables: Any
+) -> None:
     idle = {**variables, "BAOBAB_JOBS": "0"}
     async with installation(tmp_path / "data", idle, clock=clock) as asking:
         app = await asking.app(region=EU)

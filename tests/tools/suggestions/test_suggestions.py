@@ -1,10 +1,14 @@
 """POST /suggestions: what users and agents wish for."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from sqlalchemy import select
 
 from baobab.storage.tables import metadata
 from tests.clock import FixedClock
+from tests.conftest import Baobab
 from tests.installation import installation
 from tests.jobs import made
 from tests.people import key, person
@@ -12,16 +16,16 @@ from tests.people import key, person
 WISH = {"category": "improvement", "description": "Say how many keys are left."}
 
 
-async def suggest(baobab, headers=None, **body):
+async def suggest(baobab: Baobab, headers: Any = None, **body: Any) -> Any:
     return await baobab.client.post("/suggestions", json={**WISH, **body}, headers=headers or baobab.owner)
 
 
-async def kept(baobab):
+async def kept(baobab: Baobab) -> Any:
     async with baobab.house.services.database.reading() as connection:
         return (await connection.execute(select(metadata.tables["suggestions"]))).mappings().all()
 
 
-async def test_a_suggestion_is_kept_and_answered_whole(baobab):
+async def test_a_suggestion_is_kept_and_answered_whole(baobab: Baobab) -> None:
     app = await baobab.app()
     wish = {
         "category": "bug_report",
@@ -42,14 +46,14 @@ async def test_a_suggestion_is_kept_and_answered_whole(baobab):
     assert (row["id"], row["agent_context"]) == (suggestion["id"], {"model": "m", "steps": [1, 2]})
 
 
-async def test_what_is_left_out_is_null_and_an_agent_is_the_source(baobab):
+async def test_what_is_left_out_is_null_and_an_agent_is_the_source(baobab: Baobab) -> None:
     suggestion = (await suggest(baobab)).json()["suggestion"]
     absent = ("severity", "affected_tool", "proposed_solution", "app_id")
     assert {field: suggestion[field] for field in absent} == dict.fromkeys(absent)
     assert suggestion["source"] == "agent"
 
 
-async def test_an_account_suggests_by_its_token_and_no_key_is_named(baobab):
+async def test_an_account_suggests_by_its_token_and_no_key_is_named(baobab: Baobab) -> None:
     ada = await person(baobab, "ada")
     suggestion = (await suggest(baobab, ada.headers)).json()["suggestion"]
     assert (suggestion["user_id"], suggestion["api_key_id"]) == (ada.id, None)
@@ -73,7 +77,9 @@ async def test_an_account_suggests_by_its_token_and_no_key_is_named(baobab):
         ({"mood": "good"}, "mood"),
     ],
 )
-async def test_a_suggestion_that_does_not_fit_is_refused_by_the_name_of_its_field(baobab, body, field):
+async def test_a_suggestion_that_does_not_fit_is_refused_by_the_name_of_its_field(
+    baobab: Baobab, body: Any, field: Any
+) -> None:
     refused = await suggest(baobab, **body)
     assert refused.status_code == 400
     assert f"`{field}" in refused.json()["error"]["message"]
@@ -81,20 +87,20 @@ async def test_a_suggestion_that_does_not_fit_is_refused_by_the_name_of_its_fiel
 
 
 @pytest.mark.parametrize("field", ["category", "description"])
-async def test_category_and_description_are_required(baobab, field):
+async def test_category_and_description_are_required(baobab: Baobab, field: Any) -> None:
     body = {name: value for name, value in WISH.items() if name != field}
     refused = await baobab.client.post("/suggestions", json=body, headers=baobab.owner)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "VALIDATION_MISSING_FIELD")
 
 
-async def test_nobody_suggests_in_the_name_of_an_app_that_is_not_theirs_or_not_there(baobab):
+async def test_nobody_suggests_in_the_name_of_an_app_that_is_not_theirs_or_not_there(baobab: Baobab) -> None:
     app, stranger = await baobab.app(), await person(baobab, "eve")
     assert (await suggest(baobab, stranger.headers, app_id=app)).status_code == 403
     assert (await suggest(baobab, app_id="app_000000000000")).status_code == 404
     assert await kept(baobab) == []
 
 
-async def test_a_suggestion_about_an_app_stands_in_its_audit_log(baobab):
+async def test_a_suggestion_about_an_app_stands_in_its_audit_log(baobab: Baobab) -> None:
     app = await baobab.app()
     made = (await suggest(baobab, app_id=app)).json()["suggestion"]
     query = {"event_type": "suggestion.create"}
@@ -102,14 +108,14 @@ async def test_a_suggestion_about_an_app_stands_in_its_audit_log(baobab):
     assert [row["resource_id"] for row in log] == [made["id"]]
 
 
-async def test_only_accounts_suggest(baobab):
+async def test_only_accounts_suggest(baobab: Baobab) -> None:
     app = await baobab.app()
     assert (await baobab.client.post("/suggestions", json=WISH)).status_code == 401
     app_key = await key(baobab, key_scope="app", target_app_id=app)
     assert (await suggest(baobab, app_key)).status_code == 403
 
 
-async def test_somebody_without_an_account_suggests(baobab):
+async def test_somebody_without_an_account_suggests(baobab: Baobab) -> None:
     body = {"category": "bug_report", "description": "The tour ends too soon."}
     taken = await baobab.client.post("/public/suggestions", json=body)
     assert taken.status_code == 201, taken.text
@@ -117,21 +123,21 @@ async def test_somebody_without_an_account_suggests(baobab):
     assert (await baobab.client.post("/public/suggestions", json={"category": "bug_report"})).status_code == 400
 
 
-async def test_what_an_agent_adds_is_small(baobab):
+async def test_what_an_agent_adds_is_small(baobab: Baobab) -> None:
     assert (await suggest(baobab, agent_context={"log": "x" * 16_000})).status_code == 201
     refused = await suggest(baobab, agent_context={"log": "x" * 16_400})
     assert refused.status_code == 400
     assert "16384" in refused.text
 
 
-async def test_all_keys_of_an_organisation_make_a_hundred_suggestions_a_day_together(baobab):
+async def test_all_keys_of_an_organisation_make_a_hundred_suggestions_a_day_together(baobab: Baobab) -> None:
     keys = [await key(baobab) for _ in range(2)]
     statuses = [(await suggest(baobab, keys[number % 2])).status_code for number in range(101)]
     assert statuses == [201] * 100 + [429]
     assert (await suggest(baobab, (await person(baobab, "other")).headers)).status_code == 201
 
 
-async def test_suggestions_are_forgotten_after_a_year(tmp_path):
+async def test_suggestions_are_forgotten_after_a_year(tmp_path: Path) -> None:
     clock = FixedClock()
     async with installation(tmp_path / "data", clock=clock) as aged:
         await suggest(aged)

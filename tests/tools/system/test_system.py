@@ -4,6 +4,7 @@ import dataclasses
 import re
 import stat
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,24 +18,24 @@ from baobab.storage.sqlite import SqliteDatabase
 from baobab.tools import toolsets
 from baobab.tools.registry import Registry
 from baobab.tools.services import Stores
-from tests.conftest import ADDRESS
+from tests.conftest import ADDRESS, Baobab
 
 ROOT = Path(__file__).parents[3]
 
 
-async def ready(services):
+async def ready(services: Any) -> Any:
     """/health/ready of an installation with these services."""
     front = Front(Registry(toolsets()).bind(services), missing_page(""), hosts=["127.0.0.1"])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=front), base_url=ADDRESS) as client:
         return await client.get("/health/ready")
 
 
-async def test_health_says_that_the_server_is_alive(baobab):
+async def test_health_says_that_the_server_is_alive(baobab: Baobab) -> None:
     answer = await baobab.client.get("/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "service": "baobab"})
 
 
-async def test_a_server_whose_stores_answer_is_ready(baobab):
+async def test_a_server_whose_stores_answer_is_ready(baobab: Baobab) -> None:
     answer = await baobab.client.get("/health/ready")
     checks = {"database": "ok", "kv:local": "ok", "objects:local": "ok"}
     told = answer.json()
@@ -43,7 +44,9 @@ async def test_a_server_whose_stores_answer_is_ready(baobab):
 
 
 @pytest.mark.parametrize("unreadable", ["a file that is no database", "a folder"])
-async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(baobab, tmp_path, unreadable):
+async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(
+    baobab: Baobab, tmp_path: Path, unreadable: Any
+) -> None:
     path = tmp_path / "broken.db"
     if unreadable == "a folder":
         path.mkdir()
@@ -60,8 +63,8 @@ async def test_a_server_whose_database_cannot_be_read_is_not_ready_and_says_so(b
 
 @pytest.mark.parametrize(("region", "status", "word"), [("local", 503, "not_ready"), ("far", 200, "degraded")])
 async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_where_it_is_our_own(
-    baobab, tmp_path, region, status, word
-):
+    baobab: Baobab, tmp_path: Path, region: Any, status: Any, word: str
+) -> None:
     services = baobab.house.services
     closed, memory = SqliteEngine(tmp_path / "closed"), MemoryEngine()
     await closed.open()
@@ -78,25 +81,25 @@ async def test_a_region_whose_key_value_store_is_closed_is_named_and_counts_wher
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
-async def test_what_is_public_answers_even_with_a_credential_that_does_not_count(baobab, path):
+async def test_what_is_public_answers_even_with_a_credential_that_does_not_count(baobab: Baobab, path: str) -> None:
     stale = ({"authorization": "Bearer bb_sk_revoked"}, {"authorization": "Basic x"}, {"apikey": "nonsense"})
     for headers in ({}, *stale):
         assert (await baobab.client.get(path, headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/ready", "/v1/regions", "/llms.txt"])
-async def test_head_answers_as_get_does_and_other_methods_are_405(baobab, path):
+async def test_head_answers_as_get_does_and_other_methods_are_405(baobab: Baobab, path: str) -> None:
     assert (await baobab.client.head(path)).status_code == 200
     refused = await baobab.client.post(path)
     assert refused.status_code == 405
     assert "GET" in refused.headers["allow"]
 
 
-async def test_the_regions_are_listed_to_everybody(baobab):
+async def test_the_regions_are_listed_to_everybody(baobab: Baobab) -> None:
     assert (await baobab.client.get("/v1/regions")).json() == {"regions": ["local"]}
 
 
-async def test_llms_txt_is_plain_text_that_names_every_tool_with_its_route(baobab):
+async def test_llms_txt_is_plain_text_that_names_every_tool_with_its_route(baobab: Baobab) -> None:
     answer = await baobab.client.get("/llms.txt")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     lines = answer.text.splitlines()
@@ -106,7 +109,7 @@ async def test_llms_txt_is_plain_text_that_names_every_tool_with_its_route(baoba
         assert tool.summary in line
 
 
-async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab):
+async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab: Baobab) -> None:
     text = (await baobab.client.get("/llms.txt")).text
     assert f"POST {ADDRESS}/init" in text
     app = (await baobab.client.post("/init", json={"name": "todo"}, headers=baobab.owner)).json()["app_id"]
@@ -121,7 +124,7 @@ async def test_the_quick_start_of_llms_txt_works_as_it_is_written(baobab):
     assert exposed.status_code == 204
 
 
-async def test_llms_txt_says_what_the_contract_asks_of_it(baobab):
+async def test_llms_txt_says_what_the_contract_asks_of_it(baobab: Baobab) -> None:
     text = (await baobab.client.get("/llms.txt")).text
     topics = ("Quick start", "Pattern", "Errors", "remediation", "next_actions", "Good habits", "/openapi.json", "/mcp")
     for topic in topics:
@@ -129,7 +132,7 @@ async def test_llms_txt_says_what_the_contract_asks_of_it(baobab):
 
 
 class TestMetrics:
-    async def test_who_reads_the_data_folder_reads_them(self, baobab):
+    async def test_who_reads_the_data_folder_reads_them(self, baobab: Baobab) -> None:
         await baobab.client.get("/v1/regions")
         await baobab.client.get("/apps")
         text = await baobab.metrics()
@@ -139,11 +142,13 @@ class TestMetrics:
             assert any(line.endswith(" 1.0") for line in found), words
 
     @pytest.mark.parametrize("host", ["baobab.example", "shop.localhost"])
-    async def test_a_request_by_another_name_is_refused(self, baobab, host):
+    async def test_a_request_by_another_name_is_refused(self, baobab: Baobab, host: Any) -> None:
         assert (await baobab.client.get("/metrics", headers={"host": host})).status_code in (401, 404, 421)
 
     @pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "203.0.113.7"])
-    async def test_no_address_opens_them_since_behind_a_proxy_all_clients_look_local(self, baobab, peer):
+    async def test_no_address_opens_them_since_behind_a_proxy_all_clients_look_local(
+        self, baobab: Baobab, peer: Any
+    ) -> None:
         transport = httpx.ASGITransport(app=baobab.client._transport.app, client=(peer, 1234))
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             for headers in ({}, baobab.owner, {"authorization": "Bearer "}):
@@ -151,13 +156,13 @@ class TestMetrics:
                 assert refused.status_code == 401
                 assert "baobab_call" not in refused.text
 
-    async def test_the_token_stays_over_a_restart(self, baobab):
+    async def test_the_token_stays_over_a_restart(self, baobab: Baobab) -> None:
         token = baobab.house.settings.metrics_file.read_text()
         async with Server(baobab.house.settings).open():
             await baobab.metrics()
         assert baobab.house.settings.metrics_file.read_text() == token
 
-    async def test_they_tell_no_keys_apps_or_paths(self, baobab):
+    async def test_they_tell_no_keys_apps_or_paths(self, baobab: Baobab) -> None:
         app = await baobab.app()
         await baobab.client.get(f"/v1/{app}/kv/my-key", headers=baobab.owner)
         text = await baobab.metrics()
@@ -167,7 +172,7 @@ class TestMetrics:
 
 class TestMetricsWithAToken:
     @pytest.fixture
-    def settings(self):
+    def settings(self) -> Any:
         return {"BAOBAB_METRICS_TOKEN": "scrape"}
 
     @pytest.mark.parametrize(
@@ -181,12 +186,14 @@ class TestMetricsWithAToken:
             (None, 401),
         ],
     )
-    async def test_the_token_alone_opens_them(self, baobab, authorization, status):
+    async def test_the_token_alone_opens_them(self, baobab: Baobab, authorization: Any, status: Any) -> None:
         headers = {} if authorization is None else {"authorization": authorization.encode()}
         assert (await baobab.client.get("/metrics", headers=headers)).status_code == status
 
 
-async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is_there_is_in_the_docs(baobab):
+async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is_there_is_in_the_docs(
+    baobab: Baobab,
+) -> None:
     await baobab.client.get("/apps", headers=baobab.owner)
     await baobab.client.get("/apps")
     text = await baobab.metrics()
@@ -197,7 +204,7 @@ async def test_every_series_that_the_docs_name_is_there_and_every_series_that_is
     assert told == named
 
 
-async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab):
+async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab: Baobab) -> None:
     asked = {"name": "agent", "approval": "write"}
     agent = (await baobab.client.post("/api-keys", json=asked, headers=baobab.owner)).json()["key"]
     held = await baobab.client.post("/init", json={"name": "x"}, headers={"authorization": f"Bearer {agent}"})
@@ -210,7 +217,7 @@ async def test_metrics_tell_the_state_of_jobs_runs_approvals_and_stores(baobab):
         assert f'baobab_store_up{{store="{store}"}} 1.0' in lines
 
 
-async def test_a_server_that_is_being_stopped_says_draining_and_still_answers(baobab):
+async def test_a_server_that_is_being_stopped_says_draining_and_still_answers(baobab: Baobab) -> None:
     baobab.house.services.lifecycle.draining = True
     ready = await baobab.client.get("/health/ready")
     assert (ready.status_code, ready.json()["status"]) == (503, "draining")
