@@ -15,6 +15,7 @@ from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
 from baobab.http.metrics_page import metrics_route
+from baobab.http.programs_page import program_routes
 from baobab.http.session_routes import session_routes
 from baobab.tools.envelopes import STRUCTURED
 from baobab.tools.errors import BaobabError, MethodNotAllowed
@@ -50,6 +51,7 @@ def behind(
 
     missing = missing_page(f"{base_url}/docs")
     pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *approval_routes()]
+    pages += program_routes()
     app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
     app.router.routes.extend([*session_routes(registry), *routes])
     app.router.default = missing  # type: ignore[assignment]  # it is ASGI

@@ -27,6 +27,7 @@ reach it over MCP and REST.</p>
 <ul><li><a href="docs/guides">Guides</a>: how things work, with examples</li>
 <li><a href="docs">API reference</a>: every operation, to try out</li>
 <li><a href="approvals/">Approvals</a>: calls that wait for a person's decision</li>
+<li><a href="programs/">Connected programs</a>: what acts here as you, and how you take that away</li>
 <li><a href="llms.txt">llms.txt</a>: the same for language models</li></ul>
 <h2>Connect a client</h2>
 <p>MCP clients reach this server at <code>{mcp}</code>. One that can sign you in by itself needs nothing but this

@@ -23,7 +23,9 @@ class Visitor:
         """The app that every call is made in: the address names it, or the credential is of one app."""
         if self.view.app_id is not None:
             return self.view.app_id
-        return self.caller.app_id if isinstance(self.caller, (AppKey, EndUser, FunctionKey)) else None
+        if isinstance(self.caller, (AppKey, EndUser, FunctionKey)):
+            return self.caller.app_id
+        return None if self.caller.limits is None else self.caller.limits.app_id
 
     def enter(self, scope: dict[str, Any]) -> None:
         scope[_SCOPE_KEY] = self

@@ -1,6 +1,7 @@
 """Who is calling. A door turns a credential into one of these; access objects ask them; audit rows name them."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from baobab.tools.effects import Policy
@@ -16,12 +17,16 @@ class Limits:
     approval: Policy = "none"
     budgeted: bool = False
     """Whether there is a budget of what it spends, which nothing that it hands out may get around."""
+    app_id: str | None = None
+    """The only app that it opens, where an account's key opens one only."""
+    ends_at: datetime | None = None
+    """When it ends, with all that it has handed out."""
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
         """What the row of a key says, and its `budgeted` (credit_rows.py); None where that is nothing."""
         families = None if row.toolsets is None else frozenset(row.toolsets)
-        found = cls(families, row.read_only, row.approval, row.budgeted)
+        found = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
         return None if found == cls() else found
 
 

@@ -1,12 +1,28 @@
 """Limits of a key: what it may not call although its account may."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from baobab.tools.callers import Caller, Limits
-from baobab.tools.effects import stricter
-from baobab.tools.errors import KeyLimited
+from baobab.tools.effects import Policy, stricter
+from baobab.tools.errors import BadRequest, KeyLimited
 from baobab.tools.tool import Tool
+from baobab.tools.types import Text
+
+if TYPE_CHECKING:
+    from baobab.tools.registry import Registry
+
+Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
+"""Names of families of tools."""
+# What a key with limits sees of these is what it asked itself.
+_OF_ONE_KEY = frozenset({"approvals"})
+
+
+class UnknownToolset(BadRequest):
+    summary = "There is no such family of tools."
+    remediation = "Use names of details.known."
 
 
 def passed(caller: Caller, tool: Tool) -> str | None:
@@ -18,6 +34,8 @@ def passed(caller: Caller, tool: Tool) -> str | None:
         return f"This key opens {', '.join(sorted(limits.toolsets))}, not {tool.toolset.name}."
     if limits.read_only and tool.effect != "read":
         return "This key only reads."
+    if limits.app_id is not None and tool.app_parameter != "app_id" and tool.toolset.name not in _OF_ONE_KEY:
+        return "This key opens one app only."
     if tool.grants:
         # What it hands out would know nothing of this key's limits.
         what = "a budget" if limits.budgeted else "limits"
@@ -41,9 +59,12 @@ def hold_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given:
             )
 
 
-def hold(caller: Caller, tool: Tool) -> None:
-    """Raise KeyLimited where a call passes a limit."""
+def hold(caller: Caller, tool: Tool, app_id: str | None) -> None:
+    """Raise KeyLimited where a call passes a limit. app_id: the app that the call is made in, if in any."""
     reason = passed(caller, tool)
+    limits = caller.limits
+    if reason is None and limits is not None and limits.app_id not in (None, app_id) and app_id is not None:
+        reason = "This key opens one app only, and not this one."
     if reason is not None:
         raise KeyLimited(reason)
 
@@ -55,4 +76,21 @@ def narrowed(asked: Limits, maker: Limits | None) -> Limits:
     toolsets = asked.toolsets
     if maker.toolsets is not None:
         toolsets = maker.toolsets if toolsets is None else toolsets & maker.toolsets
-    return Limits(toolsets, asked.read_only or maker.read_only, stricter(asked.approval, maker.approval))
+    return Limits(
+        toolsets,
+        asked.read_only or maker.read_only,
+        stricter(asked.approval, maker.approval),
+        app_id=maker.app_id or asked.app_id,
+        ends_at=min((end for end in (maker.ends_at, asked.ends_at) if end is not None), default=None),
+    )
+
+
+def open_families(registry: "Registry", toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
+    """The families that a key opens: one that must ask may always look at what it asked. UnknownToolset."""
+    if toolsets is None:
+        return None
+    known = {toolset.name for toolset in registry.toolsets}
+    unknown = sorted(set(toolsets) - known)
+    if unknown:
+        raise UnknownToolset(f"No family of tools is called `{unknown[0]}`.", details={"known": sorted(known)})
+    return frozenset({*toolsets, "approvals"} if approval != "none" else toolsets)

@@ -52,6 +52,9 @@ def key_row(
         "toolsets": None if held_to.toolsets is None else sorted(held_to.toolsets),
         "read_only": held_to.read_only,
         "approval": held_to.approval,
+        "only_app_id": held_to.app_id,
+        "ends_at": held_to.ends_at,
+        "expires_at": held_to.ends_at,
         "created_at": services.clock.now(),
     }
 

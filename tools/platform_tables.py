@@ -119,7 +119,10 @@ api_keys = Table(
     Column("created_at", Instant, nullable=False),
     Column("last_used_at", Instant),
     Column("revoked_at", Instant),
-    # Of a key that an OAuth client holds: until when its present text is good.
+    # The only app that it opens. No foreign key: a key of an app that is gone opens none.
+    Column("only_app_id", String(36)),
+    # When it ends for good; and until when its present text is good, which an OAuth client exchanges for another.
+    Column("ends_at", Instant),
     Column("expires_at", Instant),
 )
 

@@ -1,6 +1,7 @@
 """Proposers: who made a call that waits, as it is kept, and as it acts again when the call is executed."""
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import CursorResult, Select, select
@@ -56,11 +57,13 @@ def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, An
     return held
 
 
-async def restored(execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]], held: dict[str, Any]) -> Caller:
+async def restored(
+    execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]], held: dict[str, Any], now: datetime
+) -> Caller:
     """The caller who acts, as they were, and held to what their key is held to now.
 
-    InvalidApiKey where the key that vouches was revoked since, Forbidden where the account that vouches for a user has
-    left. What the caller itself may do is asked again at each call.
+    InvalidApiKey where the key that vouches was revoked since or has ended, Forbidden where the account that vouches
+    for a user has left. What the caller itself may do is asked again at each call.
     """
     limits = None
     if held["key_id"] is not None:
@@ -68,6 +71,8 @@ async def restored(execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]
         key = (await execute(query)).first()
         if key is None:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
+        if key.ends_at is not None and key.ends_at <= now:
+            raise InvalidApiKey("The key that proposed this call has ended.")
         limits = Limits.of(key)
     caller = _actor(held, limits)
     if isinstance(caller, EndUser) and held["account_id"] is not None:

@@ -159,7 +159,7 @@ class Registry:
         Raises what the call would be refused with. unit: that of the read which asks.
         """
         call = Call(self, self.services, tool, caller, door, unit)
-        key_limits.hold(caller, tool)
+        key_limits.hold(caller, tool, arguments.get(tool.app_parameter or ""))
         values = await self._admitted(call, arguments, nested=True)
         if tool.preview is None:
             return None
@@ -180,7 +180,7 @@ class Registry:
                 require_sign_in(call)
             await tool.access.authorise(call, arguments)
             if tool.access.credential:
-                key_limits.hold(caller, tool)
+                key_limits.hold(caller, tool, None if call.app is None else call.app.id)
             if tool.limit is not None and isinstance(spent := tool.limit.spend(call, arguments), Awaitable):
                 await spent
         finally:
@@ -197,7 +197,7 @@ class Registry:
             if call.app is not None:
                 again.app = await self.services.directory.app(call.app.id)
             await call.tool.access.authorise(again, arguments)
-            key_limits.hold(call.caller, call.tool)
+            key_limits.hold(call.caller, call.tool, None if call.app is None else call.app.id)
         finally:
             if not again.unit.untouched:
                 await again.unit.commit()
@@ -280,7 +280,7 @@ class Registry:
         if not nested:
             set_tenant(_tenant(call))
         if call.caller.limits is not None and not nested and tool.access.credential:
-            key_limits.hold(call.caller, tool)
+            key_limits.hold(call.caller, tool, None if call.app is None else call.app.id)
         if tool.limit is not None and not nested and call.approved is None:
             allowance = tool.limit.spend(call, arguments)
             # What is counted in this process is here already: no coroutine on the hot path.

@@ -4,15 +4,13 @@
 import { ask, attempt, byId, complain, resume, root, say, show, signIn } from "./signin.js";
 
 const RIGHTS = {
-	"mcp": [
-		"use this server's tools as you: read and change the organisation's apps, their data, settings, members and keys",
-		"read and change the organisation's substrate",
-	],
-	"ai:gateway": ["use AI models at the organisation's expense"],
+	"mcp": ["use this server's tools as you: read and change your organisation's apps, data, settings, members and keys"],
+	"ai:gateway": ["use AI models at your organisation's expense"],
 };
 const request = new URLSearchParams(location.search).get("request") ?? "";
 
 function describe(asked) {
+	byId("server").textContent = asked.server;
 	byId("client").textContent = asked.client_name;
 	byId("host").textContent = asked.redirect_host;
 	byId("client-id").textContent = asked.client_id;
@@ -28,11 +26,32 @@ function describe(asked) {
 		? `It describes itself at ${new URL(asked.client_id).host}, and this server knows nothing more of it. `
 			+ "Allow it only if you trust that site and have just started this yourself."
 		: "Any program can register here under any name. Allow it only if you have just started this yourself "
-			+ "and the key goes where you expect.";
+			+ "and access goes where you expect.";
+	byId("families").append(...asked.families.map(choice));
 	byId("set-password").textContent = `curl -X PATCH ${new URL("platform/me", root)} `
 		+ `-H "Authorization: Bearer YOUR_FIRST_KEY" -d '{"password": "A new password 1!"}'`;
 	show("asked");
 	say("");
+}
+
+function choice({ name, description }) {
+	const label = document.createElement("label");
+	label.className = "choice";
+	const box = document.createElement("input");
+	box.type = "checkbox";
+	box.name = "family";
+	box.value = name;
+	const words = document.createElement("span");
+	words.textContent = `${name}: ${description}`;
+	label.append(box, words);
+	return label;
+}
+
+/** The apps of the chosen organisation, of which one may be all that is given. */
+async function listApps() {
+	const organization = byId("organization").value;
+	const { apps } = await ask("GET", "apps?limit=100", { organization });
+	byId("app").replaceChildren(byId("app").options[0], ...apps.map((app) => new Option(app.name, app.id)));
 }
 
 async function welcome() {
@@ -44,11 +63,14 @@ async function enter(me) {
 	for (const organization of me.organizations) {
 		byId("organization").append(new Option(`${organization.name} (${organization.role})`, organization.id));
 	}
+	await listApps();
 	show("sign-in", false);
 	show("decide");
+	show("actions");
 }
 
 async function decide(decision) {
+	const chosen = [...document.querySelectorAll("[name=family]:checked")].map((box) => box.value);
 	const { redirect_to } = await ask("POST", "oauth/decision", {
 		body: {
 			request,
@@ -56,10 +78,14 @@ async function decide(decision) {
 			organization_id: byId("organization").value,
 			read_only: byId("read-only").checked,
 			approval: byId("decide").elements.approval.value,
+			only_app_id: byId("app").value || null,
+			last_day: byId("last-day").value || null,
+			toolsets: chosen.length ? chosen : null,
 		},
 	});
 	show("asked", false);
 	show("decide", false);
+	show("actions", false);
 	say(decision === "approve" ? "Access is given. You may close this page." : "Refused. You may close this page.");
 	location.assign(redirect_to);
 }
@@ -73,6 +99,7 @@ byId("decide").addEventListener("submit", (event) => {
 	attempt(event.target, () => decide("approve"));
 });
 byId("deny").addEventListener("click", () => attempt(byId("decide"), () => decide("deny")));
+byId("organization").addEventListener("change", () => attempt(byId("decide"), listApps));
 byId("read-only").addEventListener("change", ({ target }) => { byId("approvals").disabled = target.checked; });
 
 try {

@@ -54,7 +54,7 @@ export async function ask(method, path, { body, organization } = {}, again = tru
 
 /** Runs what a button asks for once at a time, and shows what went wrong. */
 export async function attempt(form, work) {
-	const buttons = [...form.querySelectorAll("button")];
+	const buttons = [...form.elements].filter((element) => element.type === "submit" || element.type === "button");
 	for (const button of buttons) button.disabled = true;
 	complain("");
 	try {

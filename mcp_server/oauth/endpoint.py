@@ -1,6 +1,8 @@
 """An OAuth endpoint: one of the SDK's handlers, with a provider for each request, and refusals in OAuth's shape."""
 
+import json
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import Any
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
@@ -15,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from baobab.http.answer import reply_to
 from baobab.http.hosts import Addresses
 from baobab.http.request import Request as FrontRequest
+from baobab.http.sheet import sheet, wants
 from baobab.mcp_server.oauth.provider import CONSENT, Provider
 from baobab.tools.call import Door
 from baobab.tools.errors import BaobabError, RateLimited
@@ -57,6 +60,9 @@ async def authorize(provider: Provider, request: Request) -> Response:
     if location is not None and not location.startswith(f"{issuer}{CONSENT}?"):
         # The SDK tells no issuer in its refusals, and our metadata promise one in every answer (RFC 9207).
         response.headers["location"] = redirects.answer(location, iss=issuer)
+    if location is None and wants(request, "text/html"):
+        # Nowhere to send the browser back to: a person reads this.
+        return _explained(response)
     return response
 
 
@@ -81,6 +87,19 @@ async def revoke(provider: Provider, request: Request) -> Response:
 
 async def register(provider: Provider, request: Request) -> Response:
     return await RegistrationHandler(provider, _REGISTRATION).handle(request)
+
+
+def _explained(response: Response) -> Response:
+    """The refusal of a request, as a page."""
+    told = json.loads(bytes(response.body))
+    reason = escape(str(told.get("error_description") or told.get("error") or ""))
+    body = f"""<h1>This program cannot be connected</h1>
+<p>The program that sent you here asked in a way that this server refuses, so nothing was granted:</p>
+<p><strong>{reason}</strong></p>
+<p>Close this page and start again in the program. If it happens again, its settings are wrong: remove this
+server there, and add it anew.</p>
+<p><a href="../">Baobab</a> · <a href="../programs/">Connected programs</a></p>"""
+    return sheet("Not connected", body, root="../", status=response.status_code)
 
 
 def _refusal(error: BaobabError) -> Response:

@@ -15,8 +15,3 @@ class KeyScopesUnclear(BadRequest):
         "Send `key_scope` (`account`, or `app` with `target_app_id`), or `scopes` alone; "
         "a substrate key opens nothing else, so make a second key for the rest."
     )
-
-
-class UnknownToolset(BadRequest):
-    summary = "There is no such family of tools."
-    remediation = "Use names of details.known."

@@ -1,7 +1,6 @@
 """/api-keys: the keys that programs and agents carry."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
@@ -14,12 +13,12 @@ from typing_extensions import TypedDict
 from baobab.tools import keys
 from baobab.tools.access import AnyAccount, Role, rank, require_role
 from baobab.tools.api_keys import scopes as scoping
-from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear, UnknownToolset
+from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
 from baobab.tools.call import Call
 from baobab.tools.callers import Limits
 from baobab.tools.effects import Policy
 from baobab.tools.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
-from baobab.tools.key_limits import narrowed
+from baobab.tools.key_limits import Families, UnknownToolset, narrowed, open_families
 from baobab.tools.membership import role_now
 from baobab.tools.plan_room import PlanLimitReached
 from baobab.tools.platform_tables import api_keys as rows
@@ -35,7 +34,6 @@ KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the credential's own when left out.")]
 ScopeSought = Annotated[str, Text(60, min_length=1)]
 AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SCOPES)]
-Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
 LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_MOST_SCOPES)]
 
 
@@ -63,6 +61,10 @@ class ListedKey(TypedDict):
     toolsets: list[str] | None
     read_only: bool
     approval: Policy
+    only_app_id: Annotated[
+        str | None, Field(description="The only app that it opens; null for all that its account may.")
+    ]
+    ends_at: Annotated[datetime | None, Field(description="When it ends, with the keys that it made.")]
     account_id: Annotated[str, Field(description="The account that made it.")]
     made_by: Annotated[
         str | None, Field(description="The id of the key that it was made with; null where a person was signed in.")
@@ -248,14 +250,13 @@ async def api_keys_update(
     changes: dict[str, Any] = {"name": name, "read_only": read_only, "approval": approval}
     changes = {field: value for field, value in changes.items() if value is not None}
     if toolsets is not OMITTED:
-        _require_known(call, toolsets)
         changes["toolsets"] = toolsets
     if not changes:
         raise MissingField(
             "Nothing to change is named.", remediation="Send `name`, `toolsets`, `read_only`, `approval`."
         )
     held_to = {"toolsets": row.toolsets, "approval": row.approval, **changes}
-    families = _families(held_to["toolsets"], held_to["approval"])
+    families = open_families(call.registry, held_to["toolsets"], held_to["approval"])
     changes["toolsets"] = None if families is None else sorted(families)
     if approval is not None:
         await call.services.approvals.freed(call, key_id, approval)
@@ -321,24 +322,10 @@ async def _live(call: Call, key_id: str) -> Any:
 
 
 def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
-    _require_known(call, toolsets)
-    asked = Limits(None if toolsets is None else frozenset(toolsets), read_only, approval)
+    # As they are asked for: narrowing drops those that are unknown.
+    asked = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
     held_to = narrowed(asked, call.caller.limits)
-    return replace(held_to, toolsets=_families(held_to.toolsets, held_to.approval))
-
-
-def _require_known(call: Call, toolsets: list[str] | None) -> None:
-    known = {toolset.name for toolset in call.registry.toolsets}
-    unknown = sorted(set(toolsets or ()) - known)
-    if unknown:
-        raise UnknownToolset(f"No family of tools is called `{unknown[0]}`.", details={"known": sorted(known)})
-
-
-def _families(toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
-    """The families that a key opens. One that must ask may always look at what it asked."""
-    if toolsets is None:
-        return None
-    return frozenset({*toolsets, "approvals"} if approval != "none" else toolsets)
+    return replace(held_to, toolsets=open_families(call.registry, held_to.toolsets, held_to.approval))
 
 
 async def _app_organisation(call: Call, app_id: str, named: str | None) -> str:

@@ -1,7 +1,7 @@
 """Grants: what a person has let an OAuth client have. A key whose text changes, and refresh tokens for one use each."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, insert, select, update
@@ -23,6 +23,12 @@ _REFRESH = "bb_ort_"
 _LENGTH = 43
 
 
+def expiry(now: datetime, ends_at: datetime | None) -> datetime:
+    """Until when an access token that is given now is good. ends_at: when the access ends that a person gave."""
+    usual = now + ACCESS_LIFETIME
+    return usual if ends_at is None else min(usual, ends_at)
+
+
 async def begin_grant(call: Call, key_id: str, about: dict[str, Any]) -> str:
     """Keep a grant, whose key has been kept; its first refresh token."""
     await call.execute(insert(oauth_grants), {"key_id": key_id, **about, "created_at": call.now})
@@ -39,28 +45,32 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
     key: Any = (await call.execute(select(api_keys).where(*live))).first()
     if key is None or row.created_at <= call.now - REFRESH_LIFETIME:
         raise InvalidGrant("The refresh token is too old, or what it stood for was revoked.")
+    if key.ends_at is not None and key.ends_at <= call.now:
+        raise InvalidGrant("The access that a person gave has ended.", remediation="Ask that person for it anew.")
     if await role_now(call, key.organisation_id, key.account_id) is None:
         raise InvalidGrant("Who agreed is no longer a member of the organisation.")
     vault, context = call.services.vault, f"oauth_refresh_tokens.successor:{row.digest}"
     unused = (oauth_refresh_tokens.c.digest == row.digest, oauth_refresh_tokens.c.used_at.is_(None))
     if not (await call.execute(update(oauth_refresh_tokens).where(*unused).values(used_at=call.now))).rowcount:
-        now: Any = (
+        used: Any = (
             await call.execute(select(oauth_refresh_tokens).where(oauth_refresh_tokens.c.digest == row.digest))
         ).one()
-        if now.used_at > call.now - GRACE and now.successor is not None:
-            told: dict[str, Any] = json.loads(vault.open(now.successor, context))
+        if used.used_at > call.now - GRACE and used.successor is not None:
+            told: dict[str, Any] = json.loads(vault.open(used.successor, context))
             return told
         call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == row.key_id)}
         return None
     text = keys.plaintext(call.services.ids)
-    values = {"digest": digest(text), "prefix": text[:12], "expires_at": call.now + ACCESS_LIFETIME}
+    now = call.now
+    expires_at = expiry(now, key.ends_at)
+    values = {"digest": digest(text), "prefix": text[:12], "expires_at": expires_at}
     await call.execute(update(api_keys).where(*live).values(**values))
     await call.services.notices.publish(call.unit, "key", key.digest)
     made = {
         "access_token": text,
         "refresh_token": await _add_refresh_token(call, row.key_id),
         "scope": grant.scope,
-        "expires_in": int(ACCESS_LIFETIME.total_seconds()),
+        "expires_in": int((expires_at - now).total_seconds()),
     }
     sealed = vault.seal(json.dumps(made).encode(), context)
     mine = oauth_refresh_tokens.c.digest == row.digest

@@ -34,6 +34,9 @@ oauth_codes = Table(
     # What the key will be held to.
     Column("read_only", Boolean, nullable=False),
     Column("approval", String(20), nullable=False),
+    Column("toolsets", Json),
+    Column("only_app_id", String(36)),
+    Column("ends_at", Instant),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False, index=True),
     Column("used_at", Instant),

@@ -3,8 +3,9 @@
 The protocol itself is spoken by the door (mcp_server/oauth/); here is what it changes and who may.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, or_, select, update
@@ -15,8 +16,11 @@ from baobab.tools import keys
 from baobab.tools.access import EVERYBODY, AnyAccount, require_role
 from baobab.tools.call import Call
 from baobab.tools.callers import Limits
+from baobab.tools.days import Day
 from baobab.tools.effects import Policy
+from baobab.tools.errors import AppNotFound, BadRequest
 from baobab.tools.jobs import Job
+from baobab.tools.key_limits import Families, UnknownToolset, open_families
 from baobab.tools.limits import PerAddress
 from baobab.tools.membership import role_now
 from baobab.tools.oauth import redirects
@@ -32,19 +36,19 @@ from baobab.tools.oauth.errors import (
     UnknownClient,
 )
 from baobab.tools.oauth.grants import (
-    ACCESS_LIFETIME,
     REFRESH_LIFETIME,
     begin_grant,
+    expiry,
     find_refresh_token,
     rotate,
 )
 from baobab.tools.oauth.requests import LONGEST, Request, opened
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes, oauth_grants, oauth_refresh_tokens
 from baobab.tools.plan_room import PlanLimitReached
-from baobab.tools.platform_tables import api_keys
+from baobab.tools.platform_tables import api_keys, apps, organisations
 from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import Text, Uuid
+from baobab.tools.types import AppId, Text, Uuid
 
 CODE_LIFETIME = timedelta(minutes=5)
 UNUSED_CLIENTS_KEPT = timedelta(days=30)
@@ -65,6 +69,13 @@ Decision = Literal["approve", "deny"]
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the token's own when left out.")]
 
 
+class Family(TypedDict):
+    """A family of tools."""
+
+    name: str
+    description: str
+
+
 class AskedFor(TypedDict):
     """What a client asks for, as a person should see it."""
 
@@ -73,6 +84,8 @@ class AskedFor(TypedDict):
     client_document: Annotated[bool, Field(description="Whether the client's id is the address of its own document.")]
     redirect_host: Annotated[str, Field(description="Whom the key goes to: a host, or the scheme of a local program.")]
     scopes: list[str]
+    families: Annotated[list[Family], Field(description="What the key may be narrowed to: families of tools.")]
+    server: Annotated[str, Field(description="The name of this server, as the client asked for it.")]
     expires_at: datetime
 
 
@@ -119,9 +132,14 @@ class Program(TypedDict):
     client_id: str
     redirect_host: str
     organization_id: str
+    organization_name: str
     scope: str
+    toolsets: Annotated[list[str] | None, Field(description="The families of tools that it may use; null is all.")]
+    only_app_id: Annotated[str | None, Field(description="The only app that it may use; null for all that you may.")]
+    only_app_name: str | None
     read_only: bool
     approval: Policy
+    ends_at: Annotated[datetime | None, Field(description="When its access ends; null: when it is revoked.")]
     created_at: datetime
     last_used_at: datetime | None
 
@@ -151,7 +169,8 @@ async def oauth_forget(job: Job) -> None:
             .group_by(oauth_refresh_tokens.c.key_id)
             .having(func.max(oauth_refresh_tokens.c.created_at) < now - REFRESH_LIFETIME)
         )
-        over = (api_keys.c.id.in_(newest), api_keys.c.revoked_at.is_(None))
+        ended = api_keys.c.ends_at <= now
+        over = (or_(api_keys.c.id.in_(newest), ended), api_keys.c.revoked_at.is_(None))
         await unit.execute(update(api_keys).where(*over).values(revoked_at=now))
         past = (oauth_refresh_tokens.c.used_at < now - REFRESH_LIFETIME,)
         await unit.execute(delete(oauth_refresh_tokens).where(*past))
@@ -204,6 +223,10 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
         "client_document": asked.document,
         "redirect_host": redirects.shown(asked.redirect_uri),
         "scopes": asked.scopes,
+        "families": [
+            {"name": family.name, "description": family.description} for family in call.registry.toolsets if family.mcp
+        ],
+        "server": urlsplit(asked.issuer).netloc,
         "expires_at": datetime.fromtimestamp(asked.expires_at, call.now.tzinfo),
     }
 
@@ -212,7 +235,7 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
     "POST /oauth/decision",
     access=AnyAccount(keys=False),
     effect="write",
-    raises=(RequestGone, UnknownClient, PlanLimitReached),
+    raises=(RequestGone, UnknownClient, PlanLimitReached, AppNotFound, UnknownToolset),
     audit=Audit("oauth.decision", category="auth", action="create", resource="oauth_client"),
     examples={"request": "v1.0a1b2c3d.c2VhbGVk", "decision": "approve", "read_only": True},
     grants=True,
@@ -224,6 +247,9 @@ async def oauth_decide(
     organization_id: OrganizationId | None = None,
     read_only: bool = False,
     approval: Policy = "destructive",
+    toolsets: Families | None = None,
+    only_app_id: AppId | None = None,
+    last_day: Day | None = None,
 ) -> Decided:
     """Let a client have a key of yours, or refuse it: a person's decision, made on the consent page.
 
@@ -232,6 +258,9 @@ async def oauth_decide(
     organization_id: the organisation whose key it will be.
     read_only: whether the key only reads.
     approval: from which effect on a call of the key waits for a person.
+    toolsets: the families of tools that the key opens; all when left out.
+    only_app_id: the only app that the key opens, one of the organisation's; all that the account may when left out.
+    last_day: the day (UTC) at whose end the access ends for good; when left out, it lasts until it is revoked.
     """
     asked = opened(call.services, request)
     organisation = organization_id or call.account.organisation_id
@@ -241,6 +270,12 @@ async def oauth_decide(
     call.audit.data |= {"decision": decision, "client": asked.client_name, "redirect_host": host}
     if decision == "deny":
         return _sent_back(asked, error="access_denied", error_description="The person refused.")
+    if only_app_id is not None:
+        await _require_app(call, only_app_id, organisation, asked.scopes)
+    families = open_families(call.registry, toolsets, approval)
+    ends_at = None if last_day is None else datetime.combine(last_day + timedelta(days=1), time(), UTC)
+    if ends_at is not None and ends_at <= call.now:
+        raise BadRequest("`last_day` is over.")
     await keys.require_room(call, organisation)
     if not asked.document:
         used = update(oauth_clients).where(oauth_clients.c.id == asked.client_id).values(last_used_at=call.now)
@@ -260,11 +295,19 @@ async def oauth_decide(
         "organisation_id": organisation,
         "read_only": read_only,
         "approval": approval,
+        "toolsets": None if families is None else sorted(families),
+        "only_app_id": only_app_id,
+        "ends_at": ends_at,
         "created_at": call.now,
         "expires_at": call.now + CODE_LIFETIME,
     }
     await call.execute(insert(oauth_codes), row)
     call.audit.data |= {"scopes": asked.scopes, "read_only": read_only, "approval": approval}
+    call.audit.data |= {
+        "toolsets": row["toolsets"],
+        "only_app_id": only_app_id,
+        "ends_at": ends_at and ends_at.isoformat(),
+    }
     return _sent_back(asked, code=code)
 
 
@@ -301,7 +344,13 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         [stored for scope in row.scopes for stored in _STORED[scope]],
         organisation_id=row.organisation_id,
         account_id=row.account_id,
-        limits=Limits(read_only=row.read_only, approval=row.approval),
+        limits=Limits(
+            None if row.toolsets is None else frozenset(row.toolsets),
+            row.read_only,
+            row.approval,
+            app_id=row.only_app_id,
+            ends_at=row.ends_at,
+        ),
     )
     unused = (oauth_codes.c.digest == row.digest, oauth_codes.c.used_at.is_(None))
     spent = update(oauth_codes).where(*unused).values(used_at=call.now, key_id=kept["id"])
@@ -314,7 +363,11 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
     if await role_now(call, row.organisation_id, row.account_id) is None:
         raise InvalidGrant("Who agreed is no longer a member of the organisation.")
     await keys.require_room(call, row.organisation_id)
-    await call.execute(insert(api_keys), {**kept, "expires_at": call.now + ACCESS_LIFETIME})
+    if row.ends_at is not None and row.ends_at <= call.now:
+        raise InvalidGrant("The access that a person gave has ended.")
+    now = call.now
+    expires_at = expiry(now, row.ends_at)
+    await call.execute(insert(api_keys), {**kept, "expires_at": expires_at})
     about = {
         "client_id": row.client_id,
         "client_name": row.client_name,
@@ -324,7 +377,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
     refresh_token = await begin_grant(call, kept["id"], about)
     call.audit.resource_id = kept["id"]
     call.audit.data |= {"prefix": kept["prefix"], "scopes": kept["scopes"]}
-    seconds = int(ACCESS_LIFETIME.total_seconds())
+    seconds = int((expires_at - now).total_seconds())
     return {"access_token": key, "refresh_token": refresh_token, "expires_in": seconds, "scope": scope}
 
 
@@ -375,20 +428,21 @@ async def oauth_revoke(call: Call, token: SecretToken, client_id: ClientId | Non
 @oauth.tool("GET /oauth/programs", access=AnyAccount(keys=False), effect="read")
 async def oauth_programs_list(call: Call) -> Programs:
     """List the programs that have access to this server as you, by OAuth."""
+    grant, key = oauth_grants.c, api_keys.c
     query = (
-        select(api_keys, oauth_grants.c.client_id, oauth_grants.c.client_name, oauth_grants.c.redirect_host)
-        .add_columns(oauth_grants.c.scope)
-        .join(oauth_grants, oauth_grants.c.key_id == api_keys.c.id)
-        .where(api_keys.c.account_id == call.account.account_id, api_keys.c.revoked_at.is_(None))
-        .order_by(api_keys.c.created_at.desc())
+        select(api_keys, grant.client_id, grant.client_name, grant.redirect_host, grant.scope)
+        .add_columns(organisations.c.name.label("organization_name"), apps.c.name.label("only_app_name"))
+        .add_columns(key.organisation_id.label("organization_id"))
+        .join(oauth_grants, grant.key_id == key.id)
+        .join(organisations, organisations.c.id == key.organisation_id)
+        .outerjoin(apps, apps.c.id == key.only_app_id)
+        .where(key.account_id == call.account.account_id, key.revoked_at.is_(None))
+        .where(or_(key.ends_at.is_(None), key.ends_at > call.now))
+        .order_by(key.created_at.desc())
     )
     found = (await call.execute(query)).all()
-    names = [name for name in Program.__annotations__ if name != "organization_id"]
     return {
-        "programs": [
-            cast(Program, {name: getattr(row, name) for name in names} | {"organization_id": row.organisation_id})
-            for row in found
-        ]
+        "programs": [cast(Program, {name: getattr(row, name) for name in Program.__annotations__}) for row in found]
     }
 
 
@@ -407,6 +461,14 @@ async def oauth_programs_revoke(call: Call, program_id: Uuid) -> Revoked:
         raise ProgramNotFound
     call.audit.resource_id = program_id
     return {"revoked": True}
+
+
+async def _require_app(call: Call, app_id: str, organisation: str, scopes: list[str]) -> None:
+    """AppNotFound for an app of another organisation, as for one that there is not."""
+    if "mcp" not in scopes:
+        raise BadRequest("What asks for models only is not narrowed to an app: a key of the app opens its models.")
+    if (await call.services.directory.app(app_id)).organisation_id != organisation:
+        raise AppNotFound
 
 
 async def _code(call: Call, client_id: str, code: str) -> Any:

@@ -27,12 +27,14 @@ async def ada(house: House) -> Account:
 async def test_a_request_shows_who_asks_for_what(house: House, flow: Flow) -> None:
     client = await flow.client("Agent")
     asked = await house.use("oauth_request", request=flow.ask(client, scopes=["ai:gateway", "mcp", "mcp"]))
+    assert "kv" in [family["name"] for family in asked.pop("families")]
     assert asked == {
         "client_id": client["client_id"],
         "client_name": "Agent",
         "client_document": False,
         "redirect_host": "127.0.0.1:3000",
         "scopes": ["mcp", "ai:gateway"],
+        "server": "127.0.0.1:8000",
         "expires_at": asked["expires_at"],
     }
     assert (asked["expires_at"] - house.clock.now()).total_seconds() == 600

@@ -1,0 +1,21 @@
+"""The page on which a person sees the programs that act as them, and takes access away: static files that ask REST."""
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from baobab.http.static_page import HTML, SCRIPT, page
+
+
+def program_routes() -> list[Route]:
+    return [
+        page("/programs/programs.js", "programs.js", SCRIPT),
+        page("/programs/signin.js", "signin.js", SCRIPT),
+        page("/programs/", "programs.html", HTML),
+        Route("/programs", _with_slash, methods=["GET"], include_in_schema=False),
+    ]
+
+
+async def _with_slash(_request: Request) -> Response:
+    # Relative, as everything on the page is, so that it works below a proxy's prefix.
+    return RedirectResponse("programs/", status_code=307)
