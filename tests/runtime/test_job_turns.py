@@ -17,6 +17,7 @@ from tests.conftest import Baobab
 from tests.installation import installation
 from tests.people import Person, key, person
 from tests.tools.agents.conftest import graph
+from tests.tools.agents.tool_server import tool_server
 
 Headers = dict[str, str]
 _NAMES = itertools.count()
@@ -26,6 +27,19 @@ SLOW = graph(
     {"think": {"type": "llm", "input_template": "Think.", "output_key": "said", "model": "slow/thinker"}}
     | {"done": {"type": "end", "output_template": "done"}},
     ("think", "done"),
+)
+SEARCHING = graph(
+    {
+        "search": {
+            "type": "tool",
+            "tool_ref": {"source": "mcp", "server_id": "slow", "name": "search"},
+            "args_template": {"query": "{{ input.n }}"},
+            "output_key": "found",
+        },
+        "done": {"type": "end", "output_template": "done"},
+    },
+    ("search", "done"),
+    tools={"mcp_servers": [{"server_id": "slow", "tools": ["search"]}]},
 )
 _LISTED = b'{"object": "list", "data": [{"id": "thinker", "object": "model"}]}'
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
@@ -162,6 +176,25 @@ async def test_webhooks_that_are_not_answered_hold_up_nobody(tmp_path: Path) -> 
         await silent.has(8)
         (run_id,) = await other.start("quick")
         assert await other.ends("quick", run_id) == "completed"
+
+
+async def test_tool_servers_that_do_not_answer_hold_up_nobody(tmp_path: Path) -> None:
+    async with tool_server() as slow, installation(tmp_path / "data", VARIABLES) as baobab:
+        greedy, other = await tenant(baobab, "greedy"), await tenant(baobab, "other")
+        made = await greedy.ask("POST", f"/v1/{greedy.app}/mcp-servers", {"name": "slow", "url": slow.mcp})
+        assert made["mcp_server"]["status"] == "healthy", made
+        await greedy.agent("searcher", SEARCHING)
+        await other.agent("quick", EMPTY)
+        slow.behaviour = "silent"
+        before = len(slow.headers)
+        await greedy.start("searcher", 20)
+        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            while len(slow.headers) < before + 20:
+                await asyncio.sleep(0.01)
+        (run_id,) = await other.start("quick")
+        assert await other.ends("quick", run_id) == "completed"
+        await other.has_an_approved_call_made()
+        await jobs.made(baobab.house, "approvals_tend")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import delete, exists, func, select, update
 
 from baobab.runtime.job_rows import jobs
 from baobab.storage.database import Database
@@ -55,7 +55,7 @@ async def _take_up(services: Services, database: Database) -> None:
         async with database.working() as unit:
             if (await unit.execute(update(generation_jobs).where(*free).values(worker=worker))).rowcount:
                 arguments = {"app_id": row.app_id, "generation_id": row.id}
-                await services.jobs.enqueue(unit, JOB, arguments, job_id=worker)
+                await services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=row.organisation_id)
 
 
 async def _empty(services: Services, database: Database) -> None:
@@ -74,8 +74,9 @@ async def _empty(services: Services, database: Database) -> None:
 
 
 async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
-    """The first of those that may be written; the next round finds the rest."""
-    query = select(generation_jobs).where(*conditions, _THAWED).order_by(order).limit(_ROUND)
+    """Some of those that may be written, one of each organisation in turn; the next round finds the rest."""
+    turn = func.row_number().over(partition_by=_columns.organisation_id, order_by=order)
+    query = select(generation_jobs).where(*conditions, _THAWED).order_by(turn, order).limit(_ROUND)
     async with database.reading() as connection:
         return list((await connection.execute(query)).all())
 
