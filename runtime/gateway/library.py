@@ -1,5 +1,6 @@
 """LiteLLM, imported beside everything else, and only where it is needed: that takes seconds of processor time."""
 
+import logging
 import os
 from types import ModuleType
 
@@ -27,6 +28,9 @@ def _load() -> ModuleType:
         os.environ.setdefault(name, value)
     import litellm
 
+    # What goes wrong is raised, and said in our words. It logs what it could not count for callbacks that nobody has.
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).disabled = True
     litellm.disable_hf_tokenizer_download = True
     litellm.telemetry = False
     litellm.suppress_debug_info = True

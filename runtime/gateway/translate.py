@@ -19,6 +19,7 @@ from baobab.runtime.gateway.patience import USUAL
 from baobab.runtime.gateway.provider_stream import ProviderStream
 from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.gateway.wires.fields import objects_in, refused
 from baobab.tools.errors import BaobabError
 
 _CONNECT_SECONDS = 10.0
@@ -240,8 +241,26 @@ async def _asked(
     """
     # The library refuses by itself what it knows a provider not to take, be it said or left unsaid.
     plain = {name: value for name, value in body.items() if not (is_parameter(name) and is_default(name, value))}
+    _refuse_untranslatable(plain, upstream)
     options["timeout"] = library.httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
     return await dropping(plain, outcome, partial(_posted, library, call, upstream, options))
+
+
+def _refuse_untranslatable(body: Mapping[str, Any], upstream: Upstream) -> None:
+    """RequestRefused for what the library would leave out without a word, or stumble over."""
+    for name in ("functions", "function_call"):
+        if name in body:
+            raise refused(name, "is not known to this model: send `tools` and `tool_choice`")
+    # Its own chat models are relayed; the others are asked for a response, of which there is one.
+    is_openai = upstream.provider == "openai"
+    if is_openai and "n" in body:
+        raise refused("n", "is 1 for this model: send the request several times")
+    for at, tool in objects_in(body, "tools"):
+        if tool.get("type") == "custom" and not is_openai:
+            raise refused(f"{at}.type", "is `function` for this model: tools that take free text are OpenAI's")
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "custom":
+        raise refused("tool_choice.type", "is `function` for this model")
 
 
 async def _posted(

@@ -1,11 +1,13 @@
 """An app's settings for models, and what it has used."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.reach import NOTHING, Reach
 from baobab.storage.tables import inserting
 from baobab.tools.access import AppOwner
 from baobab.tools.ai import reach, settings
@@ -35,6 +37,10 @@ class AiConfig(TypedDict):
     byokKey: str | None
     byokProvider: str | None
     timeouts: Annotated[Timeouts | None, Field(description="How long its calls may take, in seconds.")]
+    dropParams: Annotated[
+        bool | None,
+        Field(description="Whether parameters that a model does not take are left out."),
+    ]
 
 
 class AiConfigAnswer(TypedDict):
@@ -64,6 +70,11 @@ class KeyOfAnother(BadRequest):
     remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
 
 
+class ModelNotUsable(BadRequest):
+    summary = "The app cannot chat with this model."
+    remediation = "op:ai_models lists the models that it can call."
+
+
 @ai.tool(
     "GET /ai/config",
     access=AppOwner(),
@@ -81,7 +92,7 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     "PUT /ai/config",
     access=AppOwner("admin"),
     effect="write",
-    raises=(UnknownProvider, KeyOfAnother),
+    raises=(UnknownProvider, KeyOfAnother, ModelNotUsable),
     audit=Audit("app.config.ai", resource="app"),
     destructive_when="where it replaces or takes back a key",
     examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000},
@@ -100,6 +111,7 @@ async def ai_config_update(
     byokKey: ProviderKey | None = OMITTED,  # noqa: N803
     byokProvider: Annotated[str, Text(60)] | None = OMITTED,  # noqa: N803
     timeouts: Timeouts | None = OMITTED,
+    dropParams: bool | None = OMITTED,  # noqa: N803
 ) -> AiConfigAnswer:
     """Change the app's settings for models; what is left out stays, null takes a setting back.
 
@@ -111,6 +123,8 @@ async def ai_config_update(
         null takes it back.
     byokProvider: whose key it is, where the key does not tell; null to have it told by the key.
     timeouts: how long a call may take, where that is less than the installation allows; null for no bounds of its own.
+    dropParams: whether optional parameters that a model does not take, such as `seed`, are left out instead of refused;
+        a request's `drop_params` says otherwise. null for what the installation says.
     """
     values: dict[str, Any] = {"updated_at": call.now}
     given = {
@@ -119,6 +133,7 @@ async def ai_config_update(
         "allowed_models": allowedModels,
         "fallback_models": fallbackModels,
         "timeouts": timeouts,
+        "drop_params": dropParams,
     }
     values |= {name: value for name, value in given.items() if value is not OMITTED}
     if isinstance(byokProvider, str) and not isinstance(byokKey, str):
@@ -143,6 +158,7 @@ async def ai_config_update(
             )
         sealed = call.services.vault.seal(byokKey.encode(), settings.context(app_id))
         values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": reach.last4(byokKey)}
+    await _require_models(call, app_id, values)
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
     written = inserting(call.unit.database.dialect, app_ai).values(row)
     await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
@@ -182,6 +198,23 @@ async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endD
     }
 
 
+async def _require_models(call: Call, app_id: str, values: Mapping[str, Any]) -> None:
+    """ModelNotUsable where the default model, or one to fall back on, is none that the app can chat with then."""
+    default, others = values.get("default_model"), values.get("fallback_models") or ()
+    named = [("defaultModel", default)] if default is not None else []
+    named += [("fallbackModels", name) for name in others]
+    if not named:
+        return
+    own = await settings.of_app(call, app_id)
+    # A key that comes with the request opens what it is for.
+    brought = Reach({values["byok_provider"]: lambda: ""}) if values.get("byok_provider") else NOTHING
+    for field, name in named:
+        model = call.services.part(Gateway).look(name, brought.before(own.reach))
+        if model is None or model.modality != "chat":
+            problem = "There is no model" if model is None else f"A model for {model.modality} is"
+            raise ModelNotUsable(f"{problem} `{name}`, which `{field}` names.", details={"param": field})
+
+
 def _config(own: settings.AiSettings) -> AiConfig:
     return {
         "defaultModel": own.default_model,
@@ -191,4 +224,5 @@ def _config(own: settings.AiSettings) -> AiConfig:
         "byokKey": f"***{own.byok_last4 or ''}" if own.byok_provider else None,
         "byokProvider": own.byok_provider,
         "timeouts": own.timeouts,
+        "dropParams": own.drop_params,
     }

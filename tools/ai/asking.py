@@ -326,7 +326,7 @@ async def answered(
     limit, answers: as in Asked.begin. cache: what the trace says of kept answers.
     """
     gateway, sent = call.services.part(Gateway), len(to_json(body))
-    drops = _drops(call, body)
+    drops = _drops(call, body, own)
     last: BaobabError | None = None
     for model in models:
         way = gateway.own(model, own.reach)
@@ -365,11 +365,11 @@ async def answered(
     raise last or Unavailable
 
 
-def _drops(call: Call, body: Mapping[str, Any]) -> bool:
-    """Whether optional parameters that a model does not take are left out: the request says so, or the operator."""
+def _drops(call: Call, body: Mapping[str, Any], own: AiSettings) -> bool:
+    """Whether optional parameters that a model does not take are left out, as request, app or installation say."""
     asked = body.get(DROP)
     if asked is None:
-        asked = call.services.options.ai_drop_params
+        asked = call.services.options.ai_drop_params if own.drop_params is None else own.drop_params
     if not isinstance(asked, bool):
         raise RequestRefused(f"`{DROP}` is true or false.", details={"param": DROP})
     return asked

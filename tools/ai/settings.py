@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, Integer, Select, String, Table, select
+from sqlalchemy import Boolean, Column, ForeignKey, Integer, Select, String, Table, select
 
 from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 from baobab.runtime.gateway.reach import NOTHING, Reach
@@ -30,6 +30,7 @@ app_ai = Table(
     Column("byok_last4", String(4)),
     # Those of timeouts.py that it has.
     Column("timeouts", Json),
+    Column("drop_params", Boolean),
     Column("updated_at", Instant, nullable=False),
 )
 
@@ -55,7 +56,7 @@ class AiSettings:
     """None and empty mean that nothing is set.
 
     reach: what can be called beside what the installation can. timeouts: those of the app; patience: those of the app
-    and of the request.
+    and of the request. drop_params: whether parameters that a model does not take are left out.
     """
 
     default_model: str | None = None
@@ -67,6 +68,7 @@ class AiSettings:
     reach: Reach = NOTHING
     timeouts: Timeouts | None = None
     patience: Patience = NO_BOUNDS
+    drop_params: bool | None = None
 
 
 _NOTHING_SET = AiSettings()
@@ -143,6 +145,7 @@ def _settings(row: Any) -> AiSettings:
         byok_last4=row.byok_last4,
         timeouts=row.timeouts,
         patience=patience_of(row.timeouts),
+        drop_params=row.drop_params,
     )
 
 

@@ -38,6 +38,7 @@ async def test_nothing_is_set_at_first(world: Installation) -> None:
             "byokKey": None,
             "byokProvider": None,
             "timeouts": None,
+            "dropParams": None,
         }
     }
 
@@ -167,7 +168,7 @@ async def test_an_answer_is_cut_to_what_the_app_allows(
 async def test_models_to_fall_back_on_are_tried_in_their_order(world: Installation) -> None:
     app_id = await world.app()
     broken, busy, works = world.lab("500:8"), world.lab("429:8"), world.lab("works")
-    await configure(world, app_id, fallbackModels=["no/such-model", busy, works, MINI])
+    await configure(world, app_id, fallbackModels=[busy, works, MINI])
     for stream in (False, True):
         answer = await world.chat(broken, path=f"/v1/{app_id}", stream=stream)
         assert (answer.status_code, answer.headers["x-baobab-model"]) == (200, works)
@@ -267,3 +268,19 @@ async def test_an_own_key_is_sealed_and_never_shown(world: Installation) -> None
     for answer in (put, got, refused, logs):
         assert OWN_KEY not in answer.text
     assert OWN_KEY.encode() not in kept(world.data)
+
+
+@pytest.mark.parametrize("setting", ["defaultModel", "fallbackModels"])
+@pytest.mark.parametrize("model", ["nope/nope", "text-embedding-3-small"])
+async def test_a_setting_names_models_that_the_app_can_chat_with(
+    baobab: Installation, setting: str, model: str
+) -> None:
+    app_id = await baobab.app()
+    path = f"/v1/{app_id}/ai/config"
+    given = {setting: model if setting == "defaultModel" else [MINI, model]}
+    refused = await baobab.client.put(path, json=given, headers=baobab.owner)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, setting), refused.text
+    assert model in refused.json()["error"]["message"]
+    # A model that only a key of the app's own reaches, together with that key.
+    own = {"defaultModel": "anthropic/claude-haiku-4.5", "byokKey": "sk-ant-customers-own-0000"}
+    assert (await baobab.client.put(path, json=own, headers=baobab.owner)).status_code == 200

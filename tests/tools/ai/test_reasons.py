@@ -151,6 +151,52 @@ async def test_whether_parameters_are_left_out_is_true_or_false(world: Installat
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "drop_params")
 
 
+async def test_an_app_says_what_is_left_out_where_its_requests_do_not(world: Installation) -> None:
+    app_id = await world.app()
+    config, path = f"/v1/{app_id}/ai/config", f"/v1/{app_id}"
+    assert (await world.chat("claude-sonnet-4-5", path=path, seed=7)).status_code == 400
+    changed = await world.client.put(config, json={"dropParams": True}, headers=world.owner)
+    assert changed.json()["config"]["dropParams"] is True, changed.text
+    answer = await world.chat("claude-sonnet-4-5", path=path, seed=7)
+    assert (answer.status_code, answer.headers["x-baobab-dropped"]) == (200, "seed")
+    assert (await world.chat("claude-sonnet-4-5", path=path, seed=7, drop_params=False)).status_code == 400
+    assert (await world.chat("claude-sonnet-4-5", seed=7)).status_code == 400
+    await world.client.put(config, json={"dropParams": None}, headers=world.owner)
+    assert (await world.chat("claude-sonnet-4-5", path=path, seed=7)).status_code == 400
+
+
+FUNCTION = {"name": "get_weather", "parameters": {"type": "object"}}
+FREE_TEXT = {"type": "custom", "custom": {"name": "patch"}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("model", "asked", "param"),
+    [
+        ("gpt-5-pro", {"n": 3}, "n"),
+        ("claude-sonnet-4-5", {"n": 3}, "n"),
+        ("claude-sonnet-4-5", {"functions": [FUNCTION]}, "functions"),
+        ("gpt-5-pro", {"function_call": {"name": "get_weather"}}, "function_call"),
+        ("claude-sonnet-4-5", {"tools": [FREE_TEXT]}, "tools[0].type"),
+        ("claude-sonnet-4-5", {"tool_choice": FREE_TEXT}, "tool_choice.type"),
+    ],
+)
+async def test_what_would_be_lost_on_the_way_to_a_model_is_refused_by_its_name(
+    world: Installation, model: str, asked: dict[str, Any], param: str, stream: bool
+) -> None:
+    before = len(world.fake.requests)
+    refused = await world.chat(model, stream=stream, drop_params=True, **asked)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["param"]) == (400, "invalid_request", param), refused.text
+    assert len(world.fake.requests) == before
+
+
+async def test_a_tool_of_free_text_is_refused_where_a_response_is_asked_for_too(world: Installation) -> None:
+    asked = {"model": "claude-sonnet-4-5", "input": "hi", "tools": [{"type": "custom", "name": "patch"}]}
+    refused = await world.client.post("/v1/responses", json=asked, headers=world.owner)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0].type")
+
+
 async def test_the_operator_says_what_is_left_out_where_nobody_else_does(tmp_path: Path) -> None:
     vendor = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "ANTHROPIC_BASE_URL": "{url}"}
     async with installation(tmp_path / "data", {"BAOBAB_AI_DROP_PARAMS": "true"}, **vendor) as world:
