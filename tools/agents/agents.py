@@ -20,6 +20,7 @@ from baobab.runtime.agents.validation import issues_of, narrowed, self_decided
 from baobab.runtime.agents.wiring import inevitable
 from baobab.storage.database import Unit
 from baobab.tools.access import AppOwner
+from baobab.tools.agents.approvers import are_others, hold_graph, names_others
 from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, NoGraph, UnsafePublic
 from baobab.tools.agents.records import (
     Agents,
@@ -46,7 +47,7 @@ from baobab.tools.money import Usd
 from baobab.tools.plan_room import PlanLimitReached, require_room
 from baobab.tools.tool import Audit
 from baobab.tools.types import OMITTED, AppId, Text
-from baobab.tools.widening import Widens, one_of
+from baobab.tools.widening import Widens, one_of, whatever_is_said
 
 _DEDUPE_SECONDS = 60
 _MOST_BYTES = 2 * 2**20
@@ -132,7 +133,7 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     status=201,
     raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.create", action="create", resource="agent"),
-    widens=_WIDENS,
+    widens={**_WIDENS, "approvers": are_others, "graph_spec": names_others},
     max_body=_MOST_BYTES,
     examples=_EXAMPLE,
     keywords="build, new agent, bot, chatbot, assistant, workflow, automation, pipeline, graph, LLM with tools; "
@@ -227,7 +228,7 @@ async def agents_create(
     effect="write",
     raises=(AgentNotFound, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.update", resource="agent"),
-    widens=_WIDENS,
+    widens={**_WIDENS, "approvers": whatever_is_said},
     destructive_when="where it gives another graph: the one before is not kept",
     meaning=agent_meaning,
     max_body=_MOST_BYTES,
@@ -280,6 +281,7 @@ async def agents_update(
         row = await _found(unit.execute, app_id, name)
         graph = values.get("graph_spec", row.graph_spec)
         if graph != row.graph_spec:
+            hold_graph(call.caller, row.graph_spec, graph)
             call.destroys()
         if graph_spec is not OMITTED:
             # Only then: an agent can be disabled though a tool of its graph is no more, or has changed.

@@ -266,7 +266,7 @@ async def config_auth_hooks(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.visibility", resource="app"),
-    widens={"visibility": one_of(["public"])},
+    widens={"visibility": one_of(["public"]), "listed": one_of([True])},
     examples={"visibility": "public", "listed": True},
     keywords="publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
     "Vorlage veröffentlichen; "

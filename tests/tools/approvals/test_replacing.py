@@ -1,6 +1,7 @@
 """Replacing a value destroys the one before: a key that must ask before it destroys asks before that, too."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,21 @@ async def test_of_many_puts_at_once_into_an_empty_place_one_is_made_and_the_othe
 @pytest.mark.parametrize("limits", [{"approval": "destructive"}, {"approval": "external"}, {"toolsets": ["agents"]}])
 async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits: dict[str, object]) -> None:
     acl = {"x": {"mode": "read_only"}}
-    spec = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
+    spec: dict[str, Any] = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
     made = await desk.ask("POST", f"/v1/{desk.app}/agents", desk.baobab.owner, {"name": "helper", "graph_spec": spec})
+    assert made.status_code == 201, made.text
+    ref = {"source": "builtin", "name": "interrupt"}
+    ask = {
+        "type": "tool",
+        "tool_ref": ref,
+        "args_template": {"reason": "?"},
+        "approvers": {"persons": 2, "of": "member"},
+    }
+    nodes = {**spec["nodes"], "ask": ask}
+    asking = {**spec, "entry": "ask", "nodes": nodes, "edges": [{"from": "ask", "to": "done"}]}
+    asking["tools"] = {"builtin": ["interrupt"]}
+    body = {"name": "asker", "graph_spec": asking}
+    made = await desk.ask("POST", f"/v1/{desk.app}/agents", desk.baobab.owner, body)
     assert made.status_code == 201, made.text
     held, _ = await desk.key(**{**limits, "toolsets": ["agents", "config", "kv", "model_servers", "ai"]})
     for method, path, body in (
@@ -83,6 +97,12 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits:
         ("PATCH", "agents/helper", {"visibility": "authenticated"}),
         ("PATCH", "agents/helper", {"visibility": "public", "safety_acknowledged": True}),
         ("POST", "agents", {"name": "other", "graph_spec": spec, "visibility": "authenticated"}),
+        ("PATCH", "agents/helper", {"approvers": "starter"}),
+        ("PATCH", "agents/helper", {"approvers": None}),
+        ("PATCH", "agents/helper", {"graph_spec": asking}),
+        ("PATCH", "agents/asker", {"graph_spec": spec}),
+        ("POST", "agents", {"name": "other", "graph_spec": spec, "approvers": {"role": "customer"}}),
+        ("POST", "agents", {"name": "other", "graph_spec": asking}),
         ("PATCH", "config/cors", {"allowed_origins": ["https://evil.example"]}),
         ("PATCH", "config/access-mode", {"access_mode": "public"}),
         ("PATCH", "config/visibility", {"visibility": "public"}),
@@ -99,3 +119,5 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits:
     narrowed = await desk.ask("PATCH", f"/v1/{desk.app}/config/access-mode", held, {"access_mode": "authenticated"})
     assert narrowed.status_code == 200, narrowed.text
     assert (await desk.ask("PATCH", f"/v1/{desk.app}/agents/helper", held, {"taint_checks": True})).status_code == 200
+    stricter = {"name": "other", "graph_spec": spec, "approvers": "admin"}
+    assert (await desk.ask("POST", f"/v1/{desk.app}/agents", held, stricter)).status_code == 201

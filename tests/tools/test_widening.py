@@ -1,0 +1,35 @@
+"""Arguments that give somebody more are declared as such, whichever tool takes them."""
+
+import re
+
+from baobab import tools
+from baobab.tools.registry import Registry
+
+SUSPECTS = re.compile(
+    r"visib|public|cors|origin|rules?$|approver|scope|acl|accept|access|taint|safety|listed|share|expose|grant|permission"
+    r"|role|members?$|allow|admin",
+    re.IGNORECASE,
+)
+HARMLESS = {
+    "api_keys_create.key_scope": "a key gets the limits of the key that makes it",
+    "api_keys_create.scope": "a key gets the limits of the key that makes it",
+    "api_keys_create.scopes": "a key gets the limits of the key that makes it",
+    "api_keys_create.additional_scopes": "a key gets the limits of the key that makes it",
+    "ai_config_update.allowedModels": "what models cost is bounded by budgets; a key that must ask asks",
+    "config_jwt.accessTokenTtl": "how long a token lives is no right of its own",
+}
+
+
+def test_whatever_is_called_like_a_right_is_declared_to_widen() -> None:
+    registry = Registry(tools.toolsets())
+    suspects = {
+        f"{tool.name}.{name}"
+        for tool in registry.tools.values()
+        if tool.effect != "read" and tool.access.credential and not tool.grants
+        for name in tool.arguments.model_fields
+        if SUSPECTS.search(name)
+    }
+    declared = {f"{tool.name}.{name}" for tool in registry.tools.values() for name in tool.widens}
+    assert {"agents_create.approvers", "agents_update.approvers", "config_cors.allowed_origins"} <= suspects & declared
+    assert suspects - declared == HARMLESS.keys() & suspects
+    assert HARMLESS.keys() <= suspects, "what is said to be harmless is there"

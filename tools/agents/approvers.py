@@ -1,0 +1,39 @@
+"""Approvers as arguments: a key that is held to limits does not choose who decides."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.tools.callers import Caller
+from baobab.tools.deciders import ADMIN, Approvers
+from baobab.tools.errors import KeyLimited
+
+
+def are_others(value: Any) -> bool:
+    """Whether approvers are named who are not the admins: these decide about whatever waits anyway."""
+    return value is not None and Approvers.read(value).of != ADMIN
+
+
+def names_others(graph: Any) -> bool:
+    """Whether a node of a graph names such approvers."""
+    return any(named != ADMIN for named in _named(graph).values())
+
+
+def hold_graph(caller: Caller, before: Any, after: Any) -> None:
+    """KeyLimited where a caller with limits gives a graph in which others decide about a node than before."""
+    if caller.limits is None:
+        return
+    was, now = _named(before), _named(after)
+    for node in was.keys() | now.keys():
+        if was.get(node) != now.get(node) and (node in was or now[node] != ADMIN):
+            raise KeyLimited(
+                f"A key with limits cannot change who decides about the node `{node[:100]}`.",
+                remediation="Leave its `approvers` as they are, or have somebody do it who is signed in.",
+                details={"argument": "graph_spec"},
+            )
+
+
+def _named(graph: Any) -> dict[str, Any]:
+    nodes = graph.get("nodes") if isinstance(graph, Mapping) else None
+    found = nodes.items() if isinstance(nodes, Mapping) else ()
+    named = {name: node.get("approvers") for name, node in found if isinstance(node, Mapping)}
+    return {name: approvers for name, approvers in named.items() if approvers is not None}
