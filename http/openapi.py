@@ -14,6 +14,7 @@ from baobab.tools.errors import (
     BadRequest,
     BaobabError,
     BodyTooLarge,
+    Damaged,
     Forbidden,
     ImpersonationForbidden,
     Internal,
@@ -127,7 +128,7 @@ def errors_of(tool: Tool) -> list[type[BaobabError]]:
         kinds[UpgradeRequired] = None
     if tool.limit is not None:
         kinds[RateLimited] = None
-    kinds |= dict.fromkeys((Internal, Unavailable))
+    kinds |= dict.fromkeys((Internal, Damaged, Unavailable))
     return list(kinds)
 
 

@@ -16,6 +16,8 @@ from baobab.storage.cancellation import completed
 
 T = TypeVar("T")
 
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
 
 class Execute(Protocol):
     """What runs one statement in some transaction."""
@@ -29,6 +31,10 @@ class DatabaseUnavailable(Exception):
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason or message
+
+
+class DatabaseDamaged(DatabaseUnavailable):
+    """What the database has is not what it wrote: only a backup helps."""
 
 
 class Busy(DatabaseUnavailable):
@@ -51,6 +57,8 @@ class Database(ABC):
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._turn = asyncio.Lock()
+        self.damage: str | None = None
+        """What the first statement said that met damage; it stays so until the database is opened anew."""
 
     @abstractmethod
     async def open(self) -> None: ...
@@ -84,7 +92,7 @@ class Database(ABC):
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the rows and changes nothing."""
-        with Translated():
+        with Translated(self):
             async with self._engine.connect() as connection:
                 await connection.execution_options(**self._reading)
                 async with connection.begin():
@@ -97,7 +105,7 @@ class Database(ABC):
         turn: False for a single statement that is exact by itself; it then waits for nobody's turn where the database
         can do without (docs/decisions/0012-postgres-turns.md).
         """
-        with Translated():
+        with Translated(self):
             async with self._in_turn(turn or self._always_in_turn), self._engine.connect() as connection:
                 await connection.execution_options(**self._writing)
                 async with connection.begin():
@@ -161,13 +169,13 @@ class Unit:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
         connection = await self._begun()
         # Here too: what the context makes of an error when it is left comes too late for the caller.
-        with Translated():
+        with Translated(self.database):
             return await connection.execute(statement, rows)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Call a function that makes several statements and waits for nothing else; IntegrityError as above."""
         connection = await self._begun()
-        with Translated():
+        with Translated(self.database):
             return await connection.run_sync(work)
 
     def announce(self) -> None:
@@ -235,12 +243,18 @@ class Unit:
 class Translated:
     """Foreign exceptions become ours at this boundary; a broken constraint passes, its meaning is the caller's."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
             reason = str(error.orig).strip().partition("\n")[0]
+            if getattr(error.orig, "sqlite_errorname", "").startswith(_DAMAGE):
+                self._database.damage = reason
+                raise DatabaseDamaged(type(error.orig).__name__, reason) from error
             raise DatabaseUnavailable(type(error.orig).__name__, reason) from error
         if isinstance(error, NoConnectionFree):
             raise DatabaseUnavailable("no connection is free") from error

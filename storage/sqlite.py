@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from baobab.storage.cancellation import completed
-from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.database import Database, DatabaseDamaged, DatabaseUnavailable, Unit
 from baobab.storage.sqlite_connection import SqliteConnection
 
 _PRAGMAS = (
@@ -66,6 +66,8 @@ class SqliteDatabase(Database):
             self._gate = None
 
     async def ping(self) -> None:
+        if self.damage is not None:
+            raise DatabaseDamaged("damaged", self.damage)
         async with self.reading() as connection:
             # Unlike `SELECT 1`, this reads the file.
             await connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")

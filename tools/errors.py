@@ -306,6 +306,12 @@ class Internal(BaobabError):
     remediation = "Try again; if it stays, report the request id to the operator."
 
 
+class Damaged(Internal):
+    code = "STORE_DAMAGED"
+    summary = "The files of a store are damaged: it cannot read what it has written."
+    remediation = "Tell the operator, who must restore them from a backup; trying again does not help."
+
+
 class Unavailable(BaobabError):
     code = "SERVICE_UNAVAILABLE"
     status = 503

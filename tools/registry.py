@@ -9,14 +9,23 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
-from baobab.storage.database import DatabaseUnavailable, Unit
-from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
+from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, Unit
+from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.tools import approval, key_limits
 from baobab.tools.access import require_sign_in
 from baobab.tools.call import Call, Door, WouldDestroy
 from baobab.tools.callers import Account, Anonymous, Caller, ScopedKey
-from baobab.tools.errors import AppMigrating, AppNotFound, BaobabError, Internal, Naming, ToolNotFound, Unavailable
+from baobab.tools.errors import (
+    AppMigrating,
+    AppNotFound,
+    BaobabError,
+    Damaged,
+    Internal,
+    Naming,
+    ToolNotFound,
+    Unavailable,
+)
 from baobab.tools.executor import Approved, MeaningChanged
 from baobab.tools.invalid import invalid
 from baobab.tools.jobs import JobKind
@@ -223,6 +232,8 @@ class Registry:
             if call.app is not None and await call.services.directory.is_gone(call.app.id):
                 raise AppNotFound from exc
             raise
+        except (DatabaseDamaged, StoreDamaged) as exc:
+            raise _damaged(call, exc.reason) from exc
         except DatabaseUnavailable as exc:
             raise _unanswered(call, "The database does not answer.", exc.reason) from exc
         except SpaceFrozen as exc:
@@ -336,6 +347,12 @@ def _unanswered(call: Call, message: str, reason: str) -> Unavailable:
     told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
     _log.warning("a store does not answer", extra=told)
     return Unavailable(message)
+
+
+def _damaged(call: Call, reason: str) -> Damaged:
+    told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
+    _log.error("a store is damaged: restore it from a backup", extra=told)
+    return Damaged()
 
 
 def _tenant(call: Call) -> str:

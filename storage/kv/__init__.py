@@ -24,6 +24,7 @@ from baobab.storage.kv.errors import (
     SpaceFrozen,
     StorageFull,
     StoreClosed,
+    StoreDamaged,
     StoreUnavailable,
 )
 from baobab.storage.kv.memory import MemoryEngine
@@ -51,6 +52,7 @@ __all__ = [
     "SqliteEngine",
     "StorageFull",
     "StoreClosed",
+    "StoreDamaged",
     "StoreUnavailable",
     "Tier",
     "Usage",

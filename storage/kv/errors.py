@@ -10,6 +10,7 @@ KvError
 └── StoreUnavailable    the store cannot answer now; the write it refused was not applied, except where a connection to
     │                   a server broke while it was being made: then nobody here knows (`once` makes it safe to repeat)
     ├── StoreClosed
+    ├── StoreDamaged    what the store has is not what it wrote: only a backup helps
     └── QueueFull       more writes are waiting than the engine will hold
 """
 
@@ -74,6 +75,10 @@ class StoreUnavailable(KvError):
 class StoreClosed(StoreUnavailable):
     def __init__(self) -> None:
         super().__init__("the store is closed")
+
+
+class StoreDamaged(StoreUnavailable):
+    """Met once, it stays so until the store is opened anew: what is still read may be wrong."""
 
 
 class QueueFull(StoreUnavailable):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from baobab.storage.kv.errors import StoreDamaged, StoreUnavailable
 from baobab.storage.kv.tier_file import SCHEMA
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -17,6 +18,25 @@ SELECT copy.space, count(*), sum(length(copy.key) + length(copy.value))
 FROM ephemeral.entry AS copy CROSS JOIN main.entry USING (space, key)
 GROUP BY copy.space
 """
+
+
+class Faults:
+    """What SQLite's errors mean; damage that was met once is remembered."""
+
+    def __init__(self) -> None:
+        self._damage: str | None = None
+
+    def translate(self, cause: BaseException) -> StoreUnavailable:
+        """The error that callers get; a commit of one tier that failed has its own cause behind it."""
+        if isinstance(cause.__cause__ or cause, (apsw.CorruptError, apsw.NotADBError)):
+            self._damage = f"{type(cause).__name__}: {cause}"
+            return StoreDamaged(self._damage)
+        return StoreUnavailable(f"{type(cause).__name__}: {cause}")
+
+    def require_sound(self) -> None:
+        """Raise StoreDamaged where damage has been met."""
+        if self._damage is not None:
+            raise StoreDamaged(self._damage)
 
 
 class Files:

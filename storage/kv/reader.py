@@ -14,8 +14,7 @@ import apsw
 
 from baobab.storage.kv import expiry
 from baobab.storage.kv.engine import Entry, Tier, Usage
-from baobab.storage.kv.errors import StoreUnavailable
-from baobab.storage.kv.files import Files
+from baobab.storage.kv.files import Faults, Files
 from baobab.storage.kv.once import SPACE
 from baobab.storage.kv.tier_file import Row
 
@@ -78,7 +77,8 @@ SELECT coalesce(sum(keys), 0), coalesce(sum(bytes), 0) FROM (
 
 
 class Reader:
-    def __init__(self, files: Files, clock: Callable[[], float], busy_timeout: float) -> None:
+    def __init__(self, files: Files, clock: Callable[[], float], busy_timeout: float, faults: Faults) -> None:
+        self._faults = faults
         self._clock = clock
         self._connection = apsw.Connection(str(files.durable))
         self._connection.set_busy_timeout(int(busy_timeout * 1000))
@@ -133,4 +133,4 @@ class Reader:
             # All rows at once: a statement left half read would hold its snapshot, and the log could not shrink.
             return self._cursor.execute(statement, bindings).fetchall()
         except apsw.Error as exc:
-            raise StoreUnavailable.because(exc) from exc
+            raise self._faults.translate(exc) from exc

@@ -13,8 +13,8 @@ import apsw
 
 from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
-from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
-from baobab.storage.kv.files import Files
+from baobab.storage.kv.errors import StoreClosed
+from baobab.storage.kv.files import Faults, Files
 from baobab.storage.kv.once import SPACE, once, tokens
 from baobab.storage.kv.reader import Reader
 from baobab.storage.kv.tier_file import TierFile
@@ -47,6 +47,7 @@ class SqliteEngine:
         boot_id: str | None = None,
     ) -> None:
         self._files = Files(folder, boot_id)
+        self._faults = Faults()
         self._clock = clock
         self._busy_timeout = busy_timeout
         self._queue_limit = queue_limit
@@ -57,8 +58,8 @@ class SqliteEngine:
         try:
             reader, durable, ephemeral = await asyncio.to_thread(self._open_files)
         except (apsw.Error, OSError) as exc:
-            raise StoreUnavailable.because(exc) from exc
-        writer = Writer(durable, ephemeral, self._clock, asyncio.get_running_loop(), self._queue_limit)
+            raise self._faults.translate(exc) from exc
+        writer = Writer(durable, ephemeral, self._clock, asyncio.get_running_loop(), self._queue_limit, self._faults)
         self._opened = _Opened(reader, writer, durable, ephemeral)
 
     async def close(self) -> None:
@@ -159,6 +160,7 @@ class SqliteEngine:
         await self._writer.submit(lambda transaction: operations.erase(transaction, space))
 
     async def check(self) -> None:
+        self._faults.require_sound()
         self._reader.usage("")
         await self._writer.submit(lambda _: None)
 
@@ -181,7 +183,7 @@ class SqliteEngine:
     def _open_files(self) -> tuple[Reader, TierFile, TierFile]:
         self._files.prepare(self._busy_timeout)
         return (
-            Reader(self._files, self._clock, min(self._busy_timeout, _LONGEST_READ_WAIT)),
+            Reader(self._files, self._clock, min(self._busy_timeout, _LONGEST_READ_WAIT), self._faults),
             TierFile(self._files.durable, "FULL", self._busy_timeout),
             TierFile(self._files.ephemeral, "OFF", self._busy_timeout),
         )

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from baobab.storage.kv.errors import QueueFull, StoreUnavailable
+from baobab.storage.kv.errors import QueueFull
+from baobab.storage.kv.files import Faults
 from baobab.storage.kv.tier_file import TierFile
 from baobab.storage.kv.transaction import EphemeralFailed, Transaction
 
@@ -44,7 +45,9 @@ class Writer:
         clock: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
         queue_limit: int,
+        faults: Faults,
     ) -> None:
+        self._faults = faults
         self._durable = durable
         self._ephemeral = ephemeral
         self._clock = clock
@@ -91,11 +94,16 @@ class Writer:
             transaction.commit()
         except EphemeralFailed as exc:
             self._rollback()
-            return [_failed(outcome.future, exc) if outcome.touched_ephemeral else outcome for outcome in outcomes]
+            return [self._failed(outcome.future, exc) if outcome.touched_ephemeral else outcome for outcome in outcomes]
         except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the thread live
             self._rollback()
-            return [_failed(job.future, exc) for job in group]
+            return [self._failed(job.future, exc) for job in group]
         return outcomes
+
+    def _failed(self, future: asyncio.Future[Any], cause: Exception) -> _Outcome:
+        error = self._faults.translate(cause)
+        error.__cause__ = cause
+        return _Outcome(future, None, error)
 
     def _rollback(self) -> None:
         self._durable.rollback()
@@ -117,12 +125,6 @@ def _apply(transaction: Transaction, job: _Job) -> _Outcome:
         raise
     except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
         return _Outcome(job.future, None, exc)
-
-
-def _failed(future: asyncio.Future[Any], cause: Exception) -> _Outcome:
-    error = StoreUnavailable.because(cause)
-    error.__cause__ = cause
-    return _Outcome(future, None, error)
 
 
 def _resolve(outcomes: list[_Outcome]) -> None:

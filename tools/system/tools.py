@@ -6,8 +6,8 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.storage.database import DatabaseUnavailable
-from baobab.storage.kv.errors import KvError
+from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable
+from baobab.storage.kv.errors import KvError, StoreDamaged
 from baobab.storage.objects.errors import ObjectError
 from baobab.tools.access import EVERYBODY
 from baobab.tools.call import Call
@@ -83,7 +83,8 @@ async def system_ready(call: Call) -> Readiness:
     """Tell whether the server can do its work: every store is asked, and every part of the process is named.
 
     `degraded` is a server whose own stores answer and a further region's do not. `draining` is one that has been told
-    to stop: it still answers, and should be sent nothing more. A part that is `starting` answers late, not never.
+    to stop: it still answers, and should be sent nothing more. A store that is `damaged` must be restored from a
+    backup. A part that is `starting` answers late, not never.
     """
     services = call.services
     asked = {"database": _check(services.database.ping, DatabaseUnavailable)}
@@ -170,6 +171,8 @@ async def docs_read(call: Call, name: PageName | None = None, section: Section |
 async def _check(ask: Any, failure: type[Exception]) -> str:
     try:
         await ask()
+    except (DatabaseDamaged, StoreDamaged):
+        return "damaged"
     except failure:
         return "failed"
     return "ok"
