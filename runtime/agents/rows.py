@@ -114,6 +114,15 @@ UNENDED = runs.c.finished_at.is_(None)
 _ENDED_ROWS = runs.c.finished_at.is_not(None)
 Index("ix_agent_runs_finished_at", runs.c.finished_at, sqlite_where=_ENDED_ROWS, postgresql_where=_ENDED_ROWS)
 Index("ix_agent_runs_unended", runs.c.created_at, sqlite_where=UNENDED, postgresql_where=UNENDED)
+# Counted at every start: ended runs, of which there may be any number, are not in it.
+Index(
+    "ix_agent_runs_under_way",
+    runs.c.app_id,
+    runs.c.agent_id,
+    runs.c.status,
+    sqlite_where=UNENDED,
+    postgresql_where=UNENDED,
+)
 
 
 def _of_a_run() -> SchemaItem:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from baobab.runtime.agents.rows import ENDED, counts, runs
+from baobab.runtime.agents.rows import UNENDED, counts, runs
 from baobab.storage.database import Database, Unit
 from baobab.storage.tables import inserting
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
@@ -66,11 +66,11 @@ async def find_spent_budget(call: Call, agent: Any) -> LimitExceeded | None:
 async def require_room(unit: Unit, agent: Any) -> None:
     """LimitExceeded, Overloaded. In the transaction that makes the run, and so has its turn: the counts hold."""
     if agent.max_concurrent_runs is not None:
-        under_way = select(func.count()).where(runs.c.agent_id == agent.id, runs.c.status.not_in(ENDED))
+        under_way = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.agent_id == agent.id)
         now = (await unit.execute(under_way)).scalar_one()
         if now >= agent.max_concurrent_runs:
             raise _refused("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
-    queued = select(func.count()).where(runs.c.app_id == agent.app_id, runs.c.status == "queued")
+    queued = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.status == "queued")
     if (await unit.execute(queued)).scalar_one() >= _MOST_QUEUED:
         raise Overloaded
 

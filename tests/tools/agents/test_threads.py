@@ -1,15 +1,16 @@
 """Remembered conversations: whose they are, what a model is told of them, and in which order they stand."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Text, cast, event, func, insert, select
+from sqlalchemy.pool import Pool
 
 from baobab import composition
-from baobab.runtime.agents.rows import checkpoints, messages, threads
+from baobab.runtime.agents.rows import checkpoints, events, messages, runs, threads, writes
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import own_server
 from baobab.settings import load
@@ -196,16 +197,69 @@ async def test_a_turn_that_is_too_large_is_remembered_without_its_calls(agency: 
 async def test_a_long_thread_costs_a_turn_no_more_than_a_short_one(agency: Agency, provider: Upstream) -> None:
     await agency.agent("chat", chatting(remembers_messages=4), default_model="lab/m")
     grown = []
-    for number in range(30):
+    for number in range(60):
         run = await say(agency, f"turn {number:02}")
-        async with agency.house.services.database.reading() as connection:
-            kept = select(func.sum(func.length(checkpoints.c.checkpoint))).where(checkpoints.c.thread_id == run["id"])
-            grown.append((await connection.execute(kept)).scalar_one())
-    assert users(provider) == ["turn 27", "turn 28", "turn 29"]
+        grown.append(await _kept(agency, run["id"]))
+    assert users(provider) == ["turn 57", "turn 58", "turn 59"]
     assert grown[-1] == grown[5]
-    assert len(await stored(agency)) == 60
+    assert len(await stored(agency)) == 120
     async with agency.house.services.database.reading() as connection:
-        assert (await connection.execute(select(threads.c.last_position))).scalars().all() == [60]
+        assert (await connection.execute(select(threads.c.last_position))).scalars().all() == [120]
+
+
+async def _kept(agency: Agency, run_id: str) -> list[tuple[int, int]]:
+    """Rows and bytes that a run has left: of its checkpoints, what its calls returned, its events and its messages."""
+    columns = (
+        (checkpoints.c.thread_id, checkpoints.c.checkpoint),
+        (writes.c.thread_id, writes.c.value),
+        (events.c.run_id, events.c.payload),
+        (messages.c.run_id, messages.c.message),
+    )
+    kept = []
+    async with agency.house.services.database.reading() as connection:
+        for of, value in columns:
+            size = func.coalesce(func.sum(func.length(cast(value, Text))), 0)
+            rows, size = (await connection.execute(select(func.count(), size).where(of == run_id))).one()
+            kept.append((rows, size))
+    return kept
+
+
+async def test_runs_that_have_ended_cost_a_start_nothing(steps: list[int], agency: Agency) -> None:
+    await agency.agent("chat", chatting(), default_model="baobab/echo", max_concurrent_runs=5)
+    await say(agency, "first")
+    database = agency.house.services.database
+    async with database.reading() as connection:
+        ended = dict((await connection.execute(select(runs))).mappings().one())
+    few = await _steps_of_a_start(steps, agency)
+    async with database.writing() as connection:
+        await connection.execute(insert(runs), [{**ended, "id": str(number)} for number in range(5000)])
+    assert await _steps_of_a_start(steps, agency) <= few + 20
+
+
+@pytest.fixture
+def steps() -> Iterator[list[int]]:
+    """How many hundreds of steps SQLite has made for SQLAlchemy; none on other databases. Before a house is opened."""
+    counted = [0]
+
+    def count() -> int:
+        counted[0] += 1
+        return 0
+
+    def listen(connection: Any, _record: object) -> None:
+        if hasattr(connection.driver_connection, "set_progress_handler"):
+            connection.run_async(lambda driver: driver.set_progress_handler(count, 100))
+
+    event.listen(Pool, "connect", listen)
+    yield counted
+    event.remove(Pool, "connect", listen)
+
+
+async def _steps_of_a_start(steps: list[int], agency: Agency) -> int:
+    before = steps[0]
+    await agency.start("chat", input={"say": str(before)}, thread_id="t")
+    made = steps[0] - before
+    await settled(agency.house)
+    return made
 
 
 def asks(tool: str, arguments: str) -> Said:
