@@ -15,11 +15,14 @@ from baobab.http.trie import decoded
 from baobab.tools.call import Call, Door
 from baobab.tools.callers import Anonymous, Caller
 from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.errors import Forbidden, UnknownField, UpgradeRequired
+from baobab.tools.errors import BadRequest, Forbidden, UnknownField, UpgradeRequired
 from baobab.tools.limits import network
 from baobab.tools.registry import Registry
 from baobab.tools.stream import Stream
 from baobab.tools.tool import Tool
+
+_OPEN = "_"
+"""What a path says of a parameter that it leaves open."""
 
 
 class Endpoint:
@@ -51,7 +54,8 @@ class Endpoint:
         key_header = tool.toolset.key_header
         self._key_header = None if key_header is None else key_header.encode()
         self._query: Mapping[str, query.Reader] | None = None
-        self._elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
+        elsewhere = frozenset((*tool.rest.path_parameters, *tool.rest.query_parameters))
+        self._elsewhere = elsewhere - tool.rest.repeats
         self._takes_body = tool.rest.method in ("POST", "PUT", "PATCH")
         self._constant = [(name.encode(), value.encode()) for name, value in tool.rest.headers.items()]
         self._from_headers = [(name, header.encode()) for name, header in tool.rest.from_headers.items()]
@@ -68,6 +72,9 @@ class Endpoint:
             body = await self._body(request, receive, caller, arguments, door)
             if not self._elsewhere.isdisjoint(body):
                 raise self._misplaced()
+            for name in self._rest.repeats & body.keys():
+                if arguments[name] not in (_OPEN, body[name]):
+                    raise BadRequest(f"`{name}`: the body says something else than the path.")
             arguments |= body
         result, call = await self._registry.run(self.tool, arguments, caller, door)
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)

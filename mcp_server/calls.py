@@ -47,6 +47,7 @@ class Calls:
             tool, arguments = self.chosen(who, offer, params.name, params.arguments or {})
             with self._sessions.running(who.session, ctx.request_id):
                 result = await self._run(tool, arguments, who, ctx, params)
+            results.require_success(tool, result)
         except ApprovalRequired as error:
             if params.request_state is None and _opens_addresses(ctx):
                 return _asked(error)

@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, SUPPORTED_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from baobab.http.answer import reply_to, send_error
@@ -17,7 +17,7 @@ from baobab.mcp_server.errors import NoMessage, UnknownSession
 from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.lane import Lane
 from baobab.mcp_server.protocol import Protocol
-from baobab.mcp_server.refusals import Explained, refuse
+from baobab.mcp_server.refusals import Explained, refuse, refuse_version
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
 from baobab.mcp_server.visitor import Visitor
@@ -31,6 +31,7 @@ Scope = dict[str, Any]
 
 MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
+_SPOKEN = frozenset(version.encode() for version in SUPPORTED_PROTOCOL_VERSIONS)
 
 
 class McpDoor:
@@ -126,7 +127,8 @@ class McpDoor:
         return f'Bearer resource_metadata="{metadata}", scope="mcp"{void}'
 
     async def _message(self, request: Request, who: Visitor, scope: Scope, receive: Any, respond: Any) -> None:
-        modern = request.header(b"mcp-protocol-version") in _MODERN
+        version = request.header(b"mcp-protocol-version")
+        modern = version in _MODERN
         named = request.header(b"mcp-session-id") is not None
         if not modern and not self._sessions and named and who.session is None:
             await refuse(respond, 404, UnknownSession())
@@ -141,6 +143,10 @@ class McpDoor:
         message = _parsed(raw)
         if not _answerable(message):
             await refuse(respond, 400, NoMessage())
+            return
+        if version is not None and version not in _SPOKEN:
+            asked, request_id = version.decode("latin-1")[:40], message.get("id") if isinstance(message, dict) else None
+            await refuse_version(respond, request_id, asked, MODERN_PROTOCOL_VERSIONS)
             return
         method = message.get("method") if isinstance(message, dict) else None
         if method == "notifications/cancelled" and who.session is not None:

@@ -111,7 +111,8 @@ class Lane:
         limits = who.caller.limits
         try:
             tool, arguments = self._calls.chosen(who, offer, name, arguments)
-            if tool.long_running or (limits is not None and limits.approval != "none"):
+            whole = tool.long_running or tool.failure is not None
+            if whole or (limits is not None and limits.approval != "none"):
                 return None
             if who.session is None:
                 result, _ = await self._registry.run(tool, arguments, who.caller, who.door)

@@ -52,7 +52,9 @@ DESCRIBED: list[dict[str, Any]] = [
 def called(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name and the arguments inside a use of `call_tool`."""
     _only(arguments, "name", "arguments")
-    name, inner = arguments.get("name"), arguments.get("arguments", {})
+    name, inner = arguments.get("name"), arguments.get("arguments")
+    if inner is None:
+        inner = {}
     if name is None:
         raise MissingField("`name` is missing.", remediation="Say which tool to call; search_tools finds it.")
     if not isinstance(name, str) or not isinstance(inner, dict):
@@ -63,7 +65,9 @@ def called(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def sought(arguments: dict[str, Any]) -> tuple[str, int]:
     """The query and the limit of a use of `search_tools`."""
     _only(arguments, "query", "limit")
-    query, limit = arguments.get("query"), arguments.get("limit", 5)
+    query, limit = arguments.get("query"), arguments.get("limit")
+    if limit is None:
+        limit = 5
     if query is None:
         raise MissingField("`query` is missing.")
     if not isinstance(query, str) or type(limit) is not int:

@@ -1,6 +1,6 @@
 """Refusals of this door: JSON-RPC errors with an HTTP status, each with a code and a remedy."""
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import mcp_types as types
@@ -42,6 +42,18 @@ async def refuse(respond: Any, status: int, error: BaobabError, headers: Headers
     data = {"code": error.code, "remediation": error.remedy} | ({"details": error.details} if error.details else {})
     said = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
     await _send(respond, status, {"jsonrpc": "2.0", "id": None, "error": said}, headers or [])
+
+
+async def refuse_version(respond: Any, request_id: Any, asked: str, supported: Sequence[str]) -> None:
+    """Answer a message of a protocol version that is none, before anything is read."""
+    code = types.UNSUPPORTED_PROTOCOL_VERSION
+    data = remedied(code, {"supported": list(supported), "requested": asked})
+    said = {
+        "code": code,
+        "message": f"This server does not speak the protocol version {to_json(asked).decode()}.",
+        "data": data,
+    }
+    await _send(respond, 400, {"jsonrpc": "2.0", "id": request_id, "error": said}, [])
 
 
 class Explained:

@@ -72,6 +72,13 @@ def succeeded(tool: Tool, result: Any, visitor: Visitor, protocol_version: str) 
     )
 
 
+def require_success(tool: Tool, result: Any) -> None:
+    """Raise the error that a result tells, of a tool whose results may tell one."""
+    failure = None if tool.failure is None else tool.failure(result)
+    if failure is not None:
+        raise failure
+
+
 def found(answer: dict[str, Any], visitor: Visitor, protocol_version: str) -> types.CallToolResult:
     """What a search answers."""
     structured = visitor.view.results != "text" and protocol_version >= FIRST_STRUCTURED

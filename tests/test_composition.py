@@ -168,8 +168,11 @@ def test_every_room_is_reached_through_a_link_in_the_package(room: Any) -> None:
     assert link.readlink() == Path("../..") / room
 
 
-async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(tmp_path: Path) -> None:
-    failures = [ImportError("half of a module")]
+async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
+    failures = [ImportError("half of a module"), missing]
 
     def import_doors() -> Any:
         if failures:
@@ -181,8 +184,16 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(t
         while house.services.lifecycle.parts["mcp"] == "starting":
             await asyncio.sleep(0.01)
         ready, page = await http.get("/health/ready"), await http.get("/openapi.json")
-        assert (ready.status_code, ready.json()["checks"]["mcp"], page.status_code) == (503, "failed", 503)
+        told = ready.json()["checks"]["mcp"]
+        assert (ready.status_code, told, page.status_code) == (
+            503,
+            "failed: the Python module fastapi is not installed",
+            503,
+        )
         assert page.headers["retry-after"]
         while (await http.get("/health/ready")).json()["status"] != "ready":
             await asyncio.sleep(0.01)
         assert (await http.get("/openapi.json")).status_code == 200
+        assert house.services.lifecycle.missing == {}
+    said = [record for record in caplog.records if "is not installed" in record.message]
+    assert [(record.__dict__["missing"], record.exc_info) for record in said] == [("fastapi", None)]

@@ -1,6 +1,7 @@
 """What pydantic found wrong, told so that a caller can mend it: which field, what about it, what to send."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -27,6 +28,45 @@ def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     if kind.endswith("_type") or kind == "is_instance_of":
         return InvalidType(message, details={"fields": fields})
     return BadRequest(message, details={"fields": fields})
+
+
+Place = tuple[str | int, ...]
+"""Where something stands in the arguments of a call."""
+
+
+def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Place]:
+    """The fields, at any depth, that are known, were refused, and are null."""
+    faults = error.errors(include_url=False, include_input=False)
+    found = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
+    return {place for place, value in found if value is None and place and isinstance(place[-1], str)}
+
+
+def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Place]:
+    """The fields, at any depth, that must be there and are not."""
+    faults = error.errors(include_url=False, include_input=False)
+    missing = [fault["loc"] for fault in faults if fault["type"] == "missing"]
+    return {(*_follow(arguments, location)[0], location[-1]) for location in missing}
+
+
+def leave_out(value: Any, places: set[Place], path: Place = ()) -> Any:
+    """The same value without what stands at some places."""
+    if isinstance(value, Mapping):
+        kept = {name: item for name, item in value.items() if (*path, name) not in places}
+        return {name: leave_out(item, places, (*path, name)) for name, item in kept.items()}
+    if isinstance(value, list):
+        return [leave_out(item, places, (*path, at)) for at, item in enumerate(value)]
+    return value
+
+
+def _follow(value: Any, location: Place) -> tuple[Place, Any]:
+    """How far a fault's location leads, and what is there. Branches of unions are no steps of it."""
+    path: list[str | int] = []
+    for part in location:
+        within = isinstance(value, Mapping) and part in value
+        if within or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+            path.append(part)
+            value = value[part]
+    return tuple(path), value
 
 
 def _misnamed(

@@ -12,5 +12,7 @@ class Lifecycle:
 
     parts: dict[str, PartState] = field(default_factory=dict)
     """By name. A request for a part that is `starting` waits for it; one that is `failed` answers 503."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """By the name of a part that failed, the Python module that is not installed."""
     draining: bool = False
     """Whether the process has been told to stop: balancers send nothing more, and what comes is still answered."""

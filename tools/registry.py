@@ -27,7 +27,7 @@ from baobab.tools.errors import (
     Unavailable,
 )
 from baobab.tools.executor import Approved, MeaningChanged
-from baobab.tools.invalid import invalid
+from baobab.tools.invalid import find_missing, find_nulls, invalid, leave_out
 from baobab.tools.jobs import JobKind
 from baobab.tools.limits import Allowance, Remaining, network
 from baobab.tools.services import Services
@@ -329,16 +329,24 @@ class Registry:
 def _validated(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The handler's arguments. BadRequest names what is wrong with those that came.
 
-    Null for an argument that may be left out means that it was left out, unless its type gives null a meaning.
+    Null for what may be left out means that it was left out, unless its type gives null a meaning.
     """
     try:
         return tool.validate(arguments)
     except ValidationError as exc:
         error = exc
-    refused = {fault["loc"][0] for fault in error.errors(include_url=False) if fault["loc"]}
-    absent = {name for name in refused if name in tool.optional and arguments.get(str(name), ...) is None}
-    if absent:
-        return _validated(tool, {name: value for name, value in arguments.items() if name not in absent})
+    nulls = find_nulls(arguments, error)
+    while nulls:
+        without = leave_out(arguments, nulls)
+        try:
+            return tool.validate(without)
+        except ValidationError as exc:
+            again = exc
+        needed = nulls & find_missing(without, again)
+        if not needed:
+            error = again
+            break
+        nulls -= needed
     raise invalid(error, tool.arguments) from error
 
 

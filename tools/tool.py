@@ -65,6 +65,8 @@ class Rest:
     """Parameters that a header of the request gives where the query does not, with its name in lower case."""
     socket: bool = False
     """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
+    repeats: frozenset[str] = frozenset()
+    """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
     also: tuple[str, ...] = ()
     """Further paths of the same parameters, which no document names: some clients write a part of a path themselves."""
 
@@ -112,6 +114,7 @@ class Tool:
     long_running: bool
     preview: Handler | None
     meaning: Handler | None
+    failure: Callable[[Any], BaobabError | None] | None
     mcp: bool
     taints: bool
     keywords: str
@@ -159,12 +162,6 @@ class Tool:
         fields = {info.alias or name: info for name, info in self.arguments.model_fields.items()}
         required = frozenset(name for name, info in fields.items() if info.is_required())
         return required, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
-
-    @property
-    def optional(self) -> frozenset[str]:
-        """The names of the arguments that may be left out."""
-        required, _ = self._names
-        return frozenset(info.alias or name for name, info in self.arguments.model_fields.items()) - required
 
     def names_fit(self, arguments: Mapping[str, Any]) -> bool:
         """Whether all required arguments are named, and none that is unknown; an app that is null is not named."""
@@ -267,6 +264,7 @@ class Toolset:
         max_body: int = 2**20,
         headers: Mapping[str, str] | None = None,
         from_headers: Mapping[str, str] | None = None,
+        repeats: Sequence[str] = (),
         also: Sequence[str] = (),
         socket: bool = False,
         examples: Mapping[str, Any] | None = None,
@@ -277,6 +275,7 @@ class Toolset:
         long_running: bool | None = None,
         preview: Handler | None = None,
         meaning: Handler | None = None,
+        failure: Callable[[Any], BaobabError | None] | None = None,
         mcp: bool | None = None,
         taints: bool = False,
         keywords: str = "",
@@ -289,6 +288,8 @@ class Toolset:
         limit: `default` is the bucket of the app, or of the caller where no app is named; None is no limit.
         max_body: bytes; what is larger is refused before it is read.
         headers: of every answer. from_headers: by parameter, the header of a request that may give it instead.
+        repeats: parameters of the path that the body may name too, where it is the body of another operation. The path
+            must say the same, or `_`.
         also: further paths below the family's base, for clients that write a part of the path themselves.
         socket: its result is a Stream, whose pieces are the frames of a WebSocket.
         start: among the few tools that a model is shown first; the others it finds by search.
@@ -301,6 +302,7 @@ class Toolset:
         preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
         meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's
         graph. An approved call is not made where it has changed since.
+        failure: of a result that REST answers with a status of failure, the error that it tells. Models are told that.
         mcp: whether models are offered the tool; left out, as the family says.
         taints: its results may hold text of strangers; a run that has read such text asks before it acts.
         keywords: what people call it who do not know its name, for search: `English; German; Spanish`.
@@ -329,7 +331,9 @@ class Toolset:
             )
             if rest:
                 others = tuple(self.base + path for path in also)
-                rest = replace(rest, from_headers=from_headers or {}, socket=socket, also=others)
+                rest = replace(
+                    rest, from_headers=from_headers or {}, socket=socket, also=others, repeats=frozenset(repeats)
+                )
             if rest and socket:
                 rest = replace(rest, status=_SWITCHED, statuses=(_SWITCHED,))
             self.tools[name] = Tool(
@@ -356,6 +360,7 @@ class Toolset:
                 long_running=effect == "external" if long_running is None else long_running,
                 preview=preview,
                 meaning=meaning,
+                failure=failure,
                 mcp=self.mcp if mcp is None else mcp,
                 taints=taints,
                 keywords=keywords,

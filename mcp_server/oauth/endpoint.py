@@ -10,6 +10,7 @@ from mcp.server.auth.handlers.register import RegistrationHandler
 from mcp.server.auth.handlers.token import TokenHandler
 from mcp.server.auth.middleware.client_auth import ClientAuthenticator
 from mcp.server.auth.settings import ClientRegistrationOptions
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -68,10 +69,19 @@ async def authorize(provider: Provider, request: Request) -> Response:
 
 async def token(provider: Provider, request: Request) -> Response:
     # RFC 8707, 2.2, which the SDK leaves to its user.
-    resource = (await request.form()).get("resource")
+    form = await request.form()
+    resource = form.get("resource")
     if resource not in (None, provider.resource):
         return _failed(400, "invalid_target", "This server gives no access to that resource.")
     answered: Response = await TokenHandler(provider, ClientAuthenticator(provider)).handle(request)
+    said = from_json(bytes(answered.body)) if answered.status_code == 400 else {}
+    if said.get("error") != "invalid_request":
+        return answered
+    # The SDK has one word for all; RFC 6749, 5.2, has others for these.
+    if form.get("grant_type") not in (None, "authorization_code", "refresh_token"):
+        return _failed(400, "unsupported_grant_type", "Send `authorization_code` or `refresh_token`.")
+    if "redirect_uri" in form and "redirect_uri did not match" in said["error_description"]:
+        return _failed(400, "invalid_grant", said["error_description"])
     return answered
 
 

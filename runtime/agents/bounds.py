@@ -9,6 +9,8 @@ from baobab.runtime.agents.issue import Issue, Path
 MAX_DEPTH = 32
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 1_000_000
+MAX_SCHEMA_VALUES = 4000
+"""Of all the JSON Schemas of a graph: checking that one is a schema takes a quarter of a millisecond for each value."""
 MAX_KEY = 256
 MAX_HELD_DEPTH = 100
 """Of a value that a run holds: its checkpoints hold it deeper still, and are read to a depth of 200."""
@@ -41,6 +43,17 @@ def unfit(value: Any) -> Iterator[Issue]:
             waiting.extend(((*path, key), item[key]) for key in reversed(item))
         elif isinstance(item, list):
             waiting.extend(((*path, index), item[index]) for index in reversed(range(len(item))))
+
+
+def count_values(value: Any) -> int:
+    """How many values a value of JSON holds, itself included. It does not recurse."""
+    count, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        count += 1
+        if isinstance(item, dict | list):
+            waiting.extend(item.values() if isinstance(item, dict) else item)
+    return count
 
 
 def too_deep(value: Any) -> bool:

@@ -61,21 +61,25 @@ class Shape:
     """What could be read of a graph.
 
     spec: the graph without what is wrong, so that the rest can be looked through; None where too much is wrong.
-    replaced: nodes that could not be read, for which others stand in `spec`.
+    replaced: nodes and edges that could not be read, and `entry`, for which others stand in `spec`: by their paths.
+    unknown: fields of the graph of which a part could not be read, and is not in `spec`.
     """
 
     spec: GraphSpec | None
     issues: list[Issue]
-    replaced: frozenset[str] = frozenset()
+    replaced: frozenset[Path] = frozenset()
+    unknown: frozenset[str] = frozenset()
 
 
 def read_shape(value: Any) -> Shape:
     issues: list[Issue] = []
-    replaced: set[str] = set()
+    replaced: set[Path] = set()
+    unknown: set[str] = set()
     readable = value
     for _ in range(_ROUNDS):
         try:
-            return Shape(GraphSpec.model_validate(readable), issues, frozenset(replaced))
+            spec = GraphSpec.model_validate(readable)
+            return Shape(spec, issues, frozenset(replaced), frozenset(unknown))
         except ValidationError as exc:
             # The inputs would only be copied into the errors, and nothing here shows them.
             faults = exc.errors(include_url=False, include_input=False)
@@ -84,8 +88,13 @@ def read_shape(value: Any) -> Shape:
             break
         readable = deepcopy(readable)
         for fault in faults:
-            if not _take_out(readable, fault) and not _replace_node(readable, fault, replaced):
+            path = _replace(readable, fault)
+            if path is not None:
+                replaced.add(path)
+            elif not _take_out(readable, fault):
                 return Shape(None, issues)
+            elif fault["type"] != "extra_forbidden":
+                unknown.add(str(_path(fault)[0]))
     return Shape(None, issues)
 
 
@@ -98,34 +107,72 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 def _take_out(graph: Any, fault: ErrorDetails) -> bool:
     """Take a field at fault out of a graph; whether the graph can do without it."""
     path = _path(fault)
-    model = _model_at(path[:-1], graph) if path else None
-    if model is None or not isinstance(path[-1], str) or fault["type"] == "missing":
-        return False
-    field = next((f for name, f in model.model_fields.items() if (f.alias or name) == path[-1]), None)
-    if field is not None and field.is_required():
-        return False
-    holder = _at(graph, path[:-1])
-    if holder is None:
-        return False
-    holder.pop(path[-1], None)
-    return True
-
-
-def _replace_node(graph: Any, fault: ErrorDetails, replaced: set[str]) -> bool:
-    """Put another node in the place of one that cannot be read; whether the fault is in a node."""
-    match _path(fault):
-        case ("nodes", str() as node_id, *_) if "[key]" not in fault["loc"]:
-            node = graph["nodes"][node_id]
-            given = node if isinstance(node, dict) else {}
-            key = given.get("output_key")
-            written = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
-            edges = graph.get("edges")
-            left = [e.get("from") for e in edges if isinstance(e, dict)] if isinstance(edges, list) else []
-            other = {"type": "llm", "output_key": written} if node_id in left else {"type": "end"}
-            graph["nodes"][node_id] = other
-            replaced.add(node_id)
+    while path:
+        model, name = _model_at(path[:-1], graph), path[-1]
+        if model is not None and isinstance(name, str):
+            field = next((f for known, f in model.model_fields.items() if (f.alias or known) == name), None)
+            holder = _at(graph, path[:-1])
+            if (field is not None and field.is_required()) or holder is None:
+                return False
+            holder.pop(name, None)
             return True
+        # An item of a list, or what no model of ours describes: the list goes, or whatever holds it.
+        path = path[:-1]
     return False
+
+
+def _replace(graph: Any, fault: ErrorDetails) -> Path | None:
+    """Put something else in the place of what cannot be read and must be there; its path, None where it may go."""
+    match _path(fault):
+        case ("nodes", str() as node_id, *inside) if "[key]" not in fault["loc"]:
+            if inside and fault["type"] != "missing" and _may_go(graph, ("nodes", node_id, *inside)):
+                return None
+            graph["nodes"][node_id] = _other_node(graph, node_id)
+            return ("nodes", node_id)
+        case ("edges", int() as index, *_) if fault["type"] != "extra_forbidden":
+            given = graph["edges"][index]
+            ends = given if isinstance(given, dict) else {}
+            nowhere = _free_name(graph)
+            ends = {end: ends[end] if _is_id(ends.get(end)) else nowhere for end in ("from", "to")}
+            # A condition: what comes after an edge without one would never be taken.
+            graph["edges"][index] = {**ends, "when": {"var": "input"}}
+            return ("edges", index)
+        case ("entry",):
+            graph["entry"] = _free_name(graph)
+            return ("entry",)
+        case ("spec_version",):
+            graph["spec_version"] = 1
+            return ("spec_version",)
+    return None
+
+
+def _may_go(graph: Any, path: Path) -> bool:
+    """Whether what stands at a path of a node can be taken out, and the node still be read."""
+    model = _model_at(path[:-1], graph)
+    fields = {} if model is None else {(f.alias or name): f for name, f in model.model_fields.items()}
+    return model is not None and (path[-1] not in fields or not fields[str(path[-1])].is_required())
+
+
+def _other_node(graph: Any, node_id: str) -> dict[str, str]:
+    """A node that stands in the place of one that cannot be read, and leads as far as that one."""
+    node = graph["nodes"][node_id]
+    key = node.get("output_key") if isinstance(node, dict) else None
+    written = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
+    edges = graph.get("edges")
+    left = [e.get("from") for e in edges if isinstance(e, dict)] if isinstance(edges, list) else []
+    return {"type": "llm", "output_key": written} if node_id in left else {"type": "end"}
+
+
+def _free_name(graph: Any) -> str:
+    """An id that no node has."""
+    nodes, name = graph.get("nodes"), "unknown"
+    while isinstance(nodes, dict) and name in nodes:
+        name += "_"
+    return name
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 64 and re.fullmatch(NODE_ID, value) is not None
 
 
 def _issue(fault: ErrorDetails, graph: Any) -> Issue:

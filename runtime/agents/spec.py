@@ -16,6 +16,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 NODE_ID = r"^[^\x00-\x1f\x7f-\x9f]+$"
 OUTPUT_KEY = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -45,11 +46,28 @@ OnError = Annotated[
 Arguments = Annotated[dict[str, JsonValue], Field(max_length=100)]
 
 
+_ANY_JSON: Any = JsonValue
+
+
+def _may_be_left_out(field: FieldInfo | None) -> bool:
+    return field is not None and not field.is_required() and field.annotation is not _ANY_JSON
+
+
 class _Part(BaseModel):
     # The text below a field is its description in the schema of a graph.
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_null(cls, given: Any) -> Any:
+        """Null for a field that may be left out leaves it out, where null says nothing else."""
+        if not isinstance(given, dict) or None not in given.values():
+            return given
+        fields = {info.alias or name: info for name, info in cls.model_fields.items()}
+        absent = {name for name, value in given.items() if value is None and _may_be_left_out(fields.get(name))}
+        return {name: value for name, value in given.items() if name not in absent}
 
 
 class UserRole(_Part):

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any, Protocol
 
 from baobab.runtime.agents.answer_schema import malformed
-from baobab.runtime.agents.bounds import unfit
+from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, unfit
 from baobab.runtime.agents.conditions import Condition, ConditionInvalid
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quoted
 from baobab.runtime.agents.shape import read_shape
@@ -33,7 +33,7 @@ from baobab.runtime.agents.wiring import wiring_issues, writable_before, written
 _MOST_COMPARED = 50
 """Names among which the nearest to a wrong one is looked for: comparing takes time."""
 
-__all__ = ["Issue", "Offer", "Offered", "issues_of", "narrowed", "self_decided"]
+__all__ = ["Issue", "Offer", "Offered", "find_issues", "issues_of", "narrowed", "self_decided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +57,30 @@ def issues_of(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]
 
     `value` is anything that JSON can be, of any size: it is measured before it is read.
     """
+    spec, issues = find_issues(value, tools)
+    return (None if issues else spec), issues
+
+
+def find_issues(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]]:
+    """As `issues_of`, with what could be read of a graph although there is something to say against it."""
     if issues := list(unfit(value)):
         return None, issues
     shape = read_shape(value)
     spec = shape.spec
     if spec is None:
         return None, shape.issues[:MAX_ISSUES]
+    # Where edges could not be read, nobody knows what leads where.
+    connected = "edges" not in shape.unknown and not any(path[0] == "edges" for path in shape.replaced)
     # What a node that could not be read would have written is not known.
-    texts = _text_issues(spec, complete=not shape.replaced)
+    complete = connected and not any(path[0] == "nodes" for path in shape.replaced)
+    named = () if "tools" in shape.unknown else _tool_issues(spec, tools)
+    texts = (_text_issues(spec, complete=complete), _schema_issues(spec))
     rules = (
         issue
-        for issue in chain(wiring_issues(spec), _tool_issues(spec, tools), texts)
-        if issue.path[:1] != ("nodes",) or issue.path[1:2] == () or issue.path[1] not in shape.replaced
+        for issue in chain(wiring_issues(spec, connected=connected), named, *texts)
+        if issue.path[:1] not in shape.replaced and issue.path[:2] not in shape.replaced
     )
-    issues = list(islice(chain(shape.issues, rules), MAX_ISSUES))
-    return (None if issues else spec), issues
+    return spec, list(islice(chain(shape.issues, rules), MAX_ISSUES))
 
 
 def narrowed(offer: Offer, *overrides: Override) -> Offer:
@@ -236,11 +245,6 @@ def _text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
                 if name[0] == "item" and not has_item:
                     yield Issue(where, "item is only there in the args_template of a map")
                 yield from _unwritten(where, name, keys, written) if complete else ()
-        if isinstance(node, LlmNode) and node.output_schema is not None:
-            where = ("nodes", node_id, "output_schema")
-            yield from _schema_issues(where, node.output_schema)
-            if (wrong := malformed(node.output_schema)) is not None:
-                yield Issue((*where, *wrong[0]), wrong[1])
     for index, edge in enumerate(spec.edges):
         if edge.when is None or edge.from_ not in spec.nodes:
             continue
@@ -306,9 +310,23 @@ def _cut(name: str) -> str:
     return name if len(name) <= 64 else f"{name[:63]}…"
 
 
-def _schema_issues(path: Path, schema: Any) -> Iterator[Issue]:
+def _schema_issues(spec: GraphSpec) -> Iterator[Issue]:
+    room = MAX_SCHEMA_VALUES
+    for node_id, node in spec.nodes.items():
+        if not isinstance(node, LlmNode) or node.output_schema is None:
+            continue
+        where = ("nodes", node_id, "output_schema")
+        yield from _reference_issues(where, node.output_schema)
+        room -= count_values(node.output_schema)
+        if room < 0:
+            yield Issue(where, f"the schemas of a graph may hold {MAX_SCHEMA_VALUES} values together at most")
+        elif (wrong := malformed(node.output_schema)) is not None:
+            yield Issue((*where, *wrong[0]), wrong[1])
+
+
+def _reference_issues(path: Path, schema: Any) -> Iterator[Issue]:
     """A schema must be complete: what it refers to elsewhere would be fetched by whoever reads it."""
     for key, value in _inside(schema):
         if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
             yield Issue((*path, key), 'must refer to the schema itself, with "#"')
-        yield from _schema_issues((*path, key), value)
+        yield from _reference_issues((*path, key), value)

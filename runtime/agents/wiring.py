@@ -11,13 +11,16 @@ from baobab.runtime.agents.spec import EndNode, GraphSpec, Node
 Leads = Mapping[str, Sequence[str]]
 
 
-def wiring_issues(spec: GraphSpec) -> Iterator[Issue]:
+def wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
+    """connected: whether all edges are known; else nothing is said of where nodes lead to."""
     leads = leads_of(spec)
     reached = _reached([spec.entry], leads) if spec.entry in leads else None
     if reached is None:
         yield Issue(("entry",), _no_node(spec, spec.entry))
-    yield from _ends(spec, reached)
+    yield from _ends(spec, reached if connected else None)
     yield from _edges(spec)
+    if not connected:
+        return
     yield from _nodes(spec, reached)
     for cycle in _endless(leads):
         yield Issue(("nodes", cycle[0]), f"the cycle {_drawn(cycle)} is never left: no edge of it leads to an end")

@@ -56,6 +56,7 @@ class Annex:
         self._sessions = sessions
         self._libraries = LateImport(import_doors or _import_doors)
         self._states = registry.services.lifecycle.parts
+        self._missing = registry.services.lifecycle.missing
         self._states[_PART] = "starting"
         self._application: Any = None
         self._door: Any = None
@@ -116,10 +117,20 @@ class Annex:
         try:
             build = await self._libraries.get()
             self._application, self._door = await asyncio.to_thread(self._build, build)
+        except ModuleNotFoundError as exc:
+            self._note_missing(str(exc.name))
+            return False
         except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on, and this is tried again
             _log.exception("FastAPI and the MCP server did not load; they are loaded again in some seconds")
             return False
+        self._missing.pop(_PART, None)
         return True
+
+    def _note_missing(self, module: str) -> None:
+        """Say once, in a line, what must be installed: no attempt will do better before that."""
+        if self._missing.get(_PART) != module:
+            self._missing[_PART] = module
+            _log.error("/mcp and /docs are not served: the Python module is not installed", extra={"missing": module})
 
     def _build(self, doors: Any) -> tuple[Any, Any]:
         registry, address = self._registry, self._settings.address

@@ -116,9 +116,12 @@ async def test_a_body_that_is_too_large(baobab: Baobab, era: str) -> None:
 
 async def test_a_protocol_version_that_nobody_speaks(baobab: Baobab) -> None:
     for version in ("2027-01-01", "1", "latest"):
-        answer = await say(baobab, "tools/list", era=MODERN, headers={"mcp-protocol-version": version})
-        assert answer.status == 400
-        explained(answer.error)
+        for era in ERAS:
+            answer = await say(baobab, "tools/list", era=era, headers={"mcp-protocol-version": version})
+            assert (answer.status, answer.message["id"]) == (400, 1)
+            assert version in answer.error["message"]
+            assert answer.error["code"] == -32022
+            explained(answer.error)
         body, headers = spoken("tools/list", era=MODERN)
         body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = version
         sent = {**headers, **baobab.owner, "mcp-protocol-version": version}

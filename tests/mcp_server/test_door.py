@@ -189,6 +189,27 @@ async def test_null_for_an_argument_that_may_be_left_out_leaves_it_out(baobab: B
     assert over_rest.json() == {"value": 2}
 
 
+@each_era
+async def test_null_inside_an_argument_leaves_out_what_may_be_left_out(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    auth = {"type": "oauth", "client_id": "a", "client_secret": "b", "token_url": "https://a.example/t", "scope": None}
+    server = {"app_id": app_id, "name": "docs", "url": "https://mcp.example.com/mcp", "auth": auth, "tool_acl": None}
+    rules = {"search": {"mode": "read_only", "exposed_to": None}}
+    made = await use(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": {**server, "tool_acl": rules}})
+    assert not made["isError"], made
+    needed = {**server, "auth": {**auth, "client_id": None}}
+    told = refusal(await use(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": needed}, era=era))
+    assert "client_id" in told["message"]
+    assert all("scope" not in field["field"] for field in told["details"]["fields"])
+    unknown = {**server, "auth": {**auth, "realm": None}}
+    told = refusal(await use(baobab, "call_tool", {"name": "mcp_servers_create", "arguments": unknown}, era=era))
+    assert "realm" in told["message"]
+    found = await use(baobab, "search_tools", {"query": "delete a key", "limit": None}, era=era)
+    assert len(found["structuredContent"]["tools"]) == 5
+    listed = await use(baobab, "call_tool", {"name": "organisations_list", "arguments": None}, era=era)
+    assert not listed["isError"]
+
+
 async def test_without_a_credential_nothing_is_answered(baobab: Baobab) -> None:
     for headers in ({}, {"authorization": "Bearer bb_sk_unknown"}, {"authorization": "Basic eA=="}):
         answer = await say(baobab, "tools/list", by=headers)

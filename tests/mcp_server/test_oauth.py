@@ -402,7 +402,7 @@ async def test_nobody_is_sent_to_an_address_that_is_not_the_clients(
 async def test_a_client_on_this_machine_may_listen_on_any_port(steps: Steps) -> None:
     elsewhere = "http://127.0.0.1:50123/callback"
     code = await steps.code(redirect_uri=elsewhere)
-    assert (await steps.exchange(code)).json()["error"] == "invalid_request"
+    assert (await steps.exchange(code)).json()["error"] == "invalid_grant"
     assert (await steps.exchange(code, redirect_uri=elsewhere)).status_code == 200
 
 
@@ -423,10 +423,11 @@ async def test_a_client_with_one_address_need_not_name_it(steps: Steps) -> None:
         ({"code_verifier": "w" * 64}, 400, "invalid_grant"),
         ({"code_verifier": None}, 400, "invalid_request"),
         ({"redirect_uri": None}, 400, "invalid_request"),
+        ({"redirect_uri": "http://127.0.0.1:3000/other"}, 400, "invalid_grant"),
         ({"code": "unknown"}, 400, "invalid_grant"),
         ({"code": "c" * 500}, 400, "invalid_grant"),
         ({"grant_type": "refresh_token", "refresh_token": "r"}, 400, "invalid_grant"),
-        ({"grant_type": "client_credentials"}, 400, "invalid_request"),
+        ({"grant_type": "client_credentials"}, 400, "unsupported_grant_type"),
         ({"client_id": "unknown"}, 401, "invalid_client"),
         ({"client_id": None}, 401, "invalid_client"),
         ({"resource": "https://elsewhere.example/mcp"}, 400, "invalid_target"),

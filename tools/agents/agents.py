@@ -1,5 +1,6 @@
 """Agents: made, read, changed, removed, and their graphs looked through."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from hashlib import sha256
@@ -16,7 +17,7 @@ from baobab.runtime.agents.issue import Issue as Found
 from baobab.runtime.agents.offers import Offers, offered
 from baobab.runtime.agents.rows import agents as rows
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, NamedApprovers, ToolNode, ToolRef
-from baobab.runtime.agents.validation import issues_of, narrowed, self_decided
+from baobab.runtime.agents.validation import find_issues, narrowed, self_decided
 from baobab.runtime.agents.wiring import inevitable
 from baobab.storage.database import Unit
 from baobab.tools.access import AppOwner
@@ -323,6 +324,7 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     "POST /agents/{name}/validate",
     access=AppOwner(),
     effect="read",
+    repeats=("name",),
     raises=(NoGraph,),
     max_body=_MOST_BYTES,
     examples=_EXAMPLE,
@@ -444,14 +446,21 @@ async def _found(execute: Any, app_id: str, name: str) -> Any:
 
 
 async def _looked_through(call: Call, name: str, graph: Any) -> tuple[GraphSpec | None, list[Issue]]:
-    spec, issues = issues_of(graph, await _offers(call))
+    """A graph, if there is nothing to say against it, and all that there is to say."""
+    offers = await _offers(call)
+    # Schemas in it take their time, and others wait for the event loop.
+    spec, issues = await asyncio.to_thread(find_issues, graph, offers)
     if spec is not None:
-        issues = await _agents_issues(call, name, spec)
-    return spec, [{"path": list(issue.path), "message": issue.message} for issue in issues]
+        issues += await _agents_issues(call, name, spec, whole=not issues)
+    told: list[Issue] = [{"path": list(issue.path), "message": issue.message} for issue in issues[:MAX_ISSUES]]
+    return (None if told else spec), told
 
 
-async def _agents_issues(call: Call, name: str, spec: GraphSpec) -> list[Found]:
-    """What there is to say about the agents that an agent of this name runs."""
+async def _agents_issues(call: Call, name: str, spec: GraphSpec, *, whole: bool) -> list[Found]:
+    """What there is to say about the agents that an agent of this name runs.
+
+    whole: whether there is nothing else to say against the graph.
+    """
     nodes = [(node_id, node) for node_id, node in spec.nodes.items() if isinstance(node, AgentNode)]
     if not nodes:
         return []
@@ -464,7 +473,7 @@ async def _agents_issues(call: Call, name: str, spec: GraphSpec) -> list[Found]:
         where = ("nodes", node_id, "agent")
         if node.agent not in known:
             found.append(Found(where, f"there is no agent {node.agent}"))
-        elif node.agent == name and inevitable(spec, node_id):
+        elif node.agent == name and whole and inevitable(spec, node_id):
             found.append(Found(where, "runs this agent itself, and no condition leads past it"))
     return found[:MAX_ISSUES]
 

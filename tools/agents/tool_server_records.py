@@ -115,6 +115,7 @@ class Probe(TypedDict):
     ok: bool
     tools: NotRequired[list[RemoteTool]]
     error: NotRequired[str]
+    remediation: NotRequired[str]
 
 
 class RemoteAnswer(TypedDict):

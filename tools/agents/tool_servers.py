@@ -173,6 +173,10 @@ async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  
             raise ToolServerNotFound
 
 
+def _probe_failure(probe: Probe) -> ToolServerFailed | None:
+    return None if probe["ok"] else ToolServerFailed(probe["error"], remediation=probe["remediation"])
+
+
 @agents.tool(
     "POST /mcp-servers/{id}/probe",
     access=AppOwner("admin"),
@@ -182,6 +186,7 @@ async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  
     raises=(ToolServerNotFound, ToolChanged),
     audit=Audit("agent.tool_server.probe", resource="mcp_server"),
     widens={"accept": bool},
+    failure=_probe_failure,
     keywords="test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
     "have; "
     "MCP-Server prüfen; "
@@ -212,7 +217,7 @@ async def mcp_servers_probe(
             raise ToolServerNotFound
         row: Any = (await unit.execute(select(rows).where(rows.c.id == id))).mappings().one()
     if refused is not None:
-        return {"ok": False, "error": refused.message}
+        return {"ok": False, "error": refused.message, "remediation": refused.remedy}
     return {"ok": True, "tools": tools_of(row)}
 
 

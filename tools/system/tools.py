@@ -98,8 +98,10 @@ async def system_ready(call: Call) -> Readiness:
     failed = {name for name, found in checks.items() if found != "ok"}
     # A far region that is gone takes its own apps away: no reason to send the others' requests elsewhere.
     needed = {"database", *(f"{store}:{services.options.default_region}" for store in ("kv", "objects"))}
-    parts = services.lifecycle.parts
+    parts: dict[str, str] = dict(services.lifecycle.parts)
     broken = failed & needed or "failed" in parts.values()
+    for part, module in services.lifecycle.missing.items():
+        parts[part] = f"failed: the Python module {module} is not installed"
     status = "not_ready" if broken else "degraded" if failed else "ready"
     if services.lifecycle.draining:
         status = "draining"

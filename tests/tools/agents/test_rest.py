@@ -92,8 +92,12 @@ async def test_the_body_of_a_new_agent_can_be_looked_through_without_its_name(ap
     for name in ("greeter", "_"):
         answer = await app.ask("POST", f"/agents/{name}/validate", body)
         assert answer.json() == {"valid": True}, name
+        named = await app.ask("POST", f"/agents/{name}/validate", {**body, "name": "greeter"})
+        assert named.json() == {"valid": True}, name
     refused = await app.ask("POST", "/agents/_/validate", {**body, "visibilty": "private"})
     assert refused.status_code == 400
+    other = await app.ask("POST", "/agents/greeter/validate", {**body, "name": "another"})
+    assert other.status_code == 400
 
 
 @pytest.mark.parametrize("version", [1, "1"])

@@ -14,6 +14,7 @@ from sqlalchemy import update
 from baobab import composition
 from baobab.runtime.addresses import AddressRefused, UrlRefused
 from baobab.runtime.agents.kinds import ADVANCE
+from baobab.runtime.agents.remote.errors import ToolServerFailed
 from baobab.runtime.agents.remote.remote import Remote
 from baobab.runtime.agents.rows import FROZEN, runs
 from baobab.runtime.egress import Egress
@@ -175,7 +176,7 @@ async def test_a_server_that_takes_no_token_is_given_two_at_most(agency: Agency,
     auth = {"type": "oauth", "client_id": "baobab", "client_secret": fake.clients["baobab"]}
     server = await register(agency, fake.mcp, auth={**auth, "token_url": f"{fake.url}/token"})
     fake.behaviour = "401"
-    assert await probe(agency, server) == {"ok": False, "error": "The tool server answered 401."}
+    assert (await probe(agency, server))["error"] == "The tool server answered 401."
     assert len(fake.token_requests) == 2
 
 
@@ -679,7 +680,7 @@ async def test_a_server_that_misbehaves_fails_its_call_and_nothing_else(
     code, message = MISBEHAVING[behaviour]
     told = await failed(agency)
     assert (told["code"], told["message"]) == (code, message)
-    assert await probe(agency, server) == {"ok": False, "error": message}
+    assert (await probe(agency, server))["error"] == message
     assert "127.0.0.1" not in json.dumps(told)
     fake.behaviour = ""
     remote.call_seconds = remote.list_seconds = 10.0
@@ -784,7 +785,8 @@ async def test_servers_over_rest(baobab: Baobab, fake: Fake) -> None:
     assert (probed.status_code, probed.json()) == (200, {"ok": True, "tools": server["tools"]})
     fake.behaviour = "500"
     probed = await baobab.client.post(f"{path}/{server['id']}/probe", json={"accept": True}, headers=baobab.owner)
-    assert (probed.status_code, probed.json()) == (502, {"ok": False, "error": "The tool server answered 500."})
+    assert (probed.status_code, probed.json().pop("remediation")) == (502, ToolServerFailed.remediation)
+    assert probed.json().items() >= {"ok": False, "error": "The tool server answered 500."}.items()
     (server,) = (await baobab.client.get(path, headers=baobab.owner)).json()["mcp_servers"]
     assert (server["status"], server["problem"]) == ("unhealthy", "The tool server answered 500.")
     removed = await baobab.client.delete(f"{path}/{server['id']}", headers=baobab.owner)
