@@ -158,9 +158,10 @@ class _Compiler:
                     told = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
                 else:
                     try:
-                        made = await make_call(
-                            runtime.context, ref, arguments, arg["call_id"], arg["tainted"], node.approvers
-                        )
+                        async with runtime.context.turns:
+                            made = await make_call(
+                                runtime.context, ref, arguments, arg["call_id"], arg["tainted"], node.approvers
+                            )
                         told, tainted = _corrected(made.value, made.arguments), runtime.context.toolbox.taints(ref)
                     except ToolFailed as failed:
                         told, tainted = _corrected({"error": failed.told}, failed.arguments), is_quoting(ref)
@@ -285,7 +286,8 @@ class _Compiler:
         """Make a call of the graph itself. What its tool refuses ends the run, or stands in place of the result."""
         ref = node.tool_ref
         try:
-            return (await make_call(session, ref, arguments, call_id, tainted, node.approvers)).value
+            async with session.turns:
+                return (await make_call(session, ref, arguments, call_id, tainted, node.approvers)).value
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.told}

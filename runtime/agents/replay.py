@@ -1,5 +1,6 @@
 """Replay: a graph driven by the record of a run. No tool is called, no model asked, nothing written."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class _Player:
             saver.put(config, checkpoint, about, checkpoint["channel_versions"])
             given = None
         last: dict[str, Any] = {}
-        session: Any = Session(self, self, self)
+        session: Any = Session(self, self, self, asyncio.Semaphore())
         try:
             async for state in compiled(graph, saver).astream(given, config, context=session, stream_mode="values"):
                 last = state

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
 from sqlalchemy.sql.schema import SchemaItem
 
-from baobab.storage.tables import Instant, Json, metadata
+from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.storage.transactions import Statements
 
 Write = Callable[[Statements], None]
@@ -93,6 +93,8 @@ runs = Table(
     Column("parent_run_id", String(36)),
     Column("depth", Integer, nullable=False),
     Column("webhook_url", Text),
+    # How far telling that URL has come; null before it begins.
+    Column("webhook_delivery", Json),
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("paused_until", Instant),
@@ -225,6 +227,17 @@ stream_tokens = Table(
     Column("run_id", String(36), _of_a_run(), nullable=False),
     Column("expires_at", Instant, nullable=False),
     Column("opened_at", Instant),
+)
+
+# What webhooks of an app's runs are signed with; for a while also with what it was before.
+webhook_secrets = Table(
+    "agent_webhook_secrets",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("secret", Sealed, nullable=False),
+    Column("earlier", Sealed),
+    Column("earlier_until", Instant),
+    Column("made_at", Instant, nullable=False),
 )
 
 ENDED = ("completed", "failed", "cancelled", "timed_out")

@@ -183,12 +183,12 @@ class Segment:
         graph = made.compiled(self._run.graph_spec, saver)
         config = {
             "configurable": {"thread_id": self._run.id},
-            "max_concurrency": self._spec.limits.max_parallel_tools,
             # Steps are counted across segments, by the graph itself.
             "recursion_limit": 100_000,
         }
         given = None if self._begun else made.begun(self._run.input, tainted=self._run.tainted)
-        session = Session(self._journal, desk, ThreadMemory(self._job.database, self._run))
+        turns = asyncio.Semaphore(self._spec.limits.max_parallel_tools)
+        session = Session(self._journal, desk, ThreadMemory(self._job.database, self._run), turns)
         waiting: list[Any] = []
         async for told in graph.astream(given, config, context=session, stream_mode="updates", durability="sync"):
             waiting += [one.value for one in told.get("__interrupt__", ())]

@@ -1,5 +1,6 @@
 """What the nodes of a graph work with, for one segment of one run."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -109,6 +110,12 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Session:
+    """turns: for how many calls are made at the same time.
+
+    LangGraph's own `max_concurrency` is not used: cancelled, it leaves behind what had not begun, its checkpoints too.
+    """
+
     journal: Teller
     toolbox: Toolbox
     memory: Memory
+    turns: asyncio.Semaphore

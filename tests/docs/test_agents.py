@@ -1,12 +1,26 @@
 """What docs/agents.md tells a reader to type works as it stands there."""
 
+import json
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
 
 from tests.cli.server_process import PATIENCE, serving
+from tests.clients.install import NODE
 from tests.docs.blocks import blocks
 from tests.docs.generate import ROOT
 
+PAGE = ROOT / "docs/agents.md"
 INIT = """curl -s $BAOBAB/init -H "Authorization: Bearer $KEY" -d '{"name": "asking"}'"""
 
 
@@ -14,7 +28,7 @@ def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
     with serving(tmp_path / "data") as server:
         begin = [f"BAOBAB={server.address}", f"KEY={server.key}"]
         begin.append(f"APP=$({INIT} | grep -o 'app_[a-z0-9]\\{{12\\}}' | head -n 1)")
-        script = "\n".join([*begin, *blocks((ROOT / "docs/agents.md").read_text(), "sh")])
+        script = "\n".join([*begin, *blocks(PAGE.read_text(), "sh")])
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
@@ -22,3 +36,87 @@ def test_the_examples_of_the_page_about_agents_run(tmp_path: Path) -> None:
     assert "event: run_end" in done.stdout
     assert '"output":8' in done.stdout
     assert '"status":"cancelled"' in done.stdout
+
+
+Received = tuple[dict[str, str], bytes]
+SAY = {
+    "spec_version": 1,
+    "entry": "done",
+    "nodes": {"done": {"type": "end", "output_template": "Grüße"}},
+    "edges": [],
+}
+PYTHON = """
+import json, sys
+secret, headers = json.loads(sys.argv[1])
+print(verify(secret, headers, sys.stdin.buffer.read()))
+"""
+JAVASCRIPT = """
+import { readFileSync } from "node:fs";
+const [secret, headers] = JSON.parse(process.argv[2]);
+console.log(verify(secret, headers, readFileSync(0)));
+"""
+
+
+@contextmanager
+def receiving() -> Iterator[tuple[str, "SimpleQueue[Received]"]]:
+    """The address of a receiver of webhooks, and what it has received."""
+    received: SimpleQueue[Received] = SimpleQueue()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            received.put(({name.lower(): value for name, value in self.headers.items()}, body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nobody reads along."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    serving_ = Thread(target=server.serve_forever)
+    serving_.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", received
+    finally:
+        server.shutdown()
+        serving_.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Received]:
+    """A secret, and a webhook that a server has signed with it and with a later one."""
+    allowed = {"BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}
+    with receiving() as (address, received), serving(tmp_path_factory.mktemp("s") / "data", settings=allowed) as server:
+        by = {"Authorization": f"Bearer {server.key}"}
+        with httpx.Client(base_url=server.address, headers=by, timeout=PATIENCE) as client:
+            app = client.post("/init", json={"name": "told"}).json()["app_id"]
+            client.post(f"/v1/{app}/agents", json={"name": "say", "graph_spec": SAY}).raise_for_status()
+            secrets = [client.post(f"/v1/{app}/webhook-secret/rotate").json()["secret"] for _ in range(2)]
+            given = {"input": {}, "webhook_url": address}
+            client.post(f"/v1/{app}/agents/say/runs", json=given).raise_for_status()
+            return secrets[0], received.get(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("language", ["python", "js"])
+def test_the_programs_of_the_page_verify_a_webhook_and_refuse_a_forged_one(
+    tmp_path: Path, delivered: tuple[str, Received], language: str
+) -> None:
+    (verifying,) = blocks(PAGE.read_text(), language)
+    program = tmp_path / {"python": "verify.py", "js": "verify.mjs"}[language]
+    program.write_text(verifying + {"python": PYTHON, "js": JAVASCRIPT}[language])
+    runner = {"python": sys.executable, "js": shutil.which("node", path=str(NODE)) or shutil.which("node")}[language]
+    assert runner, "Node.js is needed: `make e2e` installs it, too."
+
+    def verified(secret: str, headers: dict[str, str], body: bytes) -> str:
+        command = [runner, program, json.dumps([secret, headers])]
+        done = subprocess.run(command, input=body, capture_output=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip().lower()
+
+    secret, (headers, body) = delivered
+    assert verified(secret, headers, body) == "true"
+    assert verified(secret, headers, body.replace(b"completed", b"cancelled")) == "false"
+    assert verified("whsec_" + "A" * 56, headers, body) == "false"
+    long_ago = {**headers, "webhook-timestamp": str(int(headers["webhook-timestamp"]) - 1000)}
+    assert verified(secret, long_ago, body) == "false"

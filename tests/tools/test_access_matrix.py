@@ -225,6 +225,9 @@ POLICY = {
     "agents_delete": ADMINS,
     "agents_validate": RUNNERS,
     "agents_runs_delete": ADMINS,
+    "agents_runs_webhook": RUNNERS,
+    "agents_webhook_secret_rotate": ADMINS,
+    "agents_webhook_secret_get": RUNNERS,
     "agents_threads_delete": ADMINS,
     "agents_users_erase": ADMINS,
     "agents_run": AI,
@@ -444,6 +447,15 @@ class World:
         await self.token(run)
         await self.use("POST", f"/v1/{self.app}/agents/{run['name']}/runs/{run['id']}/cancel", self.owner.headers)
         return run
+
+    async def for_agents_runs_webhook(self, caller: Caller) -> dict[str, Any]:
+        return await self.run(caller)
+
+    async def for_agents_webhook_secret_rotate(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app}
+
+    async def for_agents_webhook_secret_get(self, caller: Caller) -> dict[str, Any]:
+        return {"app_id": self.app}
 
     async def for_agents_threads_delete(self, caller: Caller) -> dict[str, Any]:
         return {"app_id": self.app, "name": await self.agent(), "thread_id": "t"}

@@ -16,6 +16,7 @@ from baobab.runtime.agents.rows import (
     pieces,
     runs,
     threads,
+    webhook_secrets,
     writes,
 )
 from baobab.storage.database import Execute
@@ -76,6 +77,7 @@ def _of(app_id: str) -> list[tuple[Table, Any]]:
     named = select(agents.c.id).where(agents.c.app_id == app_id)
     return [
         (tool_servers, tool_servers.c.app_id == app_id),
+        (webhook_secrets, webhook_secrets.c.app_id == app_id),
         (agents, agents.c.app_id == app_id),
         (counts, counts.c.agent_id.in_(named)),
         (runs, runs.c.app_id == app_id),

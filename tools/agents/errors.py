@@ -120,6 +120,12 @@ class RunUnderWay(Conflict):
     remediation = "Cancel it (op:agents_runs_cancel), and delete it when it has ended."
 
 
+class NoWebhook(Conflict):
+    code = "run_without_webhook"
+    summary = "The run was started without a `webhook_url`."
+    remediation = "Read the run, or its events, to see what came of it."
+
+
 class NotPaused(Conflict):
     code = "run_not_paused"
     summary = "The run does not wait for anybody."

@@ -85,6 +85,13 @@ class Failure(TypedDict):
     ]
 
 
+class Delivery(TypedDict):
+    event_id: str
+    attempts: int
+    status: Annotated[int | None, Field(description="That of the last answer; null where there was none.")]
+    delivered_at: datetime | None
+
+
 class Usage(TypedDict):
     input_tokens: int
     output_tokens: int
@@ -132,6 +139,7 @@ class Run(TypedDict):
         Annotated[list[Awaited], Field(description="The runs below it that go on, where one run is read.")]
     ]
     webhook_url: str | None
+    webhook_delivery: Annotated[Delivery | None, Field(description="How telling that URL went, once it was tried.")]
     idempotency_key: str | None
     payload_hash: str
     created_at: datetime
@@ -195,6 +203,9 @@ def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -
         shown["error"] = show_failure(row.error)
     else:
         usage["cost_usd"] = row.cost / _NANOS
+    if delivery := shown.get("webhook_delivery"):
+        at = delivery["delivered_at"]
+        shown["webhook_delivery"] = delivery | {"delivered_at": at and datetime.fromisoformat(at)}
     if awaited is not None:
         shown["waiting_for"] = list(awaited)
     return cast(Run, shown | {"usage": usage})

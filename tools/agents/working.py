@@ -1,19 +1,16 @@
-"""The jobs of agents: segments of runs, what follows from decisions, and telling those who asked to be told."""
+"""The jobs of agents: segments of runs, and what follows from decisions."""
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
-from pydantic_core import to_json
 from sqlalchemy import func, select, update
 
 from baobab.runtime.agents.erasing import sweep_runs
 from baobab.runtime.agents.failures import RunTaken
 from baobab.runtime.agents.family import cancel
-from baobab.runtime.agents.kinds import ADVANCE, WEBHOOK
+from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.rows import FROZEN, UNENDED, runs
 from baobab.runtime.agents.segment import Segment
-from baobab.runtime.egress import EgressError
 from baobab.storage.database import Database
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.toolset import agents
@@ -24,9 +21,6 @@ from baobab.tools.jobs import Event, Job
 from baobab.tools.services import Services
 from baobab.tools.steps import ENDED as APPROVAL_ENDED
 
-_WEBHOOK_SECONDS = 10.0
-_WEBHOOK_TRIES = 5
-_LONGEST_PAUSE_SECONDS = 300
 _ROUND = 500
 _MADE = func.coalesce(runs.c.job_id, "") != FROZEN
 
@@ -128,33 +122,6 @@ async def agents_orphans(job: Job, run_id: str) -> None:
         orphans = (await connection.execute(theirs)).all()
     for orphan in orphans:
         await cancel(job.registry.services, job.database, orphan)
-
-
-@agents.job()
-async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
-    """Tell whoever asked for it that a run has ended; with the run's id as idempotency key, up to five times."""
-    async with job.database.reading() as connection:
-        row: Any = (await connection.execute(select(runs).where(runs.c.id == run_id))).first()
-    if row is None or row.webhook_url is None:
-        return
-    body = {"run_id": row.id, "status": row.status}
-    body |= {"output": row.output} if row.status == "completed" else {"error": row.error}
-    headers = {"content-type": "application/json", "idempotency-key": row.id}
-    try:
-        answer = await job.registry.services.outgoing.request(
-            "POST", row.webhook_url, headers=headers, body=to_json(body), timeout=_WEBHOOK_SECONDS
-        )
-        refused = answer.status >= 300
-    except EgressError:
-        refused = True
-    tried += 1
-    if refused and tried < _WEBHOOK_TRIES:
-        # A job of its own: what is put off is not counted.
-        again = {"run_id": run_id, "tried": tried}
-        pause = min(2**tried, _LONGEST_PAUSE_SECONDS)
-        async with job.writing(last=True) as unit:
-            jobs = job.registry.services.jobs
-            await jobs.enqueue(unit, WEBHOOK, again, job_id=f"webhook:{run_id}:{tried}", delay=pause)
 
 
 async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:

@@ -24,7 +24,6 @@ from tests.columns import begin, end
 from tests.jobs import settled, unfinished
 from tests.runtime.gateway.upstream import Said, Upstream, upstream
 from tests.tools.agents.conftest import Agency, graph
-from tests.tools.ai.conftest import listening
 from tests.tools.conftest import House
 
 NAMES = ["kv_get", "kv_put", "interrupt"]
@@ -270,79 +269,6 @@ async def test_readers_that_go_away_leave_nothing_behind(agency: Agency) -> None
     await asyncio.wait({reading})
     assert asyncio.all_tasks() <= before
     assert (await agency.decide("ask", run["id"]))["status"] == "completed"
-
-
-class Receiver:
-    """Takes webhooks: refuses as many as it is told to."""
-
-    def __init__(self, refusing: int) -> None:
-        self.refusing = refusing
-        self.received: list[tuple[str, dict[str, Any]]] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        key = dict(scope["headers"])[b"idempotency-key"].decode()
-        self.received.append((key, json.loads(body)))
-        self.refusing -= 1
-        status = 500 if self.refusing >= 0 else 204
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-
-async def passed(agency: Agency) -> None:
-    """Let the pauses between five attempts pass."""
-    for _ in range(6):
-        await settled(agency.house)
-        agency.house.clock.advance(20)
-
-
-async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key(agency: Agency) -> None:
-    receiver = Receiver(refusing=3)
-    await agency.agent("say", SAY)
-    async with listening(receiver) as address:
-        run = await agency.run("say", webhook_url=f"{address}/told")
-        await passed(agency)
-    told = {"run_id": run["id"], "status": "completed", "output": run["output"]}
-    assert receiver.received == [(run["id"], told)] * 4
-
-
-async def test_a_webhook_that_is_never_taken_is_given_up(agency: Agency) -> None:
-    receiver = Receiver(refusing=100)
-    await agency.agent("ask", ASK)
-    async with listening(receiver) as address:
-        run = await agency.run("ask", webhook_url=f"{address}/told")
-        assert receiver.received == []
-        await agency.decide("ask", run["id"], approved=False, reason="No.")
-        await passed(agency)
-    told = {"run_id": run["id"], "status": "failed", "error": {"type": "approval_denied", "message": "No."}}
-    assert receiver.received == [(run["id"], told)] * 5
-
-
-async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
-    receiver = Receiver(refusing=0)
-    await agency.agent("ask", ASK)
-    async with listening(receiver) as address:
-        run = await agency.run("ask", webhook_url=f"{address}/told")
-        await agency.house.use("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
-        await passed(agency)
-    assert [body["status"] for _, body in receiver.received] == ["cancelled"]
-
-
-async def test_a_webhook_goes_to_no_private_address(agency: Agency) -> None:
-    receiver = Receiver(refusing=0)
-    await agency.agent("say", SAY)
-    async with listening(receiver) as address:
-        port = address.rpartition(":")[2]
-        for host in ("[::1]", "127.0.0.2", "0x7f000002", "169.254.169.254"):
-            run = await agency.run("say", webhook_url=f"http://{host}:{port}/", input={"host": host})
-            assert run["status"] == "completed"
-        await passed(agency)
-    assert receiver.received == []
 
 
 async def test_limits_of_an_hour_are_exact_when_many_start_at_once(agency: Agency) -> None:

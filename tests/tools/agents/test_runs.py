@@ -1,7 +1,11 @@
 """Runs from their start to their end."""
 
+import asyncio
+import gc
+from itertools import pairwise
 from typing import Any
 
+from baobab.runtime.agents.watch import Watch
 from tests.tools.agents.conftest import Agency, graph
 
 READ = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
@@ -97,3 +101,26 @@ async def test_a_read_that_the_graph_narrows_waits_for_a_person(agency: Agency) 
     assert (run["status"], run["output"]) == ("completed", "hello"), run
     (ended,) = await agency.events("reader", run["id"], "tool_call_end")
     assert ended["payload"]["duration_ms"] >= 0
+
+
+async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_half_begun(agency: Agency) -> None:
+    """Nothing that LangGraph was about to do is left over: that would be told as a warning, which fails a test."""
+    read = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "args_template": {"key": "a"}}
+    nodes: dict[str, Any] = {f"n{index}": read for index in range(8)} | {"done": {"type": "end", "output_template": 1}}
+    names = list(nodes)
+    await agency.put("a", "first")
+    await agency.agent("reader", graph(nodes, *pairwise(names), tools={"builtin": ["kv_get"]}))
+    watch, database = agency.house.services.of(Watch), agency.house.services.database
+    cancelled = 0
+    for ticks in range(40):
+        run_id = await agency.start("reader")
+        with watch.listening(run_id, database) as news:
+            await news.wait()
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            if cancel := watch._cancels.get(run_id):
+                cancel()
+        cancelled += (await agency.rests("reader", run_id))["status"] == "cancelled"
+        agency.house.clock.advance(1)
+    gc.collect()
+    assert cancelled

@@ -1,0 +1,235 @@
+"""Webhooks: whoever asked for it is told that a run has ended."""
+
+import base64
+import hmac
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baobab import composition
+from baobab.settings import load
+from baobab.tools.callers import Account
+from tests.clock import FixedClock
+from tests.columns import begin, end
+from tests.jobs import settled
+from tests.tools.agents.conftest import Agency, graph
+from tests.tools.ai.conftest import listening
+from tests.tools.conftest import House
+
+SAY = graph(
+    {
+        "say": {"type": "llm", "input_template": "/say Hello.", "output_key": "answer"},
+        "done": {"type": "end", "output_template": "{{ state.answer }}"},
+    },
+    ("say", "done"),
+)
+INTERRUPT = {"source": "builtin", "name": "interrupt"}
+ASK = graph(
+    {
+        "ask": {"type": "tool", "tool_ref": INTERRUPT, "args_template": {"reason": "Go on?"}, "output_key": "answer"},
+        "done": {"type": "end", "output_template": "{{ state.answer }}"},
+    },
+    ("ask", "done"),
+    tools={"builtin": ["interrupt"]},
+)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """One that may call this machine, where webhooks are received; nothing else that is private."""
+    clock = FixedClock()
+    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.house(settings, clock=clock) as opened:
+        yield House(opened.services, opened.registry, clock, tmp_path)
+    end(tmp_path)
+
+
+@dataclass
+class Delivery:
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def told(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.body)
+        return told
+
+    @property
+    def signatures(self) -> list[str]:
+        return self.headers.get("webhook-signature", "").split()
+
+    def signed_with(self, secret: str) -> str:
+        """The signature that standardwebhooks.com describes."""
+        signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + self.body
+        mac = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, "sha256")
+        return "v1," + base64.b64encode(mac).decode()
+
+
+class Receiver:
+    """Takes webhooks: refuses as many as it is told to."""
+
+    def __init__(self, refusing: int = 0) -> None:
+        self.refusing = refusing
+        self.received: list[Delivery] = []
+        self.url = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.received.append(Delivery({name.decode(): value.decode() for name, value in scope["headers"]}, body))
+        self.refusing -= 1
+        status = 500 if self.refusing >= 0 else 204
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def receiving(refusing: int = 0) -> AsyncIterator[Receiver]:
+    receiver = Receiver(refusing)
+    async with listening(receiver) as address:
+        receiver.url = f"{address}/told"
+        yield receiver
+
+
+async def passed(agency: Agency) -> None:
+    """Let the pauses between five attempts pass."""
+    for _ in range(6):
+        await settled(agency.house)
+        agency.house.clock.advance(20)
+
+
+async def rotate(agency: Agency, **more: Any) -> str:
+    made = await agency.house.use("agents_webhook_secret_rotate", agency.owner, app_id=agency.app_id, **more)
+    secret: str = made["secret"]
+    return secret
+
+
+async def test_a_webhook_that_is_refused_is_sent_again_with_the_same_key_and_event(agency: Agency) -> None:
+    agent = await agency.agent("say", SAY)
+    async with receiving(refusing=3) as receiver:
+        run = await agency.run("say", webhook_url=receiver.url)
+        await passed(agency)
+    assert len(receiver.received) == 4
+    (event_id,) = {each.told["event_id"] for each in receiver.received}
+    for delivery in receiver.received:
+        assert delivery.headers["idempotency-key"] == run["id"]
+        assert delivery.headers["webhook-id"] == event_id
+    told = receiver.received[0].told
+    assert told.pop("finished_at")
+    named = {"app_id": agency.app_id, "agent": agent["name"], "run_id": run["id"], "event_id": event_id}
+    assert told == {**named, "type": "run.completed", "status": "completed", "output": run["output"]}
+    delivery = (await agency.read("say", run["id"]))["webhook_delivery"]
+    assert (delivery["attempts"], delivery["status"], delivery["event_id"]) == (4, 204, event_id)
+    assert delivery["delivered_at"]
+
+
+async def test_a_webhook_that_is_never_taken_is_given_up_and_sent_again_when_it_is_asked_for(agency: Agency) -> None:
+    await agency.agent("ask", ASK)
+    async with receiving(refusing=5) as receiver:
+        run = await agency.run("ask", webhook_url=receiver.url)
+        assert (receiver.received, run["webhook_delivery"]) == ([], None)
+        named = {"app_id": agency.app_id, "name": "ask", "id": run["id"]}
+        assert (await agency.refused("agents_runs_webhook", agency.owner, **named)).code == "run_under_way"
+        await agency.decide("ask", run["id"], approved=False, reason="No.")
+        await passed(agency)
+        assert [each.told["error"] for each in receiver.received] == [{"type": "approval_denied", "message": "No."}] * 5
+        given_up = (await agency.read("ask", run["id"]))["webhook_delivery"]
+        assert (given_up["attempts"], given_up["status"], given_up["delivered_at"]) == (5, 500, None)
+        await agency.house.use("agents_runs_webhook", agency.owner, **named)
+        await passed(agency)
+        await agency.house.use("agents_runs_webhook", agency.owner, **named)
+        await passed(agency)
+    assert len(receiver.received) == 7
+    assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
+    assert (await agency.read("ask", run["id"]))["webhook_delivery"]["delivered_at"]
+
+
+async def test_a_run_that_nobody_asked_to_be_told_of_has_no_webhook_to_send(agency: Agency) -> None:
+    await agency.agent("say", SAY)
+    run = await agency.run("say")
+    named = {"app_id": agency.app_id, "name": "say", "id": run["id"]}
+    assert (await agency.refused("agents_runs_webhook", agency.owner, **named)).code == "run_without_webhook"
+
+
+async def test_whoever_cancels_is_told_by_webhook_too(agency: Agency) -> None:
+    await agency.agent("ask", ASK)
+    async with receiving() as receiver:
+        run = await agency.run("ask", webhook_url=receiver.url)
+        await agency.house.use("agents_runs_cancel", agency.owner, app_id=agency.app_id, name="ask", id=run["id"])
+        await passed(agency)
+    assert [(each.told["type"], each.told["status"]) for each in receiver.received] == [("run.cancelled", "cancelled")]
+
+
+async def test_a_webhook_goes_to_no_private_address(agency: Agency) -> None:
+    await agency.agent("say", SAY)
+    async with receiving() as receiver:
+        port = receiver.url.removesuffix("/told").rpartition(":")[2]
+        for host in ("[::1]", "127.0.0.2", "0x7f000002", "169.254.169.254"):
+            run = await agency.run("say", webhook_url=f"http://{host}:{port}/", input={"host": host})
+            assert run["status"] == "completed"
+        await passed(agency)
+    assert receiver.received == []
+    assert (await agency.read("say", run["id"]))["webhook_delivery"]["status"] is None
+
+
+async def test_webhooks_are_signed_with_the_secret_and_for_a_time_with_the_earlier_one(agency: Agency) -> None:
+    await agency.agent("say", SAY)
+    async with receiving() as receiver:
+
+        async def told() -> Delivery:
+            await agency.run("say", webhook_url=receiver.url)
+            await settled(agency.house)
+            return receiver.received[-1]
+
+        assert (await told()).signatures == []
+        first = await rotate(agency)
+        delivery = await told()
+        assert delivery.signatures == [delivery.signed_with(first)]
+        assert delivery.headers["webhook-timestamp"] == str(int(agency.house.clock.time()))
+        second = await rotate(agency, overlap_seconds=60)
+        delivery = await told()
+        assert delivery.signatures == [delivery.signed_with(second), delivery.signed_with(first)]
+        agency.house.clock.advance(60)
+        delivery = await told()
+        assert delivery.signatures == [delivery.signed_with(second)]
+        third = await rotate(agency, overlap_seconds=0)
+        delivery = await told()
+        assert delivery.signatures == [delivery.signed_with(third)]
+    assert len({first, second, third}) == 3
+
+
+async def test_a_secret_is_shown_once_and_kept_sealed(agency: Agency) -> None:
+    named = {"app_id": agency.app_id}
+    unsigned = await agency.house.use("agents_webhook_secret_get", agency.owner, **named)
+    assert unsigned == {"made_at": None, "earlier_until": None}
+    secret = await rotate(agency)
+    told = await agency.house.use("agents_webhook_secret_get", agency.owner, **named)
+    assert (told["made_at"], told["earlier_until"]) == (agency.house.clock.now(), None)
+    await rotate(agency)
+    told = await agency.house.use("agents_webhook_secret_get", agency.owner, **named)
+    assert told["earlier_until"] > agency.house.clock.now()
+    kept = b"".join(path.read_bytes() for path in agency.house.data.glob("*.db*"))
+    assert secret.encode() not in kept
+
+
+async def test_the_webhook_of_a_users_run_says_no_more_than_the_user_may_read(agency: Agency) -> None:
+    think = {"type": "llm", "model": "nobody/has-it", "input_template": "Hello.", "output_key": "answer"}
+    spec = graph({"think": think, "done": {"type": "end", "output_template": "done"}}, ("think", "done"))
+    await agency.agent("think", spec, visibility="authenticated")
+    callers: list[tuple[Any, bool]] = [(agency.user("ada"), False), (agency.owner, True)]
+    async with receiving() as receiver:
+        for caller, quoted in callers:
+            run = await agency.run("think", caller, webhook_url=receiver.url)
+            await settled(agency.house)
+            error = receiver.received[-1].told["error"]
+            assert (error["type"], error == run["error"]) == ("model_failed", quoted)
+            assert isinstance(caller, Account) == ("quotes" in error)
