@@ -9,6 +9,7 @@ from baobab.runtime.gateway.library import litellm
 from baobab.runtime.gateway.upstream import Upstream
 
 COOLDOWN_SECONDS = 5.0
+_LONGEST_REST_SECONDS = 300.0
 _FAILURES_A_MINUTE = 3
 
 
@@ -38,11 +39,15 @@ class Routes:
         return next((upstream for upstream in left if upstream.id == picked), left[0])
 
     def failed(self, upstream: Upstream, error: UpstreamFailed) -> None:
-        """Count a failure: an upstream that is busy, or fails some times within a minute, rests for a while."""
+        """Count a failure: an upstream that is busy, or fails some times within a minute, rests for a while.
+
+        That is as long as it has said itself, five minutes at most, or five seconds.
+        """
         if self._router is None or upstream.id not in self._known:
             return
         now = datetime.now(UTC)
-        blamed = {"model_info": {"id": upstream.id}, "cooldown_time": COOLDOWN_SECONDS}
+        rest = min(max(COOLDOWN_SECONDS, _seconds_asked(error)), _LONGEST_REST_SECONDS)
+        blamed = {"model_info": {"id": upstream.id}, "cooldown_time": rest}
         failure = {"exception": _Failure(error.status), "litellm_params": blamed}
         self._router.deployment_callback_on_failure(failure, None, now, now)
 
@@ -64,6 +69,12 @@ class Routes:
                 made = types.Deployment(model_name=model, litellm_params=served, model_info={"id": upstream.id})
                 self._router.add_deployment(made)
         return self._router
+
+
+def _seconds_asked(error: UpstreamFailed) -> float:
+    """How long a provider wants to be left alone, by its `Retry-After`."""
+    wait = error.headers.get("retry-after", "")
+    return float(wait) if wait.isascii() and wait.isdigit() else 0.0
 
 
 class _Failure(Exception):

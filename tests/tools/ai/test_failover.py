@@ -1,6 +1,7 @@
 """Several who serve one model, and those whose wire LiteLLM translates. LiteLLM takes seconds to load: all is here."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -36,6 +37,26 @@ async def test_a_provider_that_is_busy_rests_while_there_is_another(world: Insta
     assert asked.count("awake") == 20
     # It is asked once more at most when its rest, of some seconds, is over.
     assert asked.count("429:9:") <= 4
+
+
+async def test_a_provider_rests_for_as_long_as_it_has_said(
+    world: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = world.lab("429:30", id="vendor/rests-long", server="busy")
+    world.lab("up", id=shared, server="awake")
+
+    async def asked_of_busy() -> int:
+        before = len(world.fake.requests)
+        for _ in range(20):
+            assert (await world.chat(shared)).status_code == 200
+        return [request.json["model"] for request in list(world.fake.requests)[before:]].count("429:30")
+
+    assert await asked_of_busy() == 1
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 20)
+    assert await asked_of_busy() == 0
+    monkeypatch.setattr(time, "time", lambda: real() + 40)
+    assert await asked_of_busy() == 1
 
 
 async def test_when_all_fail_the_caller_is_told(world: Installation) -> None:

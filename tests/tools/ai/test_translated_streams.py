@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.gateway.upstream import Said
-from tests.tools.ai.conftest import Installation, joined, translated
+from tests.tools.ai.conftest import TOOL, Installation, joined, translated
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -87,3 +87,51 @@ async def test_what_was_used_comes_behind_the_answer_and_without_it(world: Insta
         "stop",
     )
     assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"], events[-1]) == ([], 18, "[DONE]")
+
+
+async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: Installation) -> None:
+    message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    thinking, text = {"type": "thinking", "thinking": "", "signature": ""}, {"type": "text", "text": ""}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {}}
+    deltas: list[tuple[dict[str, Any], list[dict[str, str]]]] = [
+        (thinking, [{"type": "thinking_delta", "thinking": "Hm."}, {"type": "signature_delta", "signature": "abc"}]),
+        (text, [{"type": "text_delta", "text": "Let me"}, {"type": "text_delta", "text": " look."}]),
+        (call, [{"type": "input_json_delta", "partial_json": part} for part in ("", '{"city":', '"Paris"}')]),
+    ]
+    say(
+        world,
+        "thinks",
+        [
+            {"type": "message_start", "message": {**message, "usage": {"input_tokens": 5, "output_tokens": 1}}},
+            *(
+                event
+                for index, (block, parts) in enumerate(deltas)
+                for event in (
+                    {"type": "content_block_start", "index": index, "content_block": block},
+                    *({"type": "content_block_delta", "index": index, "delta": part} for part in parts),
+                    {"type": "content_block_stop", "index": index},
+                )
+            ),
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ],
+    )
+    events = await world.events(await translated(world, "said:thinks"), tools=[TOOL])
+    told = [event["choices"][0]["delta"] for event in events[:-1]]
+    assert "".join(delta.get("reasoning_content", "") for delta in told) == "Hm."
+    blocks = [block for delta in told for block in delta.get("thinking_blocks", ())]
+    assert [block.get("signature") for block in blocks] == [None, "abc"]
+    assert joined(events) == "Let me look."
+    calls = [call for delta in told for call in delta.get("tool_calls", ())]
+    assert {(call["index"], call["type"]) for call in calls} == {(0, "function")}
+    assert (calls[0]["id"], calls[0]["function"]["name"]) == ("toolu_1", "get_weather")
+    assert "".join(call["function"]["arguments"] for call in calls) == '{"city":"Paris"}'
+    assert events[-2]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_the_library_that_translates_writes_nothing_into_the_log(
+    world: Installation, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        await world.events("gpt-5-pro")
+    assert "LiteLLM" not in capfd.readouterr().err
