@@ -110,7 +110,8 @@ class Runner:
         self._lanes: dict[str, Lane] = {}
         for kind in kinds.values():
             if kind.at_once is not None:
-                self._lanes[kind.name] = Lane(kind.at_once, kind.at_once * _INSIDE_FOR_EACH_BOUNDED)
+                # Such jobs are long: a slot that one tenant has is not free again soon.
+                self._lanes[kind.name] = Lane(kind.at_once, kind.at_once * _INSIDE_FOR_EACH_BOUNDED, shared=True)
             else:
                 self._lanes[kind.name] = upkeep if kind.every else approved if kind.approved else shared
         # A round begins at its time and not with a process: whoever is there then makes it.

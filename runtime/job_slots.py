@@ -18,16 +18,18 @@ _INSIDE_FOR_EACH_SLOT = 32
 class Lane:
     """The slots of some kinds of jobs in one process; used on one event loop.
 
-    slots: how many jobs work at once. inside: how many there are at most with those that wait for the network.
+    slots: how many jobs work at once. inside: how many there are at most with those that wait for the network. shared:
+    whether one slot is always left to other tenants, however few there are.
 
     Tenants take turns for a slot that becomes free. When all slots are free, one tenant can begin jobs in three
     quarters of them. Of the places inside, a tenant has at most half as many as are left free, so that there is always
     one for a tenant who comes new.
     """
 
-    def __init__(self, slots: int, inside: int | None = None) -> None:
+    def __init__(self, slots: int, inside: int | None = None, *, shared: bool = False) -> None:
         self._free = slots
-        self._share = slots - slots // 4
+        left = slots // 4 or int(shared and slots > 1)
+        self._share = slots - left
         self._places = slots * _INSIDE_FOR_EACH_SLOT if inside is None else inside
         self._inside: Counter[str] = Counter()
         self._working: Counter[str] = Counter()

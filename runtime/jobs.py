@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import and_, delete, insert, or_, select
+from sqlalchemy import and_, delete, insert, or_, select, update
 
 from baobab.runtime.job_rows import events, insert_new, jobs
 from baobab.runtime.job_runner import Runner
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, Unit
+from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
 from baobab.storage.transactions import Statements
 from baobab.tools.jobs import Job, JobKind
@@ -89,6 +89,12 @@ class DurableJobs:
         if runner is not None:
             unit.after_commit(runner.wake)
         return str(row["id"])
+
+    async def withdraw(self, execute: Execute, job_id: str) -> bool:
+        # Whoever begins it raises `attempts` on the same row: one of the two comes first.
+        idle = (jobs.c.id == job_id, jobs.c.finished_at.is_(None), jobs.c.attempts == 0, jobs.c.held_by.is_(None))
+        withdrawn = await execute(update(jobs).where(*idle).values(finished_at=self._clock.now()))
+        return bool(withdrawn.rowcount)
 
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
         if kind not in self._kinds:

@@ -29,7 +29,8 @@ from baobab.tools.callers import Account, AppKey, Caller, EndUser
 from baobab.tools.deciders import Decider, Gate, NeedsAnother, person
 from baobab.tools.effects import Effect, Policy, needs_approval
 from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
-from baobab.tools.executor import Executor
+from baobab.tools.executor import Executor, job_of
+from baobab.tools.jobs import Jobs
 from baobab.tools.steps import ENDED
 from baobab.tools.wording import Fields, tell_fields, word_call
 
@@ -124,8 +125,11 @@ class Decision:
 
 
 class Approvals:
-    def __init__(self, database: Database, clock: Clock, ids: Ids, vault: Vault, trail: Trail, base_url: str) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, ids: Ids, vault: Vault, trail: Trail, jobs: Jobs, base_url: str
+    ) -> None:
         self._database = database
+        self._jobs = jobs
         self._clock = clock
         self._ids = ids
         self._seals = Seals(vault)
@@ -323,23 +327,26 @@ class Approvals:
             await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
 
     async def abandon(self, run_id: str) -> None:
-        """Withdraw what a run proposed and nobody has decided: the run has ended."""
-        theirs = (approvals.c.proposer == f"run:{run_id}", approvals.c.status == "pending")
+        """Withdraw what a run proposed, and nobody has decided or begun to make: the run has ended."""
+        theirs = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
+        columns = (approvals.c.id, approvals.c.status)
         async with self._database.reading() as connection:
-            waiting = (await connection.execute(select(approvals.c.id).where(*theirs))).scalars().all()
+            waiting = (await connection.execute(select(*columns).where(*theirs))).all()
         if not waiting:
             return
         async with self._database.writing() as connection:
-            for approval_id in waiting:
+            # As they stand now: one that waits is decided in this moment, perhaps.
+            held = select(*columns).where(*theirs).order_by(approvals.c.id).with_for_update()
+            for approval_id, status in (await connection.execute(held)).all():
+                if status == "approved" and not await self._jobs.withdraw(connection.execute, job_of(approval_id)):
+                    continue
                 values = {
                     "status": "rejected",
                     "reason": "The run that proposed it has ended.",
                     "finished_at": self._clock.now(),
                     **self._seals.without_arguments(approval_id),
                 }
-                await connection.execute(
-                    update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values)
-                )
+                await connection.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
 
     async def tend(self) -> None:
         """Expire what nobody decided, erase and forget what is past."""

@@ -67,6 +67,11 @@ class Approved:
         return self._stores[region]
 
 
+def job_of(approval_id: str) -> str:
+    """The id of the job that makes an approved call."""
+    return f"approval:{approval_id}"
+
+
 class Executor:
     def __init__(self, database: Database, clock: Clock, seals: Seals, base_url: str) -> None:
         self._database = database
@@ -76,8 +81,8 @@ class Executor:
 
     async def ask(self, call: "Call", approval_id: str, organisation_id: str) -> None:
         """Have an approved call made when the decision is committed."""
-        asked, job_id = {"approval_id": approval_id}, f"approval:{approval_id}"
-        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id, tenant=organisation_id)
+        asked = {"approval_id": approval_id}
+        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_of(approval_id), tenant=organisation_id)
 
     async def execute(self, job: Job, approval_id: str) -> None:
         """One attempt; JobLost where another has taken over, Again where a later one may do better."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.database import Database, DatabaseUnavailable, Execute, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.storage.transactions import Statements
@@ -97,7 +97,9 @@ class JobKind:
     """The type of event that it is done for."""
     delay: float = 0.0
     at_once: int | None = None
-    """How many of them one process makes at the same time at most, beside those that wait for the network."""
+    """How many of them one process makes at the same time at most, beside those that wait for the network.
+
+    One organisation has one less, so that another need not wait for it."""
     approved: bool = False
     """Whether it does what a person has approved: such jobs have slots of their own."""
 
@@ -124,6 +126,10 @@ class Jobs(Protocol):
 
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
         """The same in a transaction of `storage.transactions`; `wake` when it is committed, which it announces."""
+        ...
+
+    async def withdraw(self, execute: Execute, job_id: str) -> bool:
+        """Take a job back that nobody has begun, in a transaction of its database. Whether it will not be made."""
         ...
 
     def wake(self) -> None:

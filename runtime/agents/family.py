@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.kinds import ADVANCE, ORPHANS, WEBHOOK
 from baobab.runtime.agents.rows import ENDED, FROZEN
 from baobab.runtime.agents.watch import Watch
@@ -31,6 +32,11 @@ _CANCELLED = (
     " WHERE id = ? AND COALESCE(job_id, '') <> ?"
     " AND (status IN ('queued', 'paused') OR (status = 'running' AND job_id IS NULL))"
     " RETURNING last_seq, webhook_url"
+)
+_LOST = (
+    "UPDATE agent_runs SET status = 'failed', error = ?, finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
+    " job_id = NULL"
+    " WHERE id = ? AND COALESCE(job_id, '') = ? AND finished_at IS NULL RETURNING last_seq, webhook_url"
 )
 _CANCELLING = (
     "UPDATE agent_runs SET status = 'cancelling' WHERE id = ? AND COALESCE(job_id, '') <> ?"
@@ -77,6 +83,25 @@ def tell_above(
         ids.append(above)
         above = following
     return ids
+
+
+async def fail_lost(services: Services, database: Database, run: Any) -> None:
+    """End a run whose job was given up, or is no more: nobody would go on with it. run: its row."""
+    lost = RunFailed("worker_lost", "No process could go on with the run.")
+    now = services.clock.now()
+
+    def work(statements: Statements) -> None:
+        ended = statements.rows(_LOST, to_json(lost.error).decode(), now, run.id, run.job_id or "")
+        for seq, webhook_url in ended:
+            statements.rows(_TOLD, run.id, seq, "run_failed", to_json(lost.event).decode(), "run_end", now)
+            close(statements, services.jobs, run.id, run.graph_spec)
+            if webhook_url is not None:
+                services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
+
+    await services.part(TransactionsOf).on(database).run(work, announce=True)
+    await services.approvals.abandon(run.id)
+    services.jobs.wake()
+    services.of(Watch).ring(run.id)
 
 
 async def cancel(services: Services, database: Database, run: Any) -> str | None:

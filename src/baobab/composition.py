@@ -143,7 +143,7 @@ async def house(
             credentials=Credentials(directory, signers, clock, told),
             trail=trail,
             failures=Failures(regions, clock),
-            approvals=Approvals(database, clock, ids, keys, trail, settings.address),
+            approvals=Approvals(database, clock, ids, keys, trail, jobs, settings.address),
             jobs=jobs,
             credits=credits_,
             outgoing=outgoing,

@@ -202,6 +202,11 @@ async def crowded(tmp_path: Path) -> AsyncIterator[tuple[Baobab, list[str], asyn
     """A process with two slots, jobs that hold theirs until they may go on, and who they were for."""
     toil, begun, go = Toolset("toil", "Work."), list[str](), asyncio.Event()
 
+    @toil.job(at_once=2)
+    async def toil_long(job: Job, whose: str) -> None:
+        begun.append(whose)
+        await go.wait()
+
     @toil.job()
     async def toil_on(job: Job, whose: str) -> None:
         begun.append(whose)
@@ -245,3 +250,22 @@ async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
     assert len(begun) == 2
     go.set()
     await jobs.settled(baobab.house)
+
+
+async def test_long_jobs_of_one_tenant_leave_a_slot_to_another(
+    crowded: tuple[Baobab, list[str], asyncio.Event],
+) -> None:
+    baobab, begun, go = crowded
+    services = baobab.house.services
+    for whose, count in (("greedy", 5), ("other", 1)):
+        unit = services.database.unit(write=True)
+        for _ in range(count):
+            await services.jobs.enqueue(unit, "toil_long", {"whose": whose}, tenant=whose)
+        await unit.commit()
+        async with asyncio.timeout(jobs.PATIENCE_SECONDS):
+            while whose not in begun:
+                await asyncio.sleep(0.01)
+    assert begun == ["greedy", "other"]
+    go.set()
+    await jobs.settled(baobab.house)
+    assert len(begun) == 6

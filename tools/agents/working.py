@@ -3,14 +3,15 @@
 import contextlib
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from baobab.runtime.agents.erasing import sweep_runs
 from baobab.runtime.agents.failures import RunTaken
-from baobab.runtime.agents.family import cancel
+from baobab.runtime.agents.family import cancel, fail_lost
 from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.rows import FROZEN, UNENDED, runs
 from baobab.runtime.agents.segment import Segment
+from baobab.runtime.job_rows import jobs
 from baobab.storage.database import Database
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.toolset import agents
@@ -61,11 +62,15 @@ async def agents_expire(job: Job) -> None:
 
 @agents.job(every=30)
 async def agents_tend(job: Job) -> None:
-    """Go on with the runs that have come with a move; erase those that have been kept for as long as they are to be."""
+    """Go on with the runs that have come with a move, and end those whose jobs were given up.
+
+    Erase those that have been kept for as long as they are to be.
+    """
     services = job.registry.services
     databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
     for database in databases:
         await _take_up(services, database)
+        await _end_lost(services, database)
         await sweep_runs(services, database)
     await _withdraw(services, databases)
 
@@ -112,6 +117,17 @@ async def _take_up(services: Services, database: Database) -> None:
             if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
                 job_id = f"run:{run_id}:{services.ids.uuid()}"
                 await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id, tenant=tenant)
+
+
+async def _end_lost(services: Services, database: Database) -> None:
+    """End the runs whose job has used up its attempts: none would ever go on with them."""
+    first = and_(runs.c.status == "queued", jobs.c.id == "run:" + runs.c.id)
+    given_up = and_(jobs.c.finished_at.is_not(None), jobs.c.error.is_not(None))
+    lost = select(runs).join(jobs, or_(jobs.c.id == runs.c.job_id, first)).where(UNENDED, given_up, _MADE)
+    async with database.reading() as connection:
+        found = (await connection.execute(lost.limit(_ROUND))).all()
+    for run in found:
+        await fail_lost(services, database, run)
 
 
 @agents.job()

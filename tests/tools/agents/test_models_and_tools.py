@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 from baobab.runtime.agents.family import cancel
 from baobab.runtime.agents.rows import runs
 from baobab.tools.agents import working
+from tests.jobs import jobs, unfinished
 from tests.tools.agents.conftest import Agency, graph
 
 TOOLS = ("kv_get", "kv_put", "kv_delete", "interrupt")
@@ -177,6 +178,29 @@ async def test_a_cancelled_run_does_nothing_more(agency: Agency) -> None:
     assert run["status"] == "cancelled"
     assert await agency.get("x") is None
     assert (await agency.events("a", run["id"]))[-1]["type"] == "run_cancelled"
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["nobody has begun it", "somebody has begun it"])
+async def test_an_approved_call_of_a_run_that_is_cancelled_is_made_only_where_it_was_begun(
+    agency: Agency, begun: bool
+) -> None:
+    await agency.agent("a", asking('/call kv_put {"key": "x", "value": 1}', *TOOLS))
+    run = await agency.run("a")
+    (paused,) = await agency.events("a", run["id"], "run_paused")
+    approval_id, token = paused["payload"]["approval_id"], paused["payload"]["approval_token"]
+    named = {"app_id": agency.app_id, "name": "a", "id": run["id"]}
+    # Nobody makes jobs from here on.
+    services: Any = agency.house.services
+    await services.jobs.stop()
+    await agency.house.use("agents_runs_resume", agency.owner, **named, approval_token=token, approved=True)
+    if begun:
+        async with services.database.writing() as connection:
+            made = update(jobs).where(jobs.c.id == f"approval:{approval_id}")
+            await connection.execute(made.values(attempts=1, epoch=1, held_by="another process"))
+    assert (await agency.house.use("agents_runs_cancel", agency.owner, **named))["status"] == "cancelled"
+    approval = (await agency.house.use("approvals_get", agency.owner, approval_id=approval_id))["approval"]
+    left = [job.id for job in await unfinished(agency.house) if job.id.startswith("approval:")]
+    assert (approval["status"], len(left)) == (("approved", 1) if begun else ("rejected", 0))
 
 
 async def test_a_run_that_begins_to_wait_while_it_is_cancelled_leaves_nothing_to_decide(agency: Agency) -> None:

@@ -5,7 +5,12 @@ import gc
 from itertools import pairwise
 from typing import Any
 
+import pytest
+from sqlalchemy import update
+
+from baobab.runtime.agents.rows import runs
 from baobab.runtime.agents.watch import Watch
+from tests.jobs import jobs
 from tests.tools.agents.conftest import Agency, graph
 
 READ = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
@@ -124,3 +129,23 @@ async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_ha
         agency.house.clock.advance(1)
     gc.collect()
     assert cancelled
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before it began", "under way"])
+async def test_a_run_whose_job_was_given_up_ends(agency: Agency, begun: bool) -> None:
+    ask = {"type": "tool", "tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {"reason": "?"}}
+    spec = graph({"ask": ask, "done": {"type": "end", "output_template": 1}}, ("ask", "done"), **KV)
+    await agency.agent("asker", spec)
+    run = await agency.run("asker")
+    database, job_id = agency.house.services.database, f"run:{run['id']}"
+    # As it stands when a thousand attempts have ended with their processes.
+    values = {"status": "running", "job_id": job_id} if begun else {"status": "queued", "job_id": None}
+    async with database.writing() as connection:
+        await connection.execute(update(jobs).where(jobs.c.id == job_id).values(error="Each attempt ended."))
+        await connection.execute(update(runs).where(runs.c.id == run["id"]).values(**values))
+    await agency.tend()
+    run = await agency.rests("asker", run["id"])
+    assert (run["status"], run["error"]["type"]) == ("failed", "worker_lost")
+    assert (await agency.events("asker", run["id"]))[-1]["type"] == "run_failed"
+    waiting = await agency.house.use("approvals_list", agency.owner, status="pending")
+    assert waiting["approvals"] == []
