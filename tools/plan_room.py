@@ -14,13 +14,13 @@ class PlanLimitReached(Forbidden):
     code = "plan_limit_exceeded"
     flat = True
     summary = "The plan of the organisation has room for no more."
-    remediation = "Remove what is no longer needed, or have the operator give the organisation another plan."
+    remediation = "Remove what is no longer needed, or have the operator give another plan (`baobab plan`)."
 
 
 class ProjectLimitReached(PlanLimitReached):
     code = "project_limit_reached"
     summary = "The organisation has as many apps as its plan has room for."
-    remediation = "Delete an app that is no longer needed, or have the operator give the organisation another plan."
+    remediation = "Delete an app that is no longer needed, or have the operator give another plan (`baobab plan`)."
 
 
 async def hold_plan(execute: Execute, organisation_id: str) -> Plan:

@@ -14,6 +14,7 @@ import click
 from baobab import __version__
 from baobab.parameters import Dollars, Word
 from baobab.settings import Settings, SettingsError, load
+from baobab.tools.plans import PLANS
 
 T = TypeVar("T")
 
@@ -274,6 +275,22 @@ def keys_rotate_secret(data: Path | None) -> None:
     click.echo(f"Sealed {_run(work())} secrets anew.")
 
 
+@main.command("plan")
+@click.argument("org", type=Word())
+@click.argument("plan", type=click.Choice(list(PLANS)), required=False, metavar="[PLAN]")
+@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+def plan_(org: str, plan: str | None, data: Path | None) -> None:
+    """Print the plan of the organisation ORG; with [PLAN], give it that one.
+
+    The plan is one of those in docs/settings.md. ORG is the id of an organisation, or the e-mail address of the account
+    whose personal one it is. A running server knows it at once; what is there already stays, also where it is more than
+    the plan has room for.
+    """
+    from baobab.plan_changing import change_plan, show_plan
+
+    _say_lines(data, lambda services: change_plan(services, org, plan) if plan else show_plan(services, org))
+
+
 @main.group("credits")
 def credits_() -> None:
     """What organisations may spend on models: look, top up, set terms.
@@ -292,7 +309,7 @@ def credits_show(org: str, data: Path | None) -> None:
     """Print what the organisation ORG has: allowance, top-ups, floor, reservations and budgets."""
     from baobab.crediting import show
 
-    _say_credits(data, lambda services: show(services, org))
+    _say_lines(data, lambda services: show(services, org))
 
 
 @credits_.command("top-up")
@@ -306,7 +323,7 @@ def credits_top_up(org: str, usd: int, reference: str, data: Path | None) -> Non
 
     if not usd:
         raise Failure("A top-up of nothing: give more than 0 dollars.")
-    _say_credits(data, lambda services: top_up(services, org, usd, reference))
+    _say_lines(data, lambda services: top_up(services, org, usd, reference))
 
 
 @credits_.command("terms")
@@ -321,10 +338,10 @@ def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path
     """
     from baobab.crediting import set_terms
 
-    _say_credits(data, lambda services: set_terms(services, org, allowance, floor))
+    _say_lines(data, lambda services: set_terms(services, org, allowance, floor))
 
 
-def _say_credits(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
+def _say_lines(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
     settings = _settings(data=data)
 
     async def told() -> list[str]:

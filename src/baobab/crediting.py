@@ -15,12 +15,12 @@ from baobab.tools.services import Services
 
 async def show(services: Services, organisation: str) -> list[str]:
     """What an organisation has, in lines for people. NoCreditAccount."""
-    return await _statement(services.credits, await _named(services, organisation))
+    return await _statement(services.credits, await find_organisation(services, organisation))
 
 
 async def top_up(services: Services, organisation: str, amount: int, reference: str) -> list[str]:
     """Add nano-dollars, once for each reference; what it has then. NoCreditAccount, TopUpConflict."""
-    found = await _named(services, organisation)
+    found = await find_organisation(services, organisation)
     async with services.database.working() as unit:
         mine = (credit_top_ups.c.organisation_id == found, credit_top_ups.c.reference == reference)
         before = (await unit.execute(select(credit_top_ups.c.amount).where(*mine))).first()
@@ -33,7 +33,7 @@ async def top_up(services: Services, organisation: str, amount: int, reference: 
 
 async def set_terms(services: Services, organisation: str, allowance: int | None, floor: int | None) -> list[str]:
     """Terms of its own, in nano-dollars; None is what its plan says. What it has then. NoCreditAccount."""
-    found = await _named(services, organisation)
+    found = await find_organisation(services, organisation)
     told = {"allowance_usd": allowance, "floor_usd": floor}
     data = {name: None if amount is None else dollars(amount) for name, amount in told.items()}
     async with services.database.working() as unit:
@@ -42,7 +42,7 @@ async def set_terms(services: Services, organisation: str, allowance: int | None
     return await _statement(services.credits, found)
 
 
-async def _named(services: Services, text: str) -> str:
+async def find_organisation(services: Services, text: str) -> str:
     """The id of an organisation that is named by it, or by the address of the account whose personal one it is."""
     query = select(organisations.c.id).where(organisations.c.id == text)
     if "@" in text:
