@@ -4,9 +4,11 @@ Nobody ever holds more than the model says, and nobody less: removals, demotions
 """
 
 import asyncio
+import math
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ from baobab import composition
 from baobab.settings import load
 from baobab.tools.callers import Account, Caller
 from baobab.tools.errors import BaobabError
+from baobab.tools.oauth.errors import InvalidGrant
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.tools.conftest import House
+from tests.tools.oauth.conftest import Flow, answered
 
 RANK = {"member": 0, "admin": 1, "owner": 2}
 LIMITS: dict[str, dict[str, Any]] = {
@@ -29,6 +33,15 @@ LIMITS: dict[str, dict[str, Any]] = {
     "kv": {"toolsets": ["kv"]},
     "kv and keys": {"toolsets": ["kv", "api_keys"]},
 }
+# What a program is given by consent; `{app}` and `{other}` are apps of the team.
+NARROWED: dict[str, dict[str, Any]] = {
+    **LIMITS,
+    "this app": {"only_app_id": "{app}"},
+    "other app": {"only_app_id": "{other}"},
+    "today": {"last_day": "{today}"},
+}
+ACCESS_SECONDS = 3600
+MOST_NIGHTS = 3
 PROBES: dict[str, tuple[str, dict[str, Any]]] = {
     "read": ("config_get", {}),
     "run": ("config_visibility", {"visibility": "private"}),
@@ -44,7 +57,9 @@ sources = st.one_of(people.map(lambda n: ("person", n)), st.integers(0, 30).map(
 
 @dataclass
 class Credential:
-    """kind: `account`, `app`, `function`, or `invitation`. held_to: names of LIMITS, its makers' among them."""
+    """kind: `account`, `app`, `function`, `program`, or `invitation`. held_to: names of LIMITS and NARROWED, its
+    makers' among them. good_until, ends_at: for now, as a token that is renewed, and for good.
+    """
 
     kind: str
     text: str
@@ -54,6 +69,10 @@ class Credential:
     held_to: frozenset[str] = frozenset()
     role: str = "member"
     lives: bool = True
+    good_until: float = math.inf
+    ends_at: float = math.inf
+    client_id: str = ""
+    refresh_token: str = ""
 
 
 class Rights(RuleBasedStateMachine):
@@ -71,14 +90,23 @@ class Rights(RuleBasedStateMachine):
         self.runner.run(self._begin())
         self.join(0, "admin")
         self.join(1, "admin")
+        self.let_a_program_in(0, "other app")
+        self.let_a_program_in(1, "today")
+        self.make_key(("credential", 1), "account", "none")
 
     async def _begin(self) -> None:
         clock, path = FixedClock(), Path(self.folder.name)
-        opened = await self.stack.enter_async_context(composition.house(load(begin(path), data=path), clock=clock))
+        opened = await self.stack.enter_async_context(
+            composition.house(load({**begin(path), "BAOBAB_PLAN": "enterprise"}, data=path), clock=clock)
+        )
         self.house = House(opened.services, opened.registry, clock, path)
         self.owner = await self.house.sign_up("owner@example.com")
         self.team = await self.house.organisation(self.owner)
-        self.app = (await self.house.use("apps_init", self.owner, name="shop", organization_id=self.team))["app_id"]
+        self.app, self.other = [
+            (await self.house.use("apps_init", self.owner, name=name, organization_id=self.team))["app_id"]
+            for name in ("shop", "other")
+        ]
+        self.flow, self.clock, self.nights = Flow(self.house), clock, 0
         self.people = [await self.house.sign_up(f"person{n}@example.com") for n in range(3)]
 
     def teardown(self) -> None:
@@ -129,11 +157,14 @@ class Rights(RuleBasedStateMachine):
         asked = {"key_scope": "app", "target_app_id": self.app} if kind == "app" else {"organization_id": self.team}
         inherited = maker.held_to if maker else frozenset[str]()
         may = self.is_account(maker) and self.rank(who) >= (1 if kind == "app" else 0)
-        may = may and not inherited & {"reads", "kv"}
+        may = may and not inherited & {"reads", "kv", "this app", "other app"}
         made = self.attempt(may, "api_keys_create", caller, name="k", **asked, **LIMITS[held_to])
         if made is not None:
             every = inherited | ({held_to} - {"none"})
-            self.handed_out.append(Credential(kind, made["key"], made["key_id"], who, maker, every))
+            key = Credential(kind, made["key"], made["key_id"], who, maker, every)
+            # What a program makes ends with it.
+            key.good_until = key.ends_at = maker.ends_at if maker else math.inf
+            self.handed_out.append(key)
 
     @rule(source=sources)
     def rotate(self, source: tuple[str, int]) -> None:
@@ -141,7 +172,9 @@ class Rights(RuleBasedStateMachine):
         if found is None:
             return
         caller, who, maker = found
-        may = self.rank(who) >= 1 and (maker is None or (maker.kind in ("account", "app") and not maker.held_to))
+        may = self.rank(who) >= 1 and (
+            maker is None or (maker.kind in ("account", "app", "program") and not maker.held_to)
+        )
         made = self.attempt(may, "kv_rotate_key", caller, app_id=self.app)
         if made is not None:
             self.void(lambda credential: credential.kind == "function")
@@ -173,7 +206,9 @@ class Rights(RuleBasedStateMachine):
 
     @rule(n=st.integers(0, 30), keep_made=st.booleans())
     def revoke(self, n: int, keep_made: bool) -> None:
-        keys = [credential for credential in self.handed_out if credential.kind in ("account", "app")]
+        kinds, now = ("account", "app", "program"), self.clock.time()
+        # What has ended is revoked in the hour after.
+        keys = [key for key in self.handed_out if key.kind in kinds and key.ends_at > now]
         if keys:
             key = keys[n % len(keys)]
             self.attempt(key.lives, "api_keys_revoke", self.owner, key_id=key.id, keep_made=keep_made)
@@ -181,6 +216,82 @@ class Rights(RuleBasedStateMachine):
                 key.lives = False
                 if not keep_made:
                     self.void(lambda credential: self.comes_from(credential, key))
+
+    @rule(n=st.integers(0, 30))
+    def let_a_program_in_by_a_key(self, n: int) -> None:
+        if found := self.source(("credential", n)):
+            request = self.flow.ask(self.runner.run(self.flow.client()))
+            asked = {"request": request, "decision": "approve", "organization_id": self.team}
+            assert not self.tried("oauth_decide", found[0], **asked)
+
+    @rule(who=people, narrowed=st.sampled_from(sorted(NARROWED)))
+    def let_a_program_in(self, who: int, narrowed: str) -> None:
+        client = self.runner.run(self.flow.client())
+        words = {"{app}": self.app, "{other}": self.other, "{today}": self.clock.now().date().isoformat()}
+        given = {
+            name: words.get(value, value) if isinstance(value, str) else value
+            for name, value in NARROWED[narrowed].items()
+        }
+        asked = {"request": self.flow.ask(client), "decision": "approve", "approval": "none", **given}
+        given_by = self.people[who]
+        decided = self.attempt(self.rank(who) >= 0, "oauth_decide", given_by, organization_id=self.team, **asked)
+        if decided is not None:
+            code = {"client_id": client["client_id"], "code": answered(decided)["code"]}
+            made = self.runner.run(self.flow.endpoint("oauth_exchange", **code))
+            listed = self.use("oauth_programs_list", given_by)["programs"]
+            program_id = next(program["id"] for program in listed if program["client_id"] == client["client_id"])
+            program = Credential(
+                "program", made["access_token"], program_id, who, None, frozenset({narrowed} - {"none"})
+            )
+            program.client_id, program.refresh_token = client["client_id"], made["refresh_token"]
+            if narrowed == "today":
+                program.ends_at = datetime.combine(self.clock.now().date() + timedelta(days=1), time(), UTC).timestamp()
+            program.good_until = min(program.ends_at, self.clock.time() + ACCESS_SECONDS)
+            self.handed_out.append(program)
+
+    @rule(n=st.integers(0, 30))
+    def renew(self, n: int) -> None:
+        if program := self.program(n):
+            token = {"client_id": program.client_id, "refresh_token": program.refresh_token}
+            try:
+                made = self.runner.run(self.flow.endpoint("oauth_refresh", **token))
+            except InvalidGrant:
+                assert not program.lives or program.ends_at <= self.clock.time(), program
+                return
+            assert program.lives, program
+            assert program.ends_at > self.clock.time(), program
+            program.text, program.refresh_token = made["access_token"], made["refresh_token"]
+            program.good_until = min(program.ends_at, self.clock.time() + ACCESS_SECONDS)
+
+    @rule(n=st.integers(0, 30), who=people)
+    def take_access_away(self, n: int, who: int) -> None:
+        program = self.program(n)
+        if program is not None and program.ends_at > self.clock.time():
+            may = program.lives and program.person == who
+            self.attempt(may, "oauth_programs_revoke", self.people[who], program_id=program.id)
+            if may:
+                self.void(lambda credential: credential is program or self.comes_from(credential, program))
+
+    @rule()
+    def let_an_hour_pass(self) -> None:
+        self.clock.advance(ACCESS_SECONDS)
+
+    @rule()
+    def sleep(self) -> None:
+        # Not for so long that invitations end.
+        if self.nights < MOST_NIGHTS:
+            self.nights += 1
+            tomorrow = datetime.combine(self.clock.now().date() + timedelta(days=1), time(), UTC)
+            self.clock.advance(tomorrow.timestamp() - self.clock.time())
+            for n in range(len(self.programs)):
+                self.renew(n)
+
+    @property
+    def programs(self) -> list[Credential]:
+        return [credential for credential in self.handed_out if credential.kind == "program"]
+
+    def program(self, n: int) -> Credential | None:
+        return self.programs[n % len(self.programs)] if self.programs else None
 
     # -- What must hold ------------------------------------------------------------------------------------------------
 
@@ -197,13 +308,15 @@ class Rights(RuleBasedStateMachine):
             assert (set() if caller is None else self.held(caller)) == self.rights(credential), credential
 
     def rights(self, credential: Credential) -> set[str]:
-        if not credential.lives:
+        if not credential.lives or credential.good_until <= self.clock.time():
             return set()
         if credential.kind == "function":
             return {"write", "expose"}
         rights = self.rights_of_role(self.roles[credential.person])
         if credential.held_to:
             rights -= {"expose"}
+        if "other app" in credential.held_to:
+            return set()
         if "reads" in credential.held_to:
             rights &= {"read"}
         if credential.held_to & {"kv", "kv and keys"}:
@@ -244,7 +357,12 @@ class Rights(RuleBasedStateMachine):
         kind, n = source
         if kind == "person":
             return self.people[n], n, None
-        usable = [credential for credential in self.handed_out if credential.kind != "invitation" and credential.lives]
+        now = self.clock.time()
+        usable = [
+            credential
+            for credential in self.handed_out
+            if credential.kind != "invitation" and credential.lives and credential.good_until > now
+        ]
         if not usable:
             return None
         credential = usable[n % len(usable)]
@@ -264,7 +382,7 @@ class Rights(RuleBasedStateMachine):
 
     @staticmethod
     def is_account(maker: Credential | None) -> bool:
-        return maker is None or maker.kind == "account"
+        return maker is None or maker.kind in ("account", "program")
 
     @staticmethod
     def comes_from(credential: Credential, key: Credential) -> bool:
