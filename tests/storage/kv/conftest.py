@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import redis
 
 from baobab.storage.kv import Engine, MemoryEngine, SqliteEngine
 from baobab.storage.kv.postgres.engine import PostgresEngine
+from baobab.storage.kv.tiered.durable import Durable
 from baobab.storage.kv.tiered.engine import TieredEngine
 from baobab.storage.kv.tiered.postgres import DurablePostgres
 from baobab.storage.kv.tiered.sqlite import DurableFiles
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
+from tests.storage.kv.tiered_workers import Around, FilesAround, PostgresAround
 
 
 class FakeClock:
@@ -104,3 +107,29 @@ async def sqlite(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqliteEngine
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture
+def server() -> Iterator[ValkeyServer]:
+    """One that a test may kill."""
+    with valkey() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def make_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Durable]:
+    """Another worker's view of one and the same durable tier."""
+    if request.param == "sqlite":
+        return lambda: DurableFiles(tmp_path, time.time)
+    url = request.getfixturevalue("postgres_url")
+    return lambda: DurablePostgres(url, time.time)
+
+
+@pytest.fixture
+def make_around(
+    make_durable: Callable[[], Durable], tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[[], Around]:
+    if isinstance(make_durable(), DurableFiles):
+        return lambda: FilesAround(tmp_path, time.time)
+    url = request.getfixturevalue("postgres_url")
+    return lambda: PostgresAround(url, time.time)

@@ -1,0 +1,86 @@
+"""The built-in model, asked as a client asks and read with OpenAI's own types."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import settings
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
+
+from baobab.runtime.gateway.builtin.echo import complete, stream
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]},
+        },
+    }
+    for name in ("kv_get", "kv_put")
+]
+QUIETLY = settings(max_examples=150)
+LABEL = "[baobab/echo, the built-in model]"
+
+
+def ask(prompt: Any, **request: Any) -> ChatCompletion:
+    """The answer to one message of a user."""
+    return told([{"role": "user", "content": prompt}], **request)
+
+
+def told(messages: list[dict[str, Any]], **request: Any) -> ChatCompletion:
+    """Both forms of the answer, which must be the same, as the client's types read them."""
+    whole = {"model": "baobab/echo", "messages": messages, **request}
+    answer = complete(whole, completion_id="chatcmpl-1", created=1_800_000_000)
+    parsed = ChatCompletion.model_validate(answer, strict=True)
+    state = ChatCompletionStreamState()
+    for chunk in stream(
+        {**whole, "stream": True, "stream_options": {"include_usage": True}},
+        completion_id="chatcmpl-1",
+        created=1_800_000_000,
+    ):
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk, strict=True))
+    joined = state.current_completion_snapshot
+    assert [choice.message.content for choice in joined.choices] == [
+        choice.message.content for choice in parsed.choices
+    ]
+    assert [choice.finish_reason for choice in joined.choices] == [choice.finish_reason for choice in parsed.choices]
+    assert [calls(choice.message) for choice in joined.choices] == [calls(choice.message) for choice in parsed.choices]
+    assert joined.usage == parsed.usage
+    json.dumps(answer, allow_nan=False, ensure_ascii=False).encode()
+    return parsed
+
+
+def said(answer: ChatCompletion) -> str:
+    content = answer.choices[0].message.content
+    assert content is not None
+    return content
+
+
+def calls(message: Any) -> list[tuple[str, str, str]]:
+    return [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
+
+
+def wishes(answer: ChatCompletion) -> list[tuple[str, Any]]:
+    """Names and arguments of the calls that the model asks for."""
+    return [(name, json.loads(arguments)) for _, name, arguments in calls(answer.choices[0].message)]
+
+
+def agent(prompt: str, results: Mapping[str, str], *, most: int = 20, **request: Any) -> tuple[list[Any], str]:
+    """Every step's calls, and the last text, of an agent whose tools always answer the same."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+    steps = []
+    for number in range(most):
+        answer = complete(
+            {"messages": messages, "tools": TOOLS, **request}, completion_id=f"chatcmpl-{number}", created=0
+        )
+        message = ChatCompletionMessage.model_validate(answer["choices"][0]["message"])
+        if not message.tool_calls:
+            return steps, message.content or ""
+        steps.append([(name, json.loads(arguments)) for _, name, arguments in calls(message)])
+        messages.append(message.model_dump(exclude_none=True))
+        messages += [
+            {"role": "tool", "tool_call_id": call_id, "content": results[name]} for call_id, name, _ in calls(message)
+        ]
+    return steps, "never ended"

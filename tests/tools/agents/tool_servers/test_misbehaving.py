@@ -1,0 +1,127 @@
+"""Tool servers that misbehave, and addresses that must not be reached."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from baobab.runtime.addresses import AddressRefused, UrlRefused
+from baobab.runtime.agents.remote.remote import Remote
+from baobab.runtime.egress import Egress
+from baobab.tools.agents.errors import InvalidGraph
+from tests.tools.agents.conftest import PATIENCE_SECONDS, Agency
+from tests.tools.agents.tool_server import Fake
+from tests.tools.agents.tool_servers.servers import (
+    LOOPBACK,
+    calling,
+    failed,
+    probe,
+    register,
+    states,
+)
+
+MISBEHAVING = {
+    "500": ("tool_server_failed", "The tool server answered 500."),
+    "403": ("tool_server_denied", "The tool server answered 403."),
+    "404": ("tool_server_failed", "The tool server answered 404."),
+    "silent": ("tool_server_timeout", "The tool server did not answer in time."),
+    "huge": ("EGRESS_TOO_LARGE", "The answer of the service is larger than allowed."),
+    "endless": ("EGRESS_TOO_LARGE", "The answer of the service is larger than allowed."),
+    "malformed": ("tool_server_failed", "The tool server did not answer as MCP asks."),
+    "away": ("EGRESS_URL_REFUSED", "The server redirects to another host."),
+}
+
+
+@pytest.mark.parametrize("behaviour", MISBEHAVING)
+async def test_a_server_that_misbehaves_fails_its_call_and_nothing_else(
+    agency: Agency, fake: Fake, behaviour: str
+) -> None:
+    server = await register(agency, fake.mcp)
+    await agency.agent("a", calling(server, "search", {"query": "x"}))
+    fake.behaviour, remote = behaviour, agency.house.services.of(Remote)
+    if behaviour == "silent":
+        remote.call_seconds = remote.list_seconds = 0.05
+    code, message = MISBEHAVING[behaviour]
+    told = await failed(agency)
+    assert (told["code"], told["message"]) == (code, message)
+    assert (await probe(agency, server))["error"] == message
+    assert "127.0.0.1" not in json.dumps(told)
+    fake.behaviour = ""
+    remote.call_seconds = remote.list_seconds = 10.0
+    assert (await agency.run("a"))["status"] == "completed"
+
+
+async def test_a_run_that_is_cancelled_waits_for_no_server(agency: Agency, fake: Fake) -> None:
+    server = await register(agency, fake.mcp)
+    await agency.agent("a", calling(server, "search", {"query": "x"}))
+    fake.behaviour, before = "silent", len(fake.headers)
+    run_id = await agency.start("a")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(fake.headers) == before:
+            await asyncio.sleep(0.001)
+    cancel = {"app_id": agency.app_id, "name": "a", "id": run_id}
+    await agency.house.use("agents_runs_cancel", agency.owner, **cancel)
+    assert (await agency.rests("a", run_id))["status"] == "cancelled"
+
+
+async def test_what_is_no_mcp_is_registered_as_not_well_and_accepted_when_it_first_is(
+    agency: Agency, fake: Fake
+) -> None:
+    fake.behaviour = "page"
+    server = await register(agency, fake.mcp)
+    assert (server["status"], server["tools"]) == ("unhealthy", [])
+    with pytest.raises(InvalidGraph):
+        await agency.agent("a", calling(server, "search", {}))
+    fake.behaviour = ""
+    assert states(await probe(agency, server)) == {"search": "accepted", "send": "accepted"}
+
+
+async def test_a_redirect_on_the_same_host_is_followed(agency: Agency, fake: Fake) -> None:
+    fake.behaviour = "moved"
+    assert (await register(agency, fake.mcp))["status"] == "healthy"
+
+
+PRIVATE = ["http://10.0.0.1/mcp", "http://169.254.169.254/mcp", "http://[::1]/mcp", "http://[::ffff:10.0.0.1]/mcp"]
+
+
+@pytest.mark.parametrize("url", [*PRIVATE, "http://2130706433/mcp", "http://0x7f.1/mcp"])
+async def test_private_addresses_are_refused(agency: Agency, url: str) -> None:
+    with pytest.raises(AddressRefused):
+        await register(agency, url)
+    listed = await agency.house.use("mcp_servers_list", agency.owner, app_id=agency.app_id)
+    assert listed == {"mcp_servers": [], "servers": []}
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "http://user:pw@example.com/", "http://example.com:6379/"])
+async def test_urls_that_are_no_plain_http_are_refused(agency: Agency, url: str) -> None:
+    with pytest.raises(UrlRefused):
+        await register(agency, url)
+
+
+async def test_a_private_token_url_is_not_called(agency: Agency, fake: Fake) -> None:
+    auth = {"type": "oauth", "client_id": "a", "client_secret": "b", "token_url": "http://10.0.0.1/token"}
+    with pytest.raises(AddressRefused):
+        await register(agency, fake.mcp, auth=auth)
+    assert not fake.headers
+
+
+async def test_a_name_that_leads_elsewhere_after_registration_is_not_followed_there(agency: Agency, fake: Fake) -> None:
+    leads = ["127.0.0.1"]
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return leads
+
+    services = agency.house.services
+    egress = Egress([LOOPBACK], resolver=resolve)
+    services._own[Remote] = Remote(replace(services, outgoing=egress))
+    server = await register(agency, fake.mcp.replace("127.0.0.1", "tools.example"))
+    assert server["status"] == "healthy"
+    await agency.agent("a", calling(server, "search", {"query": "x"}))
+    leads[:] = ["10.0.0.1"]
+    # What is connected already stays where it is.
+    await egress.close()
+    assert (await failed(agency))["code"] == "EGRESS_ADDRESS_REFUSED"
+    assert (await probe(agency, server))["ok"] is False
+    await egress.close()
