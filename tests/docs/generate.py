@@ -1,5 +1,6 @@
 """The pages that are made from the code. `make docs` writes them; a test fails when one has drifted."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from baobab.tools.errors import (
     BusyWithBodies,
     MethodNotAllowed,
     NoSocket,
+    NotFound,
     RouteNotFound,
     ToolNotFound,
     WrongHost,
@@ -112,12 +114,12 @@ def errors_page(registry: Registry) -> str:
         _MADE,
         "",
         "Every refusal has a code, a message that says what happened, and a remediation that says what to do. How they",
-        "are wrapped depends on the family of operations; over MCP they are the structured content of a tool error.",
+        "are wrapped over REST depends on the family of operations, whose clients expect it so; a family has one shape.",
+        'Over MCP there is one for all: the text of a result with `isError`, and as data in its `_meta["baobab/error"]`.',
         "",
-        "| Family | Shape |",
+        "| Families | Shape, by the example of a thing that is not there |",
         "|---|---|",
-        '| most | `{"error": {"code", "message", "remediation", "documentation_url", "details"?}}` |',
-        '| kv | `{"error": CODE, "message", "remediation", ...details}` |',
+        *_shapes(registry),
         "",
         "## Of operations",
         "",
@@ -130,6 +132,16 @@ def errors_page(registry: Registry) -> str:
         *_errors(((kind.code, kind) for kind in _OF_DOORS), registry),
     ]
     return _page(lines)
+
+
+def _shapes(registry: Registry) -> Iterator[str]:
+    families: dict[str, list[str]] = {}
+    for toolset in registry.toolsets:
+        if any(tool.rest for tool in toolset.tools.values()):
+            body = toolset.envelope.render(NotFound(details={"name": "x"}), f"{ADDRESS}/docs")
+            families.setdefault(json.dumps(body), []).append(toolset.name)
+    for body, names in sorted(families.items(), key=lambda item: -len(item[1])):
+        yield f"| {', '.join(names)} | `{body}` |"
 
 
 def tools_page(registry: Registry) -> str:

@@ -127,9 +127,19 @@ async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     return {"agent": agent_of(await found_agent(call, app_id, name))}
 
 
+async def _making(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_given: Any) -> str:
+    spec = await _valid(call, name, graph_spec)
+    async with call.reading() as execute:
+        mine = (rows.c.app_id == app_id, rows.c.name == name, rows.c.deleted_at.is_(None))
+        if (await execute(select(rows.c.id).where(*mine))).first():
+            raise AgentExists
+    return f"It would make the agent {name}, of {len(spec.nodes)} nodes."
+
+
 @agents.tool(
     "POST /agents",
     access=AppOwner("admin"),
+    preview=_making,
     effect="write",
     status=201,
     raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
@@ -223,8 +233,17 @@ async def agents_create(
     return _changed(row, spec, await _offers(call))
 
 
+async def _changing(call: Call, app_id: AppId, name: Name, **given: Any) -> str:
+    await found_agent(call, app_id, name)
+    if isinstance(given["graph_spec"], dict):
+        await _valid(call, name, given["graph_spec"])
+    fields = sorted(field for field, value in given.items() if value is not OMITTED)
+    return f"It would change of the agent {name}: {', '.join(fields) or 'nothing'}."
+
+
 @agents.tool(
     "PATCH /agents/{name}",
+    preview=_changing,
     access=AppOwner("admin"),
     effect="write",
     raises=(AgentNotFound, InvalidGraph, UnsafePublic, PlanLimitReached),
@@ -301,10 +320,17 @@ async def agents_update(
     return _changed(row, GraphSpec.model_validate(row.graph_spec), await _offers(call))
 
 
+async def _removing(call: Call, app_id: AppId, name: Name) -> str:
+    row = await found_agent(call, app_id, name)
+    shown = f" ({escape_name(row.display_name)})" if row.display_name else ""
+    return f"It would remove the agent {name}{shown}, last changed {row.updated_at:%Y-%m-%d %H:%M} UTC. Its runs stay."
+
+
 @agents.tool(
     "DELETE /agents/{name}",
     access=AppOwner("admin"),
     effect="destructive",
+    preview=_removing,
     status=204,
     raises=(AgentNotFound,),
     audit=Audit("agent.delete", action="delete", resource="agent"),

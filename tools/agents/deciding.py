@@ -18,13 +18,19 @@ from baobab.tools.deciders import Decider, Gate, NotYoursToDecide, person, start
 from baobab.tools.errors import AppMigrating
 
 
-async def cancelled(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:
-    """The run as it is then: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
+async def cancellable(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
+    """The row of a run that the caller may cancel. RunNotFound, RunEnded, and what a decider is refused with."""
     row = await run_row(call, app_id, run_id, agent)
     if call.caller.limits is None or person(call.caller) != starter_of(row):
         Decider(call.caller, call.role).require(Gate.of_run(row))
     if row.status in ENDED:
         raise RunEnded(details={"status": row.status})
+    return row
+
+
+async def cancelled(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:
+    """The run as it is then: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
+    row = await cancellable(call, app_id, run_id, agent)
     call.audit.resource_id = run_id
     status: Any = await cancel(call.services, call.stores.database, row)
     if status is None:

@@ -31,11 +31,17 @@ class Erasing(TypedDict):
     """How many runs are being erased."""
 
 
+async def _erasing_run(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002 - on the wire
+    steps = len(await _ended_family(call, app_id, name, id)) - 1
+    return f"It would erase a run of the agent {name} for good, with {steps} runs that were steps of it."
+
+
 @agents.tool(
     "DELETE /agents/{name}/runs/{id}",
     access=AppOwner("admin"),
     effect="destructive",
     status=204,
+    preview=_erasing_run,
     raises=(RunNotFound, RunUnderWay),
     audit=Audit("agent.run.delete", category="agents", action="delete", resource="run"),
     keywords="delete, erase, remove a run, its events and history, clean up old runs; "
@@ -47,10 +53,19 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
 
     Runs that were steps of it are erased too.
     """
-    row = await run_row(call, app_id, id, name)
-    ids, found = [id], [id]
+    ids = await _ended_family(call, app_id, name, id)
+    call.audit.resource_id = id
+    await call.execute(approvals_of(ids))
+    async with writing(call) as unit:
+        await within(unit, lambda statements: erase_in(statements, ids, remembered=True))
+
+
+async def _ended_family(call: Call, app_id: str, name: str, run_id: str) -> list[str]:
+    """The ids of a run and of those that were steps of it; RunUnderWay where one has not ended."""
+    row = await run_row(call, app_id, run_id, name)
+    ids, found = [run_id], [run_id]
     async with call.reading() as execute:
-        unused = (await execute(select(runs.c.id).where(runs.c.id == id, UNUSED))).first() is not None
+        unused = (await execute(select(runs.c.id).where(runs.c.id == run_id, UNUSED))).first() is not None
         while found:
             below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(found))
             children = (await execute(below)).all()
@@ -59,10 +74,14 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
             ids += found
     if row.status not in ENDED or not unused:
         raise RunUnderWay(details={"status": row.status})
-    call.audit.resource_id = id
-    await call.execute(approvals_of(ids))
-    async with writing(call) as unit:
-        await within(unit, lambda statements: erase_in(statements, ids, remembered=True))
+    return ids
+
+
+async def _erasing_thread(
+    call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
+) -> str:
+    agent = await found_agent(call, app_id, name)
+    return await _told(call, _person(call, user_id), agent.id, thread_id)
 
 
 @agents.tool(
@@ -70,6 +89,7 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
     access=AppOwner("admin"),
     effect="destructive",
     status=202,
+    preview=_erasing_thread,
     raises=(AgentNotFound,),
     audit=Audit("agent.thread.delete", category="agents", action="delete", resource="thread"),
     keywords="delete, erase, forget a conversation, thread, chat, memory; "
@@ -88,11 +108,16 @@ async def agents_threads_delete(
     return await _erase(call, _person(call, user_id), agent.id, thread_id)
 
 
+async def _erasing_user(call: Call, app_id: AppId, user_id: UserId) -> str:  # noqa: ARG001 - the call knows
+    return await _told(call, _person(call, user_id), None, None)
+
+
 @agents.tool(
     "DELETE /agent-users/{user_id}",
     access=AppOwner("admin"),
     effect="destructive",
     status=202,
+    preview=_erasing_user,
     audit=Audit("agent.user.erase", category="agents", action="delete", resource="user"),
     keywords="erase everything of a person, right to be forgotten, GDPR, delete user data; "
     "alle Daten einer Person löschen, DSGVO; "
@@ -143,6 +168,14 @@ async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | 
         job_id, tenant = f"erase:{call.services.ids.uuid()}", call.require_app().organisation_id
         await call.services.jobs.enqueue(unit, "agents_erase", given, job_id=job_id, tenant=tenant)
     return {"runs": count}
+
+
+async def _told(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> str:
+    theirs = _theirs(call.require_app().id, whose, agent_id, thread_id, call.now)
+    async with call.reading() as execute:
+        count = (await execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
+    what = "all that agents have of this person" if thread_id is None else "this conversation"
+    return f"It would erase {what}: {count} runs with their events, for good."
 
 
 def _theirs(app_id: str, whose: str, agent_id: str | None, thread_id: str | None, until: datetime) -> Any:

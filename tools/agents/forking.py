@@ -28,9 +28,15 @@ Step = Annotated[int, Field(ge=0, le=200)]
 State = Annotated[Held, Field(max_length=1000)]
 
 
+async def _forking(call: Call, app_id: AppId, name: Name, id: RunId, **_given: Any) -> str:  # noqa: A002
+    run, agent = await run_row(call, app_id, id, name), await found_agent(call, app_id, name)
+    return f"It would start a run of the agent {agent.name} that goes on from one of {run.created_at:%Y-%m-%d %H:%M}."
+
+
 @agents.tool(
     "POST /agents/{name}/runs/{id}/fork",
     access=OF_APP,
+    preview=_forking,
     effect="external",
     status=lambda result: 200 if "replayed" in result else 201,
     statuses=(201, 200),

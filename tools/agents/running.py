@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from baobab.runtime.agents.rows import runs as rows
 from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import agent_meaning, describe_agent, found_agent
-from baobab.tools.agents.deciding import cancelled, resumed
+from baobab.tools.agents.deciding import cancellable, cancelled, resumed
 from baobab.tools.agents.errors import (
     AgentDisabled,
     AgentNotFound,
@@ -183,9 +183,15 @@ async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> O
     return {"run": run_of(row, call.caller, await read_awaited(call, row))}
 
 
+async def _cancelling(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002
+    row = await cancellable(call, app_id, id, name)
+    return f"It would end a run of the agent {name}, which is {row.status} now."
+
+
 @agents.tool(
     "POST /agents/{name}/runs/{id}/cancel",
     access=OF_APP,
+    preview=_cancelling,
     effect="write",
     status=202,
     raises=CANCELLING,

@@ -49,6 +49,7 @@ from baobab.tools.agents.tool_server_records import (
 from baobab.tools.agents.toolset import agents
 from baobab.tools.call import Call
 from baobab.tools.errors import AlreadyExists, BadRequest, BaobabError, Forbidden
+from baobab.tools.escaping import escape_text
 from baobab.tools.plan_room import PlanLimitReached, require_room
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId, JsonObject
@@ -153,10 +154,16 @@ async def mcp_servers_create(
     return {"mcp_server": server, "server": server}
 
 
+async def _removing(call: Call, app_id: AppId, id: ServerId) -> str:  # noqa: A002
+    row = await _row(call, app_id, id)
+    return f"It would remove the tool server {escape_text(row['name'])} at {escape_text(row['url'])}."
+
+
 @agents.tool(
     "DELETE /mcp-servers/{id}",
     access=AppOwner("admin"),
     effect="destructive",
+    preview=_removing,
     status=204,
     raises=(ToolServerNotFound,),
     audit=Audit("agent.tool_server.delete", action="delete", resource="mcp_server"),
@@ -177,10 +184,17 @@ def _probe_failure(probe: Probe) -> ToolServerFailed | None:
     return None if probe["ok"] else ToolServerFailed(probe["error"], remediation=probe["remediation"])
 
 
+async def _probing(call: Call, app_id: AppId, id: ServerId, accept: Any = False) -> str:  # noqa: A002
+    row = await _row(call, app_id, id)
+    then = "accept what it says of them" if accept is not False else "show what it says of them"
+    return f"It would ask {escape_text(row['name'])} at {escape_text(row['url'])} for its tools, and {then}."
+
+
 @agents.tool(
     "POST /mcp-servers/{id}/probe",
     access=AppOwner("admin"),
     effect="external",
+    preview=_probing,
     status=lambda probe: 200 if probe["ok"] else 502,
     statuses=(200, 502),
     raises=(ToolServerNotFound, ToolChanged),

@@ -16,6 +16,7 @@ from baobab.tools.ai.reach import provider_keys as rows
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.call import Call
 from baobab.tools.errors import NotFound
+from baobab.tools.escaping import escape_text
 from baobab.tools.tool import Audit
 from baobab.tools.types import Text
 
@@ -117,10 +118,19 @@ async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey
     return _shown(provider, reach.last4(key), call.now)
 
 
+async def _removing(call: Call, provider: ProviderName) -> str:
+    query = select(rows.c.last4).where(rows.c.id == f"{call.account.organisation_id}:{provider}")
+    last4 = (await call.execute(query)).scalar()
+    if last4 is None:
+        raise ProviderKeyNotFound
+    return f"It would remove the organisation's key for {provider}, which ends in {escape_text(last4)}."
+
+
 @model_servers.tool(
     "DELETE /provider-keys/{provider}",
     access=AnyAccount("admin"),
     effect="destructive",
+    preview=_removing,
     raises=(ProviderKeyNotFound,),
     audit=Audit("ai.provider_key.delete", action="delete", resource="provider_key"),
     keywords="remove my OpenAI, Anthropic or provider key; "

@@ -19,6 +19,7 @@ from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
 from baobab.tools.ai.unpriced import without_unpriced
 from baobab.tools.call import Call
 from baobab.tools.errors import BaobabError
+from baobab.tools.escaping import escape_name
 from baobab.tools.limits import GATEWAY_REQUESTS
 from baobab.tools.tool import Audit
 from baobab.tools.types import AnyJsonObject, JsonObject, Text
@@ -121,10 +122,16 @@ async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
     return await stored.response(call, response_id)
 
 
+async def _forgetting(call: Call, response_id: ResponseId, **_app: str) -> str:
+    found = await stored.response(call, response_id)
+    return f"It would forget a stored response of the model {escape_name(str(found.get('model')))}."
+
+
 @OPENAI.tool(
     "DELETE /responses/{response_id}",
     in_app="ai_response_delete",
     effect="destructive",
+    preview=_forgetting,
     raises=(ResponseNotFound,),
     audit=Audit("ai.response.delete", action="delete", resource="response"),
     examples={"response_id": "resp_0123456789abcdef01234567"},

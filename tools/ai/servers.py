@@ -24,6 +24,7 @@ from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.call import Call
 from baobab.tools.errors import BadRequest, Conflict, MissingField, NotFound
+from baobab.tools.escaping import escape_text
 from baobab.tools.plan_room import PlanLimitReached, hold_plan, require_room
 from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit
@@ -204,10 +205,16 @@ async def model_servers_update(
     return await _write(call, before, values | await _asked(call, name, address, opened))
 
 
+async def _probing(call: Call, name: ServerName) -> str:
+    row = await _row(call, name)
+    return f"It would ask the model server {name} at {escape_text(row['url'])} for its models."
+
+
 @model_servers.tool(
     "POST /servers/{name}/probe",
     access=AnyAccount("admin"),
     effect="external",
+    preview=_probing,
     raises=(ServerNotFound, ServerChanged, AddressRefused, UrlRefused),
     audit=Audit("ai.server.probe", resource="model_server"),
     keywords="test, refresh, check the connection of a self-hosted LLM, vLLM, Ollama; "
@@ -223,10 +230,16 @@ async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
     return await _write(call, before, await _asked(call, name, before["url"], _opened(call, before)))
 
 
+async def _removing(call: Call, name: ServerName) -> str:
+    row = await _row(call, name)
+    return f"It would remove the model server {name} at {escape_text(row['url'])}, with its key."
+
+
 @model_servers.tool(
     "DELETE /servers/{name}",
     access=AnyAccount("admin"),
     effect="destructive",
+    preview=_removing,
     raises=(ServerNotFound,),
     audit=Audit("ai.server.delete", action="delete", resource="model_server"),
     keywords="disconnect, remove a self-hosted LLM, vLLM, Ollama; Modellserver entfernen; quitar servidor de modelos",

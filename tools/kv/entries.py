@@ -315,9 +315,18 @@ async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Val
     return {"swapped": await stored(swap)}
 
 
+async def _expiring(call: Call, app_id: AppId, key: Key, ttl: int | None) -> str:
+    value = await call.stores.kv.get(app_id, key)
+    if value is None:
+        return "The key is not there: nothing would change."
+    when = "never" if ttl is None else "at once" if ttl == 0 else f"in {ttl} seconds"
+    return f"The key, whose value has {len(value)} bytes, would expire {when}."
+
+
 @kv.tool(
     "POST /{key:path}/expire",
     access=Exposed("write"),
+    preview=_expiring,
     # A lifetime of 0 deletes.
     effect="destructive",
     limit=KV_OPERATIONS,

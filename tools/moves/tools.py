@@ -169,10 +169,19 @@ async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     return _move(await _of_app(call, app_id, migration_id))
 
 
+async def _aborting(call: Call, app_id: AppId, migration_id: MoveId) -> str:
+    row = await _of_app(call, app_id, migration_id)
+    going = row.completed_at is None and row.current_step in BEFORE_FLIP and row.ending is None
+    if not going and (row.ending != "aborted" or row.completed_at is not None):
+        raise TooLateToAbort
+    return f"It would give up the move to the region {row.dest_region}: the app stays in {row.source_region}."
+
+
 @moves.tool(
     "POST /v1/apps/{app_id}/migrations/{migration_id}/abort",
     access=AppOwner("admin"),
     effect="write",
+    preview=_aborting,
     raises=(MoveNotFound, TooLateToAbort),
     audit=Audit("app.move.abort", resource="app"),
     keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración",
@@ -247,6 +256,9 @@ async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replic
 
 async def _tearing_down(call: Call, migration_id: MoveId) -> str:
     row = await _of_admin(call, migration_id)
+    underway = (moves_table.c.app_id == row.app_id, moves_table.c.completed_at.is_(None))
+    if row.source_replica_state != "active" or (await call.execute(select(moves_table.c.id).where(*underway))).first():
+        raise NoReplica
     return f"It would delete the copy of the app {row.app_id} that is left in the region {row.source_region}."
 
 

@@ -210,8 +210,18 @@ async def organisations_update(call: Call, organization_id: OrganizationId, name
     return _organization({**row, "name": name})
 
 
-async def _deleting(call: Call, organization_id: OrganizationId) -> str:
+async def _deletable(call: Call, organization_id: str) -> Any:
     row = await organisation(call, organization_id, "owner")
+    if row["personal"]:
+        raise PersonalOrganisation("A personal organisation cannot be deleted.")
+    left = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
+    if left:
+        raise OrganisationHasApps(details={"apps": left})
+    return row
+
+
+async def _deleting(call: Call, organization_id: OrganizationId) -> str:
+    row = await _deletable(call, organization_id)
     here = members.c.organisation_id == organization_id
     who = (await call.execute(select(func.count()).where(here))).scalar_one()
     live = await _live_keys(call, api_keys.c.organisation_id == organization_id)
@@ -229,13 +239,8 @@ async def _deleting(call: Call, organization_id: OrganizationId) -> str:
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
     """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
-    row = await organisation(call, organization_id, "owner")
+    await _deletable(call, organization_id)
     call.audit.resource_id = organization_id
-    if row["personal"]:
-        raise PersonalOrganisation("A personal organisation cannot be deleted.")
-    left = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
-    if left:
-        raise OrganisationHasApps(details={"apps": left})
     await keys.revoke(call, api_keys.c.organisation_id == organization_id)
     await call.execute(delete(rows).where(rows.c.id == organization_id))
     await call.services.notices.publish(call.unit, "organisation", organization_id)
@@ -314,9 +319,20 @@ async def organisations_set_role(
     return {"account_id": account_id, "role": role, "keys_revoked": revoked}
 
 
-async def _removing(call: Call, organization_id: OrganizationId, account_id: AccountId) -> str:
-    row = await organisation(call, organization_id)
+async def _removable(call: Call, organization_id: str, account_id: str) -> tuple[Any, Role]:
+    leaving = account_id == call.account.account_id
+    row = await organisation(call, organization_id, "member" if leaving else "admin")
     role = await _role_of(call, organization_id, account_id)
+    reaches(row["role"], role)
+    if role == "owner":
+        if row["personal"]:
+            raise PersonalOrganisation("The owner of a personal organisation cannot leave it.")
+        await another_owner(call, organization_id)
+    return row, role
+
+
+async def _removing(call: Call, organization_id: OrganizationId, account_id: AccountId) -> str:
+    row, role = await _removable(call, organization_id, account_id)
     email = (await call.execute(select(accounts.c.email).where(accounts.c.id == account_id))).scalar_one()
     live = await _live_keys(call, *_keys_of(organization_id, account_id))
     place = json.dumps(row["name"])
@@ -344,14 +360,7 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
     Admins remove members and admins, owners everybody. The last owner stays, and so does that of a personal
     organisation.
     """
-    leaving = account_id == call.account.account_id
-    row = await organisation(call, organization_id, "member" if leaving else "admin")
-    role = await _role_of(call, organization_id, account_id)
-    reaches(row["role"], role)
-    if role == "owner":
-        if row["personal"]:
-            raise PersonalOrganisation("The owner of a personal organisation cannot leave it.")
-        await another_owner(call, organization_id)
+    _, role = await _removable(call, organization_id, account_id)
     who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(delete(members).where(*who))
     revoked = await keys.revoke(call, *_keys_of(organization_id, account_id))
@@ -412,10 +421,23 @@ async def organisations_invitations(call: Call, organization_id: OrganizationId)
     return {"invitations": [_invitation(row) for row in await invited.pending(call, organization_id)]}
 
 
+async def _withdrawable(call: Call, organization_id: str, invitation_id: str) -> Any:
+    row = await organisation(call, organization_id, "admin")
+    found = await invited.find(call, organization_id, invitation_id)
+    reaches(row["role"], found.role)
+    return found
+
+
+async def _withdrawing(call: Call, organization_id: OrganizationId, invitation_id: InvitationId) -> str:
+    found = await _withdrawable(call, organization_id, invitation_id)
+    return f"It would withdraw the invitation of {found.email} as {found.role}."
+
+
 @organisations.tool(
     "DELETE /organizations/{organization_id}/invitations/{invitation_id}",
     access=Member("admin"),
     effect="destructive",
+    preview=_withdrawing,
     raises=(InvitationNotFound, AboveOwnRole),
     audit=Audit("organization.invitation.delete", action="delete", resource="invitation"),
     keywords="cancel, revoke, take back an invite; Einladung zurückziehen; cancelar invitación",
@@ -424,9 +446,8 @@ async def organisations_withdraw_invitation(
     call: Call, organization_id: OrganizationId, invitation_id: InvitationId
 ) -> Deleted:
     """Withdraw an invitation; its token is void at once."""
-    row = await organisation(call, organization_id, "admin")
+    await _withdrawable(call, organization_id, invitation_id)
     call.audit.resource_id = invitation_id
-    reaches(row["role"], (await invited.find(call, organization_id, invitation_id)).role)
     await invited.withdraw(call, invitation_id)
     return {"deleted": True, "id": invitation_id}
 

@@ -1,0 +1,103 @@
+"""What can only fail is refused at once over MCP, and not put before a person first."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Baobab
+from tests.mcp_server.speaking import ERAS, refusal, use
+
+RUN = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
+
+NEEDS_NONE = {
+    "billing_delete_budget": "keys with limits may not call what hands out rights",
+    "kv_rotate_key": "keys with limits may not call what hands out rights",
+    "oauth_programs_revoke": "no key may call it",
+}
+"""Destructive tools without a preview, and why."""
+
+HOPELESS: list[tuple[str, dict[str, Any], str]] = [
+    ("agents_delete", {"name": "nobody"}, "agent_not_found"),
+    ("agents_update", {"name": "nobody", "display_name": "x"}, "agent_not_found"),
+    ("agents_create", {"name": "new", "graph_spec": {"spec_version": 1}}, "invalid_graph_spec"),
+    ("agents_runs_delete", {"name": "nobody", "id": RUN}, "run_not_found"),
+    ("agents_runs_cancel", {"name": "nobody", "id": RUN}, "run_not_found"),
+    ("agents_runs_fork", {"name": "nobody", "id": RUN}, "run_not_found"),
+    ("agents_threads_delete", {"name": "nobody", "thread_id": "t"}, "agent_not_found"),
+    ("mcp_servers_delete", {"id": RUN}, "tool_server_not_found"),
+    ("mcp_servers_probe", {"id": RUN}, "tool_server_not_found"),
+    ("moves_abort", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
+    ("kv_flush", {}, "CONFIRM_REQUIRED"),
+]
+HOPELESS_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
+    ("gateway_response_delete", {"response_id": "resp_0123456789abcdef01234567"}, "RESPONSE_NOT_FOUND"),
+    ("model_servers_delete", {"name": "mine"}, "NOT_FOUND"),
+    ("model_servers_probe", {"name": "mine"}, "NOT_FOUND"),
+    ("provider_keys_delete", {"provider": "openai"}, "NOT_FOUND"),
+    ("source_replicas_delete", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
+    ("api_keys_revoke", {"key_id": RUN}, "NOT_FOUND"),
+]
+
+
+async def held(baobab: Baobab) -> dict[str, str]:
+    made = await baobab.client.post("/api-keys", json={"name": "held", "approval": "write"}, headers=baobab.owner)
+    return {"authorization": f"Bearer {made.json()['key']}"}
+
+
+async def waiting(baobab: Baobab) -> list[Any]:
+    found: list[Any] = (await baobab.client.get("/v1/approvals", headers=baobab.owner)).json()["approvals"]
+    return found
+
+
+async def called(baobab: Baobab, name: str, arguments: dict[str, Any], era: str) -> dict[str, Any]:
+    given = {"name": name, "arguments": arguments}
+    return await use(baobab, "call_tool", given, by=await held(baobab), era=era)
+
+
+def test_every_destructive_tool_knows_beforehand_or_says_why_it_need_not(baobab: Baobab) -> None:
+    tools = baobab.house.registry.tools.values()
+    without = {tool.name for tool in tools if tool.effect == "destructive" and tool.preview is None}
+    assert without == NEEDS_NONE.keys()
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(("name", "arguments", "code"), HOPELESS, ids=str)
+async def test_a_call_about_what_is_not_there_asks_nobody(
+    baobab: Baobab, era: str, name: str, arguments: dict[str, Any], code: str
+) -> None:
+    told = refusal(await called(baobab, name, {"app_id": await baobab.app(), **arguments}, era))
+    assert told["code"].upper() == code.upper()
+    assert await waiting(baobab) == []
+
+
+@pytest.mark.parametrize(("name", "arguments", "code"), HOPELESS_ELSEWHERE, ids=str)
+async def test_a_call_outside_of_apps_about_what_is_not_there_asks_nobody(
+    baobab: Baobab, name: str, arguments: dict[str, Any], code: str
+) -> None:
+    told = refusal(await called(baobab, name, arguments, ERAS[0]))
+    assert code in told["code"].upper()
+    assert await waiting(baobab) == []
+
+
+async def test_an_organisation_that_cannot_be_deleted_is_not_proposed_for_it(baobab: Baobab) -> None:
+    me = (await baobab.client.get("/platform/me", headers=baobab.owner)).json()
+    organisation = (await use(baobab, "call_tool", {"name": "organisations_list"}))["structuredContent"]
+    organisation_id = organisation["organizations"][0]["id"]
+    here = {"organization_id": organisation_id}
+    assert "cannot be deleted" in refusal(await called(baobab, "organisations_delete", here, ERAS[0]))["message"]
+    leave = {**here, "account_id": me["user"]["id"]}
+    assert refusal(await called(baobab, "organisations_remove_member", leave, ERAS[0]))["code"] != "APPROVAL_REQUIRED"
+    withdraw = {**here, "invitation_id": RUN}
+    told = refusal(await called(baobab, "organisations_withdraw_invitation", withdraw, ERAS[0]))
+    assert told["code"] != "APPROVAL_REQUIRED"
+    assert await waiting(baobab) == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_can_be_done_still_waits_and_says_what_it_would_do(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)
+    told = refusal(await called(baobab, "kv_expire", {"app_id": app_id, "key": "a", "ttl": 0}, era))
+    assert told["code"] == "APPROVAL_REQUIRED"
+    path = f"/v1/approvals/{told['details']['approval_id']}"
+    assert "at once" in (await baobab.client.get(path, headers=baobab.owner)).json()["preview"]
