@@ -114,10 +114,11 @@ def errors_page(registry: Registry) -> str:
         _MADE,
         "",
         "Every refusal has a code, a message that says what happened, and a remediation that says what to do. How they",
-        "are wrapped over REST depends on the family of operations, whose clients expect it so; a family has one shape.",
-        'Over MCP there is one for all: the text of a result with `isError`, and as data in its `_meta["baobab/error"]`.',
+        "are wrapped over REST depends on the family of operations: each has one shape, which its clients expect.",
+        "Over MCP there is one for all: the text of a result with `isError`, and the same as data in",
+        '`_meta["baobab/error"]`.',
         "",
-        "| Families | Shape, by the example of a thing that is not there |",
+        "| Families | Shape, by the example of a thing that is not there, with `name` as its detail |",
         "|---|---|",
         *_shapes(registry),
         "",
@@ -138,7 +139,7 @@ def _shapes(registry: Registry) -> Iterator[str]:
     families: dict[str, list[str]] = {}
     for toolset in registry.toolsets:
         if any(tool.rest for tool in toolset.tools.values()):
-            body = toolset.envelope.render(NotFound(details={"name": "x"}), f"{ADDRESS}/docs")
+            body = toolset.envelope.render(NotFound("...", remediation="...", details={"name": "x"}), f"{ADDRESS}/docs")
             families.setdefault(json.dumps(body), []).append(toolset.name)
     for body, names in sorted(families.items(), key=lambda item: -len(item[1])):
         yield f"| {', '.join(names)} | `{body}` |"
