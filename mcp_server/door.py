@@ -49,7 +49,7 @@ class McpDoor:
         foreign = [tool for extension in extensions for tool in extension.tools]
         catalogue = Catalogue(registry, foreign)
         self._changes = Changes(registry)
-        self._own_sessions = Sessions(services.vault)
+        self._own_sessions = Sessions(services)
         protocol = Protocol(registry, catalogue, self._changes, self._own_sessions, extensions)
         server = protocol.server(version)
         self._lane = Lane(
@@ -152,7 +152,7 @@ class McpDoor:
         if method == "notifications/cancelled" and who.session is not None:
             params = message.get("params")
             if isinstance(params, dict) and type(params.get("requestId")) in (int, str):
-                self._own_sessions.cancel(who.session, params["requestId"])
+                await self._own_sessions.cancel(who.session, params["requestId"])
         if method == "initialize" and not self._sessions:
             respond = _beginning(respond, self._own_sessions.begin(who.caller))
         if not self._sessions and _plain(request):

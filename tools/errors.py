@@ -156,7 +156,7 @@ class Forbidden(BaobabError):
     code = "AUTH_INSUFFICIENT_PERMISSIONS"
     status = 403
     summary = "This credential may not do that."
-    remediation = "Use a credential with the scope or role that the operation names."
+    remediation = "Use a credential with the scope or role that the operation names, or ask whoever made this one."
 
 
 class ImpersonationForbidden(Forbidden):

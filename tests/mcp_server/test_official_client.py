@@ -354,6 +354,30 @@ async def test_an_earlier_client_cancels_a_call_and_goes_on(tmp_path: Path) -> N
         assert '"done":true' in again.text
 
 
+async def test_a_cancellation_reaches_the_worker_that_makes_the_call(tmp_path: Path) -> None:
+    async with standing(tmp_path) as here, standing(tmp_path) as there, httpx2.AsyncClient(timeout=PATIENCE) as http:
+        headers = {
+            "authorization": f"Bearer {KEY}",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2025-11-25",
+        }
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+        async def send(to: Standing, **message: Any) -> httpx2.Response:
+            return await http.post(f"{to.address}/mcp", json={"jsonrpc": "2.0", **message}, headers=headers)
+
+        begun = await send(there, id=1, method="initialize", params=hello)
+        headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+        call = asyncio.create_task(send(here, id=7, method="tools/call", params={"name": "probe_wait"}))
+        await within(here.rope.waiting)
+        # Of a call that nobody makes, and then of this one.
+        for number in (8, 7):
+            told = await send(there, method="notifications/cancelled", params={"requestId": number})
+            assert told.status_code == 202
+        await within(here.rope.cancelled)
+        assert "CALL_CANCELLED" in (await call).text
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_waits_hears_that_the_call_goes_on(
     tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch

@@ -90,7 +90,7 @@ class UnsafePublic(Conflict):
 
 class RunConflict(Conflict):
     code = "conflict"
-    summary = "Another run of this agent has just been started, with another body."
+    summary = "Another run of this agent has just been started, with another input."
     remediation = (
         "Send the same input to get that run, wait for the agent's dedupe_window_seconds, or send an `idempotency_key`."
     )
@@ -99,19 +99,22 @@ class RunConflict(Conflict):
 class StepNotFound(NotFound):
     code = "run_step_not_found"
     summary = "Nothing can go on from this step of the run."
-    remediation = "Take a step of one of its node_start events, or 0, where something follows it; or leave it out."
+    remediation = (
+        "Take a step of one of its node_start events (op:agents_runs_events_list), or 0, where something follows it; "
+        "or leave it out."
+    )
 
 
 class KeyReused(Conflict):
     code = "idempotency_key_reuse"
-    summary = "This idempotency key was used for a run with another body."
+    summary = "This idempotency key was used for a run with another input."
     remediation = "Use a new key for a new run."
 
 
 class RunEnded(Conflict):
     code = "run_ended"
     summary = "The run has ended."
-    remediation = "Start a new one."
+    remediation = "Start a new one (op:agents_run)."
 
 
 class RunUnderWay(Conflict):
@@ -129,13 +132,15 @@ class NoWebhook(Conflict):
 class NotPaused(Conflict):
     code = "run_not_paused"
     summary = "The run does not wait for anybody."
-    remediation = "Read the run; only a paused one is resumed."
+    remediation = "Read the run (op:agents_runs_get); only a paused one is resumed."
 
 
 class TokenInvalid(Conflict):
     code = "approval_token_invalid"
     summary = "The token names nothing that this run still waits for."
-    remediation = "Take the token from the latest run_paused event; each is good for one decision."
+    remediation = (
+        "Take the token from the latest run_paused event (op:agents_runs_events_list); each is good for one decision."
+    )
 
 
 class StreamTokenInvalid(BaobabError):

@@ -42,7 +42,7 @@ class KeyInvalid(BadRequest):
 class KeySegmentEmpty(KeyInvalid):
     code = "invalid_key"
     summary = "The key is empty or has an empty segment."
-    remediation = "Name a key after /kv/, with something on both sides of every `/`."
+    remediation = "Name a key with something on both sides of every `/`."
 
 
 class ConfirmRequired(BadRequest):
@@ -73,7 +73,7 @@ class ValueTooLarge(BodyTooLarge):
 class ExposeConflict(Conflict):
     code = "KV_EXPOSE_CONFLICT"
     summary = "There is a rule for this pattern with other levels."
-    remediation = "Delete the existing rule first, or replace all rules with op:kv_expose_replace."
+    remediation = "Delete the existing rule first (op:kv_unexpose), or replace all rules with op:kv_expose_replace."
 
 
 class StorageFull(BaobabError):

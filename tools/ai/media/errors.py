@@ -35,19 +35,19 @@ class BadReference(BadRequest):
 class InvalidIndex(BadRequest):
     code = "INVALID_INDEX"
     summary = "`index` is not a whole number of 0 or more."
-    remediation = "Use one of the job's content_urls as it is."
+    remediation = "Use a number below that of the job's files, as in its content_urls."
 
 
 class IndexOutOfRange(NotFound):
     code = "INDEX_OUT_OF_RANGE"
     summary = "The job has no file of this number."
-    remediation = "Use one of the job's content_urls."
+    remediation = "Use a number below that of the job's files; the first has 0."
 
 
 class JobNotFound(NotFound):
     code = "JOB_NOT_FOUND"
     summary = "There is no such job, or it is not yours."
-    remediation = "Poll the polling_url that the submission answered, with the same credential."
+    remediation = "Ask for it with the credential that submitted it (op:images_job, op:videos_job)."
 
 
 class NotSubmitter(Forbidden):
@@ -59,7 +59,7 @@ class NotSubmitter(Forbidden):
 class JobNotCompleted(Conflict):
     code = "JOB_NOT_COMPLETED"
     summary = "The job has no files, or not yet."
-    remediation = "Poll the job until its status is `completed`; current_status says what it is now."
+    remediation = "Read the job (op:images_job, op:videos_job) until it is `completed`; current_status says what it is."
 
 
 class ContentUnavailable(BaobabError):
