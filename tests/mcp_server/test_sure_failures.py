@@ -53,7 +53,7 @@ async def called(baobab: Baobab, name: str, arguments: dict[str, Any], era: str)
 def test_every_destructive_tool_knows_beforehand_or_says_why_it_need_not(baobab: Baobab) -> None:
     tools = baobab.house.registry.tools.values()
     # What hands out credentials or rights is never proposed: keys with limits may not call it.
-    held = {tool for tool in tools if tool.effect == "destructive" and tool.preview is None and not tool.grants}
+    held = [tool for tool in tools if tool.effect == "destructive" and tool.preview is None and not tool.grants]
     assert {tool.name for tool in held} == NEEDS_NONE
 
 
