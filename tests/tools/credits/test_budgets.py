@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from baobab.tools.credit_budgets import Spender
 from baobab.tools.credit_errors import BudgetExhausted
 from baobab.tools.credit_terms import USD
 from baobab.tools.credit_usage import Usage
@@ -121,3 +122,45 @@ async def test_a_settlement_beyond_the_budget_is_counted_in_full(bank: Bank) -> 
     (budget,) = await bank.credits.budgets(ours, "key")
     assert (budget.spent, budget.reserved) == (3 * USD, 0)
     await bank.audit(ours)
+
+
+def _spender(run: str, *agents: tuple[str, int | None]) -> Spender:
+    return Spender(run, agents)
+
+
+async def test_runs_spend_the_budgets_of_all_agents_that_they_are_for(bank: Bank) -> None:
+    ours = await bank.organisation()
+    inner, both = _spender("run-1", ("inner", None)), _spender("run-2", ("inner", None), ("outer", 2 * USD))
+    await bank.spend(ours, 1 * USD, spender=inner)
+    held = await bank.reserve(ours, 1 * USD, spender=both)
+    with pytest.raises(BudgetExhausted) as refused:
+        await bank.reserve(ours, 1 * USD + 1, spender=both)
+    assert (refused.value.budget.subject, refused.value.budget.subject_id) == ("agent", "outer")
+    # An agent that was not bounded has spent all the same, and another bound is in force at once.
+    with pytest.raises(BudgetExhausted):
+        await bank.reserve(ours, 1, spender=_spender("run-3", ("inner", 2 * USD)))
+    await bank.audit(ours)
+    await bank.credits.settle(held, USD // 2, USAGE)
+    for agent, spent in (("inner", 3 * USD // 2), ("outer", USD // 2)):
+        budget = await bank.credits.agent_budget(ours, agent)
+        assert budget is not None
+        assert (budget.spent, budget.reserved) == (spent, 0)
+    assert [await bank.credits.run_cost(run) for run in ("run-1", "run-2", "run-3")] == [1 * USD, USD // 2, 0]
+    # They are the agents' own affair, and in no list of what an organisation has set.
+    assert await bank.credits.budgets(ours) == []
+    await bank.audit(ours)
+
+
+async def test_what_runs_have_cost_is_known_for_a_month_and_idle_agents_leave_no_budget(bank: Bank) -> None:
+    ours = await bank.organisation()
+    await bank.spend(ours, 1 * USD, spender=_spender("run", ("agent", 1 * USD)))
+    bank.clock.advance(DAY)
+    # A new day.
+    await bank.spend(ours, 1 * USD, spender=_spender("run", ("agent", 1 * USD)))
+    bank.clock.advance(5 * DAY)
+    await bank.credits.sweep()
+    assert await bank.credits.agent_budget(ours, "agent") is None
+    assert await bank.credits.run_cost("run") == 2 * USD
+    bank.clock.advance(40 * DAY)
+    await bank.credits.sweep()
+    assert await bank.credits.run_cost("run") == 0
