@@ -32,9 +32,13 @@ def escape_json(value: Any, *, indent: int | None = None) -> str:
     return "\n".join(escape_text(line) for line in text.split("\n"))
 
 
+def is_seen(character: str) -> bool:
+    """Whether a character is drawn as something of its own, where it stands."""
+    return unicodedata.category(character) not in _INVISIBLE and character not in _BLANK
+
+
 def _escape(character: str) -> str:
-    unseen = unicodedata.category(character) in _INVISIBLE or character in _BLANK
-    if not unseen:
+    if is_seen(character):
         return character
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

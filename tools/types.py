@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema, to_json
 
+from baobab.tools.escaping import is_seen
+
 OMITTED: Any = object()
 """The default of a parameter whose absence means something else than null."""
 
@@ -36,6 +38,22 @@ class Text:
             strict=True, max_length=self.max_length, min_length=self.min_length or None, pattern=self.pattern
         )
         return text if self.nul else core_schema.no_info_after_validator_function(without_nul, text)
+
+
+@dataclass(frozen=True, slots=True)
+class NameText(Text):
+    """What people tell things apart by: a text of which every character is seen, on one line and in its order."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = Text.__get_pydantic_core_schema__(self, source, handler)
+        return core_schema.no_info_after_validator_function(_seen, text)
+
+
+def _seen(name: str) -> str:
+    for character in name:
+        if not is_seen(character):
+            raise ValueError(f"must not contain the invisible character U+{ord(character):04X}")
+    return name
 
 
 def encode_json(value: Any) -> bytes:

@@ -27,7 +27,7 @@ from baobab.tools.secret import Secret
 from baobab.tools.services import Services
 from baobab.tools.signing import PLATFORM
 from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import Email, Text
+from baobab.tools.types import Email, NameText
 
 accounts = Toolset("accounts", "Platform accounts: sign up, sign in, stay signed in.", base="/platform")
 
@@ -35,7 +35,7 @@ TOKEN_SECONDS = 3600
 _WINDOW = 900
 _GUESSES = 10
 
-Name = Annotated[str, Text(200, min_length=1)]
+PersonName = Annotated[str, NameText(200, min_length=1)]
 Password = Annotated[
     str,
     Secret(passwords.LONGEST),
@@ -117,7 +117,7 @@ class Updated(TypedDict):
     examples={"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"},
     mcp=False,
 )
-async def platform_signup(call: Call, email: Email, password: Password, name: Name) -> SignedUp:
+async def platform_signup(call: Call, email: Email, password: Password, name: PersonName) -> SignedUp:
     """Make a platform account with its personal organisation; sign in afterwards for tokens.
 
     email: the account's address; upper and lower case count as the same.
@@ -259,7 +259,7 @@ async def platform_me(call: Call) -> Me:
 )
 async def platform_update(
     call: Call,
-    name: Name | None = None,
+    name: PersonName | None = None,
     password: Password | None = None,
     current_password: AnyPassword | None = None,
 ) -> Updated:

@@ -47,7 +47,7 @@ from baobab.tools.escaping import escape_name
 from baobab.tools.money import Usd
 from baobab.tools.plan_room import PlanLimitReached, require_room
 from baobab.tools.tool import Audit
-from baobab.tools.types import OMITTED, AppId, Text
+from baobab.tools.types import OMITTED, AppId, NameText, Text
 from baobab.tools.widening import Widens, one_of, whatever_is_said
 
 _DEDUPE_SECONDS = 60
@@ -70,7 +70,7 @@ _NAMING = frozenset(["call", "app_id", "name"])
 _COLUMNS = {"daily_budget_usd": "daily_budget", "dedupe_window_seconds": "dedupe_window"}
 
 ModelName = Annotated[str, Text(200, min_length=1)]
-DisplayName = Annotated[str, Text(200)]
+DisplayName = Annotated[str, NameText(200)]
 Window = Annotated[int, Field(ge=0, le=3600)]
 Days = Annotated[int, Field(ge=1, le=3650)]
 PUBLIC_AT_ONCE = 10

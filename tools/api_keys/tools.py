@@ -23,13 +23,13 @@ from baobab.tools.membership import role_now
 from baobab.tools.plan_room import PlanLimitReached
 from baobab.tools.platform_tables import api_keys as rows
 from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import OMITTED, AppId, Text, Uuid
+from baobab.tools.types import OMITTED, AppId, NameText, Text, Uuid
 
 api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
 
 _MOST_SCOPES = 10
 
-Name = Annotated[str, Text(100, min_length=1)]
+KeyName = Annotated[str, NameText(100, min_length=1)]
 KeyId = Annotated[Uuid, Field(description="The key's id, as the list shows it.")]
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the credential's own when left out.")]
 ScopeSought = Annotated[str, Text(60, min_length=1)]
@@ -104,7 +104,7 @@ class Revoked(TypedDict):
 )
 async def api_keys_create(
     call: Call,
-    name: Name,
+    name: KeyName,
     key_scope: scoping.KeyScope | None = None,
     target_app_id: AppId | None = None,
     additional_scopes: AdditionalScopes | None = None,
@@ -234,7 +234,7 @@ async def api_keys_list(
 async def api_keys_update(
     call: Call,
     key_id: KeyId,
-    name: Name | None = None,
+    name: KeyName | None = None,
     toolsets: Families | None = OMITTED,
     read_only: bool | None = None,
     approval: Policy | None = None,

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from baobab.tools.escaping import is_seen
 from baobab.tools.types import Text
 
 LONGEST_NAME = 100
@@ -27,4 +28,4 @@ ClientName = Annotated[str, Text(LONGEST_NAME)]
 
 def readable(name: str, otherwise: str) -> str:
     """A name without characters that show as nothing or turn the text around them."""
-    return "".join(c for c in name if c.isprintable()).strip()[:LONGEST_NAME] or otherwise
+    return "".join(c for c in name if c.isprintable() and is_seen(c)).strip()[:LONGEST_NAME] or otherwise

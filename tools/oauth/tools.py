@@ -19,6 +19,7 @@ from baobab.tools.callers import Limits
 from baobab.tools.days import Day
 from baobab.tools.effects import Policy
 from baobab.tools.errors import AppNotFound, BadRequest
+from baobab.tools.escaping import escape_text
 from baobab.tools.jobs import Job
 from baobab.tools.key_limits import Families, UnknownToolset, open_families
 from baobab.tools.limits import PerAddress
@@ -54,6 +55,7 @@ CODE_LIFETIME = timedelta(minutes=5)
 UNUSED_CLIENTS_KEPT = timedelta(days=30)
 _CODE_LENGTH = 43
 _OF_KEYS = " (OAuth)"
+_NAMES = ("client_name", "organization_name", "only_app_name")
 # What a key of each scope holds. The contract: `mcp` also opens the substrate.
 _STORED = {"mcp": ["*", "substrate"], "ai:gateway": ["ai:gateway"]}
 
@@ -441,9 +443,11 @@ async def oauth_programs_list(call: Call) -> Programs:
         .order_by(key.created_at.desc())
     )
     found = (await call.execute(query)).all()
-    return {
-        "programs": [cast(Program, {name: getattr(row, name) for name in Program.__annotations__}) for row in found]
-    }
+    programs = [{name: getattr(row, name) for name in Program.__annotations__} for row in found]
+    for program in programs:
+        # As their owners chose them, perhaps before names were held to what can be seen.
+        program |= {name: escape_text(program[name]) for name in _NAMES if program[name] is not None}
+    return {"programs": cast(list[Program], programs)}
 
 
 @oauth.tool(

@@ -32,14 +32,14 @@ from baobab.tools.platform_tables import accounts, api_keys, apps, members
 from baobab.tools.platform_tables import organisations as rows
 from baobab.tools.secret import Secret
 from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import Email, Text, Uuid
+from baobab.tools.types import Email, NameText, Uuid
 
 organisations = Toolset("organisations", "Organisations, their members and invitations.", base="/v1")
 
 MOST_OWNED = 100
 MOST_MEMBERS = 500
 
-Name = Annotated[str, Text(200, min_length=1)]
+OrganizationName = Annotated[str, NameText(200, min_length=1)]
 OrganizationId = Annotated[Uuid, Field(description="The organisation.")]
 AccountId = Annotated[Uuid, Field(description="The member's account.")]
 InvitationId = Annotated[Uuid, Field(description="The invitation.")]
@@ -164,7 +164,7 @@ async def organisations_list(call: Call) -> Organizations:
     "Organisation anlegen, neues Team, Firma; "
     "crear organización, nuevo equipo, empresa",
 )
-async def organisations_create(call: Call, name: Name) -> Organization:
+async def organisations_create(call: Call, name: OrganizationName) -> Organization:
     """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
 
     name: what its members see.
@@ -198,7 +198,7 @@ async def organisations_get(call: Call, organization_id: OrganizationId) -> Orga
     examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"},
     keywords="rename a team, workspace, company; Organisation umbenennen; cambiar el nombre de la organización",
 )
-async def organisations_update(call: Call, organization_id: OrganizationId, name: Name) -> Organization:
+async def organisations_update(call: Call, organization_id: OrganizationId, name: OrganizationName) -> Organization:
     """Rename an organisation.
 
     name: the new name.
