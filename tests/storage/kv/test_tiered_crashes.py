@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,28 @@ from baobab.storage.kv.tiered.sqlite import DurableFiles
 from tests.servers import PostgresServer, ValkeyServer
 from tests.storage.kv.accounts import recount
 from tests.storage.kv.tiered_workers import CHILD, FREE, D, E, answering, workers
+
+PATIENCE_SECONDS = 30
+
+
+async def settled(engines: Sequence[TieredEngine]) -> None:
+    """Returns when every turn in the space is over, and what became of each is known.
+
+    Whoever wants all of the space waits until those who had no answer, or were killed, have had their turn.
+    """
+    for engine in engines:
+        for ask in (engine.freeze, engine.thaw):
+            await served(ask)
+
+
+async def served(ask: Callable[[str], Awaitable[None]]) -> None:
+    """Asks until it is served: a worker refuses everything while it does not know what became of a turn of its own."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                return await ask("app")
+            except StoreUnavailable:
+                await asyncio.sleep(0.02)
 
 
 class TestCrashes:
@@ -75,6 +97,7 @@ class TestCrashes:
                 # A turn that was refused may have been made.
                 assert value is not None
                 assert int(value) >= moved[f"moving{number}"]
+            await settled([one, two])
             await one.sweep()
             assert await one.usage("app") == await recount(two, "app")
 
@@ -184,6 +207,7 @@ class TestCrashes:
                 counted = int(await engines[0].get("app", f"n{number}") or b"0")
                 assert acknowledged[number] <= counted <= acknowledged[number] + unknown[number]
                 assert await engines[1].get("app", f"once{number}") == b"%d" % repeated[number]
+            await settled(engines)
             await engines[0].sweep()
             assert await engines[0].usage("app") == await recount(engines[1], "app")
 
@@ -205,8 +229,7 @@ class TestCrashes:
         await engine.open()
         for key, turn in told.items():
             assert 0 <= int(await engine.get("app", key) or b"0") - int(turn) <= 1, key
-        # Whoever wants all of the space waits until those who were killed have had their turn.
-        await engine.freeze("app")
+        await settled([engine])
         await engine.sweep()
         assert await engine.usage("app") == await recount(engine, "app")
         await engine.close()

@@ -23,6 +23,9 @@ from baobab.storage.kv.tiered.engine import TieredEngine
 from tests.storage.kv.accounts import recount
 from tests.storage.kv.tiered_workers import FREE, D, E, a_wish, ephemeral, in_valkey, workers
 
+LASTING = 60.0
+"""Seconds of a lease that no test comes to the end of."""
+
 
 class TestTurns:
     """Workers that stop in the middle."""
@@ -30,7 +33,7 @@ class TestTurns:
     async def test_a_worker_that_never_comes_back_is_waited_for_no_longer_than_its_lease(
         self, make_durable: Callable[[], Durable], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1, lease=0.5) as [engine], ephemeral(valkey_url, 0.3) as lost:
+        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.3) as lost:
             await engine.put("app", "other", b"1", None, E, FREE)
             await lost.enter(a_wish("key"))
             await engine.put("app", "key", b"1", None, D, FREE)
@@ -59,10 +62,11 @@ class TestTurns:
     async def test_where_it_is_too_long_the_store_is_unavailable(
         self, make_durable: Callable[[], Durable], valkey_url: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1, lease=0.1) as [engine], ephemeral(valkey_url) as slow:
+        waiting, impatient = workers(make_durable, valkey_url, 1), workers(make_durable, valkey_url, 1, lease=0.1)
+        async with waiting as [engine], impatient as [hasty], ephemeral(valkey_url) as slow:
             turn = await slow.enter(a_wish("key"))
             with pytest.raises(StoreUnavailable):
-                await engine.put("app", "key", b"1", None, D, FREE)
+                await hasty.put("app", "key", b"1", None, D, FREE)
             assert await engine.get("app", "key") is None
             await engine.put("app", "other", b"1", None, D, FREE)
             slow.leave(a_wish("key"), turn, done=False)
@@ -98,13 +102,15 @@ class TestTurns:
     ) -> None:
         async with workers(make_around, valkey_url, 1) as [engine]:
             durable = make_around()
-            late = TieredEngine(durable, valkey_url, time.time, lease=0.05)
+            late = TieredEngine(durable, valkey_url, time.time, lease=0.2)
             await late.open()
 
             async def overtake() -> None:
                 if meanwhile == "delete and put":
                     await engine.delete("app", "key")
                 await engine.put("app", "key", b"10", None, E if meanwhile == "move" else D, FREE)
+                # Once is enough, however slow the machine is: its next turn lasts.
+                late._ephemeral._lease = LASTING
 
             await engine.put("app", "key", b"1", None, source, FREE)
             durable.before = overtake
@@ -117,13 +123,13 @@ class TestTurns:
     async def test_a_copy_that_it_left_behind_is_found_and_removed(
         self, make_durable: Callable[[], Durable], valkey_url: str, how: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.05) as lost:
+        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.5) as lost:
             await engine.put("app", "key", b"1", None, D, FREE)
             # On its way to the ephemeral tier.
             turn = await lost.enter(a_wish("key"))
             assert await lost.change("app", turn, [("put", "key", "", "", b"22")])
             assert await engine.get("app", "key") == b"1"
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.6)
             if how == "sweep":
                 await engine.sweep()
             else:
@@ -138,10 +144,10 @@ class TestTurns:
     async def test_such_a_copy_never_outlives_a_write_to_its_key(
         self, make_durable: Callable[[], Durable], valkey_url: str, write: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.05) as lost:
+        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.5) as lost:
             await engine.put("app", "key", b"1", None, D, FREE)
             turn = await lost.enter(a_wish("key"))
-            await lost.change("app", turn, [("put", "key", "", "", b"22")])
+            assert await lost.change("app", turn, [("put", "key", "", "", b"22")])
             match write:
                 case "put":
                     await engine.put("app", "key", b"3", None, D, FREE)

@@ -339,6 +339,61 @@ async def test_anybody_runs_a_public_agent_and_follows_it_once_with_a_token(app:
     assert (await app.ask("GET", path, by=await stranger.anon())).status_code == 403
 
 
+async def test_each_message_of_a_visitor_is_a_run_of_its_own_whichever_way_the_anon_key_comes(app: App) -> None:
+    await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True, dedupe_window_seconds=3600)
+    anon = await app.anon()
+    started = []
+    for by in (anon, {"authorization": f"Bearer {anon['apikey']}"}):
+        for name in ("Ada", "Ada", "Bob"):
+            body = {"input": {"name": name}}
+            started.append(await app.ask("POST", "/public/agents/greeter/runs", body, by=by))
+    assert [answer.status_code for answer in started] == [202] * 6
+    assert len({answer.json()["run_id"] for answer in started}) == 6
+    await app.settle()
+    for by in (anon, {"authorization": f"Bearer {anon['apikey']}"}):
+        read = await app.ask("GET", f"/public/runs/{started[0].json()['run_id']}", by=by)
+        assert (read.status_code, read.json()["run"]["caller_kind"]) == (200, "anonymous")
+
+
+async def test_a_pause_is_told_alike_as_a_list_as_a_stream_and_over_a_websocket(app: App) -> None:
+    await app.agent("asker", ASK, visibility="public", safety_acknowledged=True)
+    anon = await app.anon()
+    opened = (await app.ask("POST", "/public/agents/asker/runs", {"input": {}}, by=anon)).json()
+    await app.settle()
+    path = f"/public/runs/{opened['run_id']}"
+    listed = (await app.ask("GET", f"{path}/events.json", by=anon)).json()["events"]
+    (paused,) = [event["payload"] for event in listed if event["type"] == "run_paused"]
+    flat = {name: value for name, value in paused.items() if name != "payload"}
+    assert paused["payload"] == flat
+    assert {"tool_name", "args", "approval_token"} < set(flat)
+    await app.ask("POST", f"{path}/cancel", by=anon)
+    streamed = await app.ask("GET", f"{path}/events?token={opened['stream_token']}", by={})
+    told = [frame.split("data: ")[1] for frame in streamed.text.split("\n\n") if "event: run_paused" in frame]
+    again = (await app.ask("POST", f"{path}/stream-token", {}, by=anon)).json()["stream_token"]
+    sent = await socket(app, f"/v1/{app.id}{path}/ws", f"token={again}")
+    frames = [json.loads(message["text"]) for message in sent if "text" in message]
+    (framed,) = [frame["payload"] for frame in frames if frame["type"] == "run_paused"]
+    assert [json.loads(text) for text in told] == [framed] == [paused]
+
+
+async def test_runs_conversations_and_people_are_deleted_by_admins_and_nobody_else(app: App) -> None:
+    await app.agent("asker", ASK, visibility="public", safety_acknowledged=True)
+    run_id = (await app.ask("POST", "/agents/asker/runs", {"input": {}, "thread_id": "t"})).json()["run_id"]
+    await app.settle()
+    doors = [
+        (f"/agents/asker/runs/{run_id}", 204),
+        ("/agents/asker/threads/t", 202),
+        ("/agent-users/somebody", 202),
+    ]
+    for by in (await app.baobab.user(app.id, "ada"), await app.anon(), {}):
+        assert {(await app.ask("DELETE", path, by=by)).status_code for path, _ in doors} <= {401, 403, 404}
+    under_way = await app.ask("DELETE", doors[0][0])
+    assert (under_way.status_code, under_way.json()["error"]) == (409, "run_under_way")
+    await app.ask("POST", f"{doors[0][0]}/cancel")
+    assert [(await app.ask("DELETE", path)).status_code for path, _ in doors] == [status for _, status in doors]
+    assert (await app.ask("GET", doors[0][0])).status_code == 404
+
+
 async def test_a_websocket_tells_every_event_and_closes(app: App) -> None:
     await app.agent("greeter", GREET, visibility="public", safety_acknowledged=True)
     anon = await app.anon()
