@@ -6,14 +6,15 @@ from typing import Any
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, SUPPORTED_PROTOCOL_VERSIONS
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from baobab.http.answer import reply_to, send_error
 from baobab.http.hosts import Addresses
 from baobab.http.request import ClientGone, Request
+from baobab.mcp_server.batches import MOST, Captured, is_batch, refused
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.changes import Changes
-from baobab.mcp_server.errors import NoMessage, UnknownSession
+from baobab.mcp_server.errors import BatchTooLong, NoMessage, UnknownSession
 from baobab.mcp_server.extension import Extension
 from baobab.mcp_server.lane import Lane
 from baobab.mcp_server.protocol import Protocol
@@ -141,9 +142,19 @@ class McpDoor:
         except ClientGone:
             return
         message = _parsed(raw)
+        if is_batch(message, version) and not self._sessions:
+            await self._batch(message, request, who, scope, receive, respond)
+        else:
+            await self._single(message, raw, request, who, scope, receive, respond)
+
+    async def _single(
+        self, message: Any, raw: bytes, request: Request, who: Visitor, scope: Scope, receive: Any, respond: Any
+    ) -> None:
+        """Answer one message."""
         if not _answerable(message):
             await refuse(respond, 400, NoMessage())
             return
+        version = request.header(b"mcp-protocol-version")
         if version is not None and version not in _SPOKEN:
             asked, request_id = version.decode("latin-1")[:40], message.get("id") if isinstance(message, dict) else None
             await refuse_version(respond, request_id, asked, MODERN_PROTOCOL_VERSIONS)
@@ -165,6 +176,27 @@ class McpDoor:
                 )
                 return
         await self.manager.handle_request(scope, _again(raw, receive), Explained(respond))
+
+    async def _batch(
+        self, parts: list[Any], request: Request, who: Visitor, scope: Scope, receive: Any, respond: Any
+    ) -> None:
+        """Answer messages one after the other, and all together."""
+        if len(parts) > MOST:
+            await refuse(respond, 400, BatchTooLong(details={"limit": MOST}))
+            return
+        answers = []
+        for part in parts:
+            if not isinstance(part, dict) or part.get("method") == "initialize":
+                answers.append(refused("A batch holds messages, and no initialize."))
+                continue
+            captured = Captured()
+            single = Request(scope, reply_to(scope, captured))
+            await self._single(part, to_json(part), single, who, scope, receive, captured)
+            if captured.answer is not None:
+                answers.append(captured.answer)
+        content = to_json(answers) if answers else b""
+        headers = [(b"content-type", b"application/json")] if answers else []
+        await request.reply(200 if answers else 202, [*headers, (b"content-length", b"%d" % len(content))], content)
 
 
 async def _body(request: Request, receive: Any) -> bytes:

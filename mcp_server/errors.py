@@ -8,6 +8,11 @@ class NoMessage(MalformedBody):
     remediation = "Send an id that you can tell the answer by, or none at all for a notification."
 
 
+class BatchTooLong(BadRequest):
+    summary = "The batch has more messages than one may have."
+    remediation = "Send fewer at once; details.limit is how many."
+
+
 class ViewInvalid(BadRequest):
     summary = "The address asks for a view that there is none of."
     remediation = "Use /mcp with toolsets (names of details.toolsets, or all), app_id, read_only=true, results=text."
@@ -32,6 +37,7 @@ class UnknownSession(NotFound):
 
 ERRORS: tuple[type[BaobabError], ...] = (
     NoMessage,
+    BatchTooLong,
     ViewInvalid,
     OtherApp,
     ApprovalStateSpent,

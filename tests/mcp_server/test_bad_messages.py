@@ -151,7 +151,6 @@ async def test_headers_that_say_something_else_than_the_body(baobab: Baobab, hea
         b"null",
         b'"a"',
         b"\xff\xfe",
-        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
         b'{"jsonrpc":"1.0","id":1,"method":"tools/list"}',
         b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}',
         b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}',
@@ -167,6 +166,42 @@ async def test_what_is_no_message_at_all(baobab: Baobab, era: str | None, conten
     answer = await post(baobab, content, era)
     assert answer.status_code == 400
     explained(answer.json()["error"])
+
+
+@each_era
+async def test_a_batch_of_a_version_that_has_none(baobab: Baobab, era: str) -> None:
+    answer = await post(baobab, b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', era)
+    assert answer.status_code == 400
+    explained(answer.json()["error"])
+
+
+@pytest.mark.parametrize("era", [None, "2025-03-26"])
+async def test_a_batch_is_answered_message_by_message(baobab: Baobab, era: str | None) -> None:
+    app_id = await baobab.app()
+    raising = {"name": "kv_incr", "arguments": {"app_id": app_id, "key": "n"}}
+    parts: list[Any] = [
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "id": "two", "method": "tools/call", "params": raising},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": raising},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 4, "method": "nothing/like/it"},
+        7,
+    ]
+    answer = await post(baobab, json.dumps(parts).encode(), era)
+    assert answer.status_code == 200
+    pong, first, second, unknown, no_message = answer.json()
+    assert (pong["id"], first["id"], second["id"], unknown["id"]) == (1, "two", 3, 4)
+    assert [json.loads(called["result"]["content"][0]["text"]) for called in (first, second)] == [
+        {"value": 1},
+        {"value": 2},
+    ]
+    explained(unknown["error"])
+    explained(no_message["error"])
+    silent = await post(baobab, json.dumps(parts[3:4]).encode(), era)
+    assert (silent.status_code, silent.content) == (202, b"")
+    many = await post(baobab, json.dumps(parts[:1] * 21).encode(), era)
+    assert many.status_code == 400
+    explained(many.json()["error"])
 
 
 async def test_a_client_that_accepts_no_answer_of_ours(baobab: Baobab) -> None:

@@ -1,0 +1,43 @@
+"""Batches: several messages in one body, as the protocol of 2025-03-26 has them, and no other."""
+
+from typing import Any
+
+import mcp_types as types
+from pydantic_core import from_json
+
+from baobab.mcp_server.remedies import remedied
+
+MOST = 20
+"""Messages of one batch."""
+_VERSIONS = (None, b"2025-03-26")
+"""A client of that version names none in its headers."""
+
+
+def is_batch(message: Any, version: bytes | None) -> bool:
+    return isinstance(message, list) and bool(message) and version in _VERSIONS
+
+
+def refused(why: str) -> dict[str, Any]:
+    """What stands in the answer for a part that is no message of a batch."""
+    data = remedied(types.INVALID_REQUEST, None)
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": why, "data": data}}
+
+
+class Captured:
+    """A `send` that keeps the answer to one message instead of sending it."""
+
+    def __init__(self) -> None:
+        self._body = b""
+
+    async def __call__(self, message: Any) -> None:
+        self._body += message.get("body", b"")
+
+    @property
+    def answer(self) -> Any:
+        """The JSON-RPC message that was answered, the last where others came before it; None for a notification."""
+        if not self._body.strip():
+            return None
+        if self._body.lstrip().startswith(b"{"):
+            return from_json(self._body)
+        data = [line[6:] for line in self._body.splitlines() if line.startswith(b"data: {")]
+        return from_json(data[-1]) if data else None
