@@ -20,9 +20,14 @@ def main() -> None:
     clients = load_clients()
     for client in clients:
         if client.language == "python":
-            wanted = "\n".join(f"{package}=={version}" for package, version in client.packages.items())
             command = [install_uv(), *_COMPILE, "--output-file", client.lock]
-            subprocess.run(list(map(str, command)), input=wanted, text=True, stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(
+                list(map(str, command)),
+                input="\n".join(client.requirements),
+                text=True,
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
     for weight, folder in NODE_FOLDERS.items():
         wanted_here = [client.packages for client in clients if (client.language, client.weight) == ("node", weight)]
         if wanted_here:

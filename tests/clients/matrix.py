@@ -64,6 +64,14 @@ class Client:
     faults: Mapping[str, str]
     """Check that this client does not pass by a fault of its own, and which fault it is."""
     note: str = ""
+    extras: tuple[str, ...] = ()
+    """Of the client itself."""
+
+    @property
+    def requirements(self) -> list[str]:
+        """What is to be installed, as pip takes it."""
+        client, *others = (f"{package}=={version}" for package, version in self.packages.items())
+        return [client.replace("==", f"[{','.join(self.extras)}]==") if self.extras else client, *others]
 
     @property
     def version(self) -> str:
@@ -84,7 +92,15 @@ def load_clients() -> list[Client]:
     """Reads the declared clients, in the order of the page."""
     declared = tomllib.loads((FOLDER / "clients.toml").read_text())["client"]
     return [
-        Client(**{"faults": {}, **fields, "shows": tuple(fields["shows"]), "lines": fields["lines"].strip()})
+        Client(
+            **{
+                "faults": {},
+                **fields,
+                "shows": tuple(fields["shows"]),
+                "extras": tuple(fields.get("extras", ())),
+                "lines": fields["lines"].strip(),
+            }
+        )
         for fields in declared
     ]
 

@@ -26,11 +26,13 @@ from tests.clients.matrix import CHECKS, RESULTS, Client, load_clients
 _SCRIPT_SECONDS = 150
 _PASSWORD = "correct Horse 7!"
 _QUIET = {
+    "AGNO_TELEMETRY": "false",
     "ANONYMIZED_TELEMETRY": "false",
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_DISABLE_VERSION_CHECK": "true",
     "CREWAI_TRACING_ENABLED": "false",
     "LANGSMITH_TRACING": "false",
+    "MCP_USE_ANONYMIZED_TELEMETRY": "false",
     "OPENAI_AGENTS_DISABLE_TRACING": "1",
     "OTEL_SDK_DISABLED": "true",
 }

@@ -1,11 +1,11 @@
 // The Vercel AI SDK with its provider for whatever speaks the wire of OpenAI.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { checksOf } from "./ai_checks.mjs";
-import { APP, BASE, KEY, MODEL, run } from "./checks.mjs";
+import { KEY, MODEL, V1, run } from "./checks.mjs";
 
 const baobab = createOpenAICompatible({
   name: "baobab",
-  baseURL: `${BASE}/v1/${APP}`,
+  baseURL: V1,
   apiKey: KEY,
   supportsStructuredOutputs: true,
 });

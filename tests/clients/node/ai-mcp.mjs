@@ -2,9 +2,9 @@
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { createMCPClient } from "@ai-sdk/mcp";
 import { generateText, isStepCount } from "ai";
-import { APP, APPROVAL, BASE, HEADERS, KEY, MCP, MODEL, REFUSAL, SEARCH, VALUE, approve, callOf, run } from "./checks.mjs";
+import { HEADERS, KEY, MCP, MODEL, V1, callOf, run, toolChecks } from "./checks.mjs";
 
-const baobab = createOpenAICompatible({ name: "baobab", baseURL: `${BASE}/v1/${APP}`, apiKey: KEY });
+const baobab = createOpenAICompatible({ name: "baobab", baseURL: V1, apiKey: KEY });
 const client = await createMCPClient({ transport: { type: "http", url: MCP, headers: HEADERS } });
 const tools = await client.tools();
 const call = async (check) =>
@@ -12,12 +12,5 @@ const call = async (check) =>
 
 await run({
   connect: () => Object.keys(tools),
-  value: () => call(VALUE),
-  search: () => call(SEARCH),
-  refusal: () => call(REFUSAL),
-  approval: async () => {
-    const asked = await call(APPROVAL);
-    await approve();
-    return asked + (await call(APPROVAL));
-  },
+  ...toolChecks(call),
 });

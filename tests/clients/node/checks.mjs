@@ -4,6 +4,7 @@ export const BASE = process.env.CLIENT_BASE;
 export const APP = process.env.CLIENT_APP;
 export const KEY = process.env.CLIENT_KEY;
 export const MODEL = "baobab/echo";
+export const V1 = `${BASE}/v1/${APP}`;
 export const MCP = `${BASE}/mcp?app_id=${APP}`;
 export const HEADERS = { Authorization: `Bearer ${KEY}` };
 
@@ -13,10 +14,10 @@ export const SECOND = "/say Two.";
 export const TOOL = '/call weather {"city": "Oslo"}';
 export const STRUCTURED = 'The weather: {"city": "Oslo", "degrees": 7}';
 
-export const VALUE = ["kv_get", { key: "greeting" }];
-export const SEARCH = ["search_tools", { query: "acquire a lock" }];
-export const REFUSAL = ["kv_get", { key: "nowhere" }];
-export const APPROVAL = ["kv_delete", { key: "doomed" }];
+const VALUE = ["kv_get", { key: "greeting" }];
+const SEARCH = ["search_tools", { query: "acquire a lock" }];
+const REFUSAL = ["kv_get", { key: "nowhere" }];
+const APPROVAL = ["kv_delete", { key: "doomed" }];
 
 export const weather = (city) => `Rain in ${city}.`;
 
@@ -32,7 +33,7 @@ export async function joined(stream, text = (piece) => piece) {
 }
 
 /** Let the owner approve what waits in the app, and wait until it is done. */
-export async function approve() {
+async function approve() {
   for (const item of (await ask("GET", "/v1/approvals?status=pending")).approvals) {
     if (item.app_id !== APP) continue;
     await ask("POST", `/v1/approvals/${item.id}/approve`);
@@ -41,6 +42,18 @@ export async function approve() {
     }
   }
 }
+
+/** The checks of the server's tools; `call` gives what the client, or its model, sees of a call `[name, arguments]`. */
+export const toolChecks = (call) => ({
+  value: () => call(VALUE),
+  search: () => call(SEARCH),
+  refusal: () => call(REFUSAL),
+  approval: async () => {
+    const asked = await call(APPROVAL);
+    await approve();
+    return asked + (await call(APPROVAL));
+  },
+});
 
 /** Make each check, a function that returns what the client saw, and report it. */
 export async function run(checks) {

@@ -1,7 +1,7 @@
 // The command line of the MCP inspector.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { APPROVAL, KEY, MCP, REFUSAL, SEARCH, VALUE, approve, run } from "./checks.mjs";
+import { KEY, MCP, run, toolChecks } from "./checks.mjs";
 
 const program = fileURLToPath(
   new URL("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js", import.meta.url),
@@ -19,12 +19,5 @@ const call = async ([name, given]) => {
 
 await run({
   connect: async () => JSON.parse(await inspect("--method", "tools/list")).tools.map((tool) => tool.name),
-  value: () => call(VALUE),
-  search: () => call(SEARCH),
-  refusal: () => call(REFUSAL),
-  approval: async () => {
-    const asked = await call(APPROVAL);
-    await approve();
-    return asked + (await call(APPROVAL));
-  },
+  ...toolChecks(call),
 });

@@ -3,30 +3,9 @@ import { MultiServerMCPClient } from "@langchain/mcp-adapters";
 import { ChatOpenAI } from "@langchain/openai";
 import { createAgent, tool } from "langchain";
 import { z } from "zod";
-import {
-  APP,
-  APPROVAL,
-  BASE,
-  CHAT,
-  FIRST,
-  HEADERS,
-  KEY,
-  MCP,
-  MODEL,
-  REFUSAL,
-  SEARCH,
-  SECOND,
-  STRUCTURED,
-  TOOL,
-  VALUE,
-  approve,
-  callOf,
-  joined,
-  run,
-  weather,
-} from "./checks.mjs";
+import { CHAT, FIRST, HEADERS, KEY, MCP, MODEL, SECOND, STRUCTURED, TOOL, V1, callOf, joined, run, toolChecks, weather } from "./checks.mjs";
 
-const model = new ChatOpenAI({ model: MODEL, apiKey: KEY, configuration: { baseURL: `${BASE}/v1/${APP}` } });
+const model = new ChatOpenAI({ model: MODEL, apiKey: KEY, configuration: { baseURL: V1 } });
 const mcp = new MultiServerMCPClient({
   throwOnLoadError: true,
   mcpServers: { baobab: { transport: "http", url: MCP, headers: HEADERS } },
@@ -51,12 +30,5 @@ await run({
     return `${first.text} ${(await model.invoke([["user", FIRST], first, ["user", SECOND]])).text}`;
   },
   connect: () => served.map((found) => found.name),
-  value: () => call(VALUE),
-  search: () => call(SEARCH),
-  refusal: () => call(REFUSAL),
-  approval: async () => {
-    const before = await call(APPROVAL);
-    await approve();
-    return before + (await call(APPROVAL));
-  },
+  ...toolChecks(call),
 });

@@ -2,9 +2,9 @@
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
-import { APP, BASE, CHAT, FIRST, KEY, MODEL, SECOND, STRUCTURED, TOOL, joined, run, weather } from "./checks.mjs";
+import { CHAT, FIRST, KEY, MODEL, SECOND, STRUCTURED, TOOL, V1, joined, run, weather } from "./checks.mjs";
 
-const client = new OpenAI({ baseURL: `${BASE}/v1/${APP}`, apiKey: KEY });
+const client = new OpenAI({ baseURL: V1, apiKey: KEY });
 const said = (content) => [{ role: "user", content }];
 
 await run({

@@ -1,6 +1,6 @@
 // The command line Claude Code.
 import { fileURLToPath } from "node:url";
-import { APPROVAL, BASE, CHAT, HEADERS, KEY, MCP, MODEL, REFUSAL, SEARCH, VALUE, approve, run } from "../node/checks.mjs";
+import { BASE, CHAT, HEADERS, KEY, MCP, MODEL, run, toolChecks } from "../node/checks.mjs";
 import { output, prompt } from "./command.mjs";
 
 const program = fileURLToPath(new URL("node_modules/@anthropic-ai/claude-code-linux-x64/claude", import.meta.url));
@@ -33,12 +33,5 @@ await run({
     const init = (await ask(`Do this:\n${CHAT}`, "--output-format", "stream-json", "--verbose")).split("\n")[0];
     return init;
   },
-  value: () => ask(prompt(VALUE)),
-  search: () => ask(prompt(SEARCH)),
-  refusal: () => ask(prompt(REFUSAL)),
-  approval: async () => {
-    const asked = await ask(prompt(APPROVAL));
-    await approve();
-    return asked + (await ask(prompt(APPROVAL)));
-  },
+  ...toolChecks((call) => ask(prompt(call))),
 });

@@ -9,14 +9,18 @@ import json
 import os
 import time
 import urllib.request
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 BASE = os.environ["CLIENT_BASE"]
 APP = os.environ["CLIENT_APP"]
 KEY = os.environ["CLIENT_KEY"]
 OWNER = os.environ["CLIENT_OWNER"]
 MODEL = "baobab/echo"
+V1 = f"{BASE}/v1/{APP}"
 MCP = f"{BASE}/mcp?app_id={APP}"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
@@ -25,21 +29,33 @@ FIRST, SECOND = "/say One.", "/say Two."
 TOOL = '/call weather {"city": "Oslo"}'
 STRUCTURED = 'The weather: {"city": "Oslo", "degrees": 7}'
 
-VALUE = ("kv_get", {"key": "greeting"})
-SEARCH = ("search_tools", {"query": "acquire a lock"})
-REFUSAL = ("kv_get", {"key": "nowhere"})
-APPROVAL = ("kv_delete", {"key": "doomed"})
+
+class Call(NamedTuple):
+    """A call of a tool of the server."""
+
+    tool: str
+    arguments: dict[str, str]
+
+    @property
+    def command(self) -> str:
+        """What makes the built-in model call it."""
+        return f"/call {self.tool} {json.dumps(self.arguments)}"
+
+
+VALUE = Call("kv_get", {"key": "greeting"})
+SEARCH = Call("search_tools", {"query": "acquire a lock"})
+REFUSAL = Call("kv_get", {"key": "nowhere"})
+APPROVAL = Call("kv_delete", {"key": "doomed"})
+
+
+class Weather(BaseModel):
+    city: str
+    degrees: int
 
 
 def weather(city: str) -> str:
     """The weather of a city."""
     return f"Rain in {city}."
-
-
-def call_of(check: tuple[str, dict[str, str]]) -> str:
-    """The command that makes the built-in model call the tool of a check."""
-    name, arguments = check
-    return f"/call {name} {json.dumps(arguments)}"
 
 
 def joined(pieces: list[str]) -> str:
@@ -59,17 +75,57 @@ def approve() -> None:
                 time.sleep(0.1)
 
 
-def run(*checks: Callable[[], Any]) -> None:
-    """Make each check, a function with or without `async` that returns what the client saw, and report it."""
-    asyncio.run(_run(checks))
+def run(*checks: Callable[[], Any], call: Callable[[Call], Any] | None = None) -> None:
+    """Make each check, a function with or without `async` that returns what the client saw, and report it.
+
+    call: what the client, or its model, sees of a call of a tool of the server; the checks of these follow from it.
+    """
+    asyncio.run(_run((*checks, *(_checks_of(call) if call else ()))))
+
+
+def run_session(connected: Callable[[], AbstractAsyncContextManager[Any]], **options: Any) -> None:
+    """Make the checks of an MCP SDK; connected: a session of it; options: what its `call_tool` takes besides."""
+
+    async def connect() -> list[str]:
+        async with connected() as session:
+            listed = await session.list_tools()
+            return [tool.name for tool in getattr(listed, "tools", listed)]
+
+    async def call(wanted: Call) -> str:
+        async with connected() as session:
+            answer = await session.call_tool(wanted.tool, wanted.arguments, **options)
+            return answer.content[0].text
+
+    run(connect, call=call)
+
+
+def _checks_of(call: Callable[[Call], Any]) -> tuple[Callable[[], Awaitable[str]], ...]:
+    async def value() -> str:
+        return await _finish(call(VALUE))
+
+    async def search() -> str:
+        return await _finish(call(SEARCH))
+
+    async def refusal() -> str:
+        return await _finish(call(REFUSAL))
+
+    async def approval() -> str:
+        asked = await _finish(call(APPROVAL))
+        # Some clients hold a stream open meanwhile.
+        await asyncio.to_thread(approve)
+        return asked + await _finish(call(APPROVAL))
+
+    return value, search, refusal, approval
+
+
+async def _finish(saw: Any) -> Any:
+    return await saw if inspect.isawaitable(saw) else saw
 
 
 async def _run(checks: tuple[Callable[[], Any], ...]) -> None:
     for check in checks:
         try:
-            saw = check()
-            if inspect.isawaitable(saw):
-                saw = await saw
+            saw = await _finish(check())
             report = {"check": check.__name__, "saw": saw if isinstance(saw, str) else json.dumps(saw, default=str)}
         except Exception as error:
             report = {"check": check.__name__, "error": f"{type(error).__name__}: {error}"}

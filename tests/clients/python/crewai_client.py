@@ -1,38 +1,12 @@
 """CrewAI: its model, and an agent whose model calls the tools of its MCP adapter."""
 
-from checks import (
-    APP,
-    APPROVAL,
-    BASE,
-    CHAT,
-    FIRST,
-    HEADERS,
-    KEY,
-    MCP,
-    MODEL,
-    REFUSAL,
-    SEARCH,
-    SECOND,
-    STRUCTURED,
-    TOOL,
-    VALUE,
-    approve,
-    call_of,
-    run,
-    weather,
-)
+import checks
 from crewai import LLM, Agent
 from crewai.tools import tool
 from crewai_tools import MCPServerAdapter
-from pydantic import BaseModel
 
-model = LLM(model=MODEL, provider="openai", base_url=f"{BASE}/v1/{APP}", api_key=KEY)
-server = {"url": MCP, "transport": "streamable-http", "headers": HEADERS}
-
-
-class Weather(BaseModel):
-    city: str
-    degrees: int
+model = LLM(model=checks.MODEL, provider="openai", base_url=checks.V1, api_key=checks.KEY)
+server = {"url": checks.MCP, "transport": "streamable-http", "headers": checks.HEADERS}
 
 
 async def ask(text, tools):
@@ -43,25 +17,25 @@ async def ask(text, tools):
 
 async def call(check):
     with MCPServerAdapter(server) as served:
-        return await ask(call_of(check), list(served))
+        return await ask(check.command, list(served))
 
 
 def chat():
-    return model.call(CHAT)
+    return model.call(checks.CHAT)
 
 
 async def tools():
-    return await ask(TOOL, [tool("weather")(weather)])
+    return await ask(checks.TOOL, [tool("weather")(checks.weather)])
 
 
 def structured():
-    return model.call(STRUCTURED, response_model=Weather).model_dump()
+    return model.call(checks.STRUCTURED, response_model=checks.Weather).model_dump()
 
 
 def turns():
-    messages = [{"role": "user", "content": FIRST}]
+    messages = [{"role": "user", "content": checks.FIRST}]
     first = model.call(messages)
-    messages += [{"role": "assistant", "content": first}, {"role": "user", "content": SECOND}]
+    messages += [{"role": "assistant", "content": first}, {"role": "user", "content": checks.SECOND}]
     return f"{first} {model.call(messages)}"
 
 
@@ -70,22 +44,4 @@ def connect():
         return [found.name for found in served]
 
 
-async def value():
-    return await call(VALUE)
-
-
-async def search():
-    return await call(SEARCH)
-
-
-async def refusal():
-    return await call(REFUSAL)
-
-
-async def approval():
-    asked = await call(APPROVAL)
-    approve()
-    return asked + await call(APPROVAL)
-
-
-run(chat, tools, structured, turns, connect, value, search, refusal, approval)
+checks.run(chat, tools, structured, turns, connect, call=call)

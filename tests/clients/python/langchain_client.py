@@ -1,41 +1,12 @@
 """LangChain for Python: its model, and an agent whose model calls the tools of its MCP adapter."""
 
-import asyncio
-
-from checks import (
-    APP,
-    APPROVAL,
-    BASE,
-    CHAT,
-    FIRST,
-    HEADERS,
-    KEY,
-    MCP,
-    MODEL,
-    REFUSAL,
-    SEARCH,
-    SECOND,
-    STRUCTURED,
-    TOOL,
-    VALUE,
-    approve,
-    call_of,
-    joined,
-    run,
-    weather,
-)
+import checks
 from langchain.agents import create_agent
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from pydantic import BaseModel
 
-model = ChatOpenAI(model=MODEL, base_url=f"{BASE}/v1/{APP}", api_key=KEY)
-mcp = MultiServerMCPClient({"baobab": {"transport": "streamable_http", "url": MCP, "headers": HEADERS}})
-
-
-class Weather(BaseModel):
-    city: str
-    degrees: int
+model = ChatOpenAI(model=checks.MODEL, base_url=checks.V1, api_key=checks.KEY)
+mcp = MultiServerMCPClient({"baobab": {"transport": "streamable_http", "url": checks.MCP, "headers": checks.HEADERS}})
 
 
 async def ask(text, tools):
@@ -44,34 +15,34 @@ async def ask(text, tools):
 
 
 async def call(check):
-    return await ask(call_of(check), await mcp.get_tools())
+    return await ask(check.command, await mcp.get_tools())
 
 
 def chat():
-    return model.invoke(CHAT).text
+    return model.invoke(checks.CHAT).text
 
 
 def stream():
-    return joined([chunk.text for chunk in model.stream(CHAT) if chunk.text])
+    return checks.joined([chunk.text for chunk in model.stream(checks.CHAT) if chunk.text])
 
 
 async def tools():
-    return await ask(TOOL, [weather])
+    return await ask(checks.TOOL, [checks.weather])
 
 
 def structured():
-    return model.with_structured_output(Weather).invoke(STRUCTURED).model_dump()
+    return model.with_structured_output(checks.Weather).invoke(checks.STRUCTURED).model_dump()
 
 
 def turns():
-    first = model.invoke(FIRST)
-    return f"{first.text} {model.invoke([('user', FIRST), first, ('user', SECOND)]).text}"
+    first = model.invoke(checks.FIRST)
+    return f"{first.text} {model.invoke([('user', checks.FIRST), first, ('user', checks.SECOND)]).text}"
 
 
 def embeddings():
     # Without this option it splits texts itself, by tables that it downloads.
     client = OpenAIEmbeddings(
-        model="baobab/minilm-l6-v2", base_url=f"{BASE}/v1", api_key=KEY, check_embedding_ctx_length=False
+        model="baobab/minilm-l6-v2", base_url=checks.V1, api_key=checks.KEY, check_embedding_ctx_length=False
     )
     return f"{len(client.embed_query('Hello'))} numbers"
 
@@ -80,22 +51,4 @@ async def connect():
     return [tool.name for tool in await mcp.get_tools()]
 
 
-async def value():
-    return await call(VALUE)
-
-
-async def search():
-    return await call(SEARCH)
-
-
-async def refusal():
-    return await call(REFUSAL)
-
-
-async def approval():
-    asked = await call(APPROVAL)
-    await asyncio.to_thread(approve)
-    return asked + await call(APPROVAL)
-
-
-run(chat, stream, tools, structured, turns, embeddings, connect, value, search, refusal, approval)
+checks.run(chat, stream, tools, structured, turns, embeddings, connect, call=call)

@@ -1,44 +1,15 @@
 """The OpenAI Agents SDK, as it comes: by the Responses API."""
 
-import asyncio
-
+import checks
 from agents import Agent, OpenAIResponsesModel, Runner, SQLiteSession, function_tool
 from agents.mcp import MCPServerStreamableHttp
-from checks import (
-    APP,
-    APPROVAL,
-    BASE,
-    CHAT,
-    FIRST,
-    HEADERS,
-    KEY,
-    MCP,
-    MODEL,
-    REFUSAL,
-    SEARCH,
-    SECOND,
-    STRUCTURED,
-    TOOL,
-    VALUE,
-    approve,
-    call_of,
-    joined,
-    run,
-    weather,
-)
 from openai import AsyncOpenAI
-from pydantic import BaseModel
 
-model = OpenAIResponsesModel(MODEL, AsyncOpenAI(base_url=f"{BASE}/v1/{APP}", api_key=KEY))
-
-
-class Weather(BaseModel):
-    city: str
-    degrees: int
+model = OpenAIResponsesModel(checks.MODEL, AsyncOpenAI(base_url=checks.V1, api_key=checks.KEY))
 
 
 def served():
-    return MCPServerStreamableHttp(params={"url": MCP, "headers": HEADERS})
+    return MCPServerStreamableHttp(params={"url": checks.MCP, "headers": checks.HEADERS})
 
 
 async def ask(text, session=None, **parts):
@@ -47,30 +18,30 @@ async def ask(text, session=None, **parts):
 
 async def call(check):
     async with served() as server:
-        return await ask(call_of(check), mcp_servers=[server])
+        return await ask(check.command, mcp_servers=[server])
 
 
 async def chat():
-    return await ask(CHAT)
+    return await ask(checks.CHAT)
 
 
 async def stream():
-    events = Runner.run_streamed(Agent(name="matrix", model=model), CHAT).stream_events()
+    events = Runner.run_streamed(Agent(name="matrix", model=model), checks.CHAT).stream_events()
     data = [event.data async for event in events if event.type == "raw_response_event"]
-    return joined([piece.delta for piece in data if piece.type == "response.output_text.delta"])
+    return checks.joined([piece.delta for piece in data if piece.type == "response.output_text.delta"])
 
 
 async def tools():
-    return await ask(TOOL, tools=[function_tool(weather)])
+    return await ask(checks.TOOL, tools=[function_tool(checks.weather)])
 
 
 async def structured():
-    return (await ask(STRUCTURED, output_type=Weather)).model_dump()
+    return (await ask(checks.STRUCTURED, output_type=checks.Weather)).model_dump()
 
 
 async def turns():
     session = SQLiteSession("matrix")
-    return f"{await ask(FIRST, session)} {await ask(SECOND, session)}"
+    return f"{await ask(checks.FIRST, session)} {await ask(checks.SECOND, session)}"
 
 
 async def connect():
@@ -78,22 +49,4 @@ async def connect():
         return [tool.name for tool in await server.list_tools()]
 
 
-async def value():
-    return await call(VALUE)
-
-
-async def search():
-    return await call(SEARCH)
-
-
-async def refusal():
-    return await call(REFUSAL)
-
-
-async def approval():
-    asked = await call(APPROVAL)
-    await asyncio.to_thread(approve)
-    return asked + await call(APPROVAL)
-
-
-run(chat, stream, tools, structured, turns, connect, value, search, refusal, approval)
+checks.run(chat, stream, tools, structured, turns, connect, call=call)
