@@ -14,7 +14,7 @@ def user(text):
 def ask(text, tools):
     agent = ToolCallingAgent(tools, model, max_steps=1)
     agent.run(text)
-    # The next request: it puts the results of tools into messages of the user, which the built-in model does not repeat.
+    # What its model is told next: results as words of the user, which the built-in model does not repeat.
     return str([message.content for message in agent.write_memory_to_messages()])
 
 
