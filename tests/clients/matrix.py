@@ -112,6 +112,6 @@ def load_left_out() -> Mapping[str, str]:
 
 
 def load_results() -> dict[str, Any]:
-    """Reads what the last whole run found: its date, and each client's version and checks."""
+    """Reads what was last found: each client's version, date and checks."""
     results: dict[str, Any] = json.loads(RESULTS.read_text())
     return results

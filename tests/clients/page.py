@@ -20,11 +20,10 @@ def clients_page(made: str) -> str:
         "  Take your model's name from `GET /v1/models`; `baobab/echo` is [built in](models.md#the-built-in-model).",
         "- **tools**: MCP at `/mcp`, with `?app_id=APP` for one app ([more](mcp.md#the-address-chooses-the-view)).",
         "",
-        f"Each was last run by {results['date']}; `make clients` runs them all. A star marks those that run with every",
-        "change, too (`make e2e`).",
+        "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
     ]
     for door, title in (("models", "Models"), ("mcp", "Tools, over MCP")):
-        lines += ["", f"## {title}", "", *_table(door, clients, results["clients"])]
+        lines += ["", f"## {title}", "", *_table(door, clients, results)]
     lines += ["", "## Lines to paste"]
     for client in clients:
         lines += ["", f"### {client.title}", "", client.lines]
@@ -37,15 +36,15 @@ def clients_page(made: str) -> str:
 
 def _table(door: Literal["models", "mcp"], clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
     checks = [check for check in CHECKS.values() if check.door == door]
-    yield "| Client | Version | " + " | ".join(check.name for check in checks) + " |"
-    yield "|---" * (len(checks) + 2) + "|"
+    yield "| Client | Version | Last run | " + " | ".join(check.name for check in checks) + " |"
+    yield "|---" * (len(checks) + 3) + "|"
     shown = [client for client in clients if any(check.name in client.shows for check in checks)]
     for client in shown:
-        passed = found.get(client.name, {}).get("checks", {})
-        cells = [{True: "yes", False: "no", None: ""}[passed.get(check.name)] for check in checks]
+        result = found.get(client.name, {"date": "", "checks": {}})
+        cells = [{True: "yes", False: "no", None: ""}[result["checks"].get(check.name)] for check in checks]
         star = " ★" if client.weight == "light" else ""
         versions = ", ".join(f"`{package}` {version}" for package, version in client.packages.items())
-        yield f"| {client.title}{star} | {versions} | {' | '.join(cells)} |"
+        yield f"| {client.title}{star} | {versions} | {result['date']} | {' | '.join(cells)} |"
     yield ""
     yield "An empty field: not tried."
     yield ""

@@ -4,5 +4,5 @@ import { checksOf } from "./codex_checks.mjs";
 import { connected, program } from "./remote.mjs";
 
 await (await connected()).close();
-const { value, search, refusal, approval } = checksOf(`command="${process.execPath}",args=["${program}","${MCP}"]`);
+const { value, search, refusal, approval } = checksOf(`command="${process.execPath}",args=["${program}","${MCP}"],required=true`);
 await run({ value, search, refusal, approval });

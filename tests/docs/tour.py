@@ -1,0 +1,37 @@
+"""The README's tour, done as it stands there against a server that runs."""
+
+import re
+import subprocess
+
+from tests.cli.server_process import PATIENCE
+from tests.docs.blocks import blocks
+from tests.docs.generate import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def run_tour(address: str, key: str) -> tuple[str, str]:
+    """The tour's shell commands in one script, and what it printed."""
+    start, *steps = blocks(README, "sh")
+    assert start == "make serve\n"
+    script = in_place_of("\n".join(steps), "BAOBAB=http://127.0.0.1:8000", f"BAOBAB={address}")
+    script = in_place_of(script, "KEY=bb_sk_PUT_YOUR_KEY_HERE", f"KEY={key}")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return script, done.stdout
+
+
+def keep_promises(script: str, printed: str) -> None:
+    """Fails unless the answers that the script's comments promise were printed, in their order."""
+    promised = re.findall(r"^# (\{.*\})$", script, re.MULTILINE)
+    assert len(promised) > 4
+    for answer in promised:
+        before, found, printed = printed.partition(answer)
+        assert found, f"{answer} does not follow {before}"
+
+
+def in_place_of(text: str, line: str, other: str) -> str:
+    assert text.count(line) == 1, f"{line!r} is what the test replaces"
+    return text.replace(line, other)
