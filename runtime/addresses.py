@@ -106,6 +106,12 @@ class AddressRefused(EgressError):
     remediation = "Use a public host; an operator allows private networks with BAOBAB_EGRESS_ALLOW."
 
 
+class CredentialInClear(UrlRefused):
+    code = "EGRESS_CREDENTIAL_IN_CLEAR"
+    summary = "A credential is not sent over plain http to a public host, where others could read it."
+    remediation = "Use an https URL."
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A URL taken apart and put together again from checked parts only. `host` is ASCII, an IPv6 one without brackets;
@@ -208,6 +214,11 @@ class AddressPolicy:
         if target in _METADATA:
             return any(network.num_addresses == 1 for network in networks)
         return bool(networks) or _is_public(target)
+
+    def is_read_by_others(self, address: Address) -> bool:
+        """Whether what goes there in clear passes networks of strangers: none that the operator has named."""
+        target = _embedded(address)
+        return _is_public(target) and not any(target in network for network in self._allow)
 
 
 def _embedded(address: Address) -> Address:

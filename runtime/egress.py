@@ -27,6 +27,7 @@ from baobab.runtime.addresses import (
     Address,
     AddressPolicy,
     AddressRefused,
+    CredentialInClear,
     EgressError,
     Network,
     Target,
@@ -84,6 +85,7 @@ _OUR_HEADERS = frozenset(
 )
 _BODY_HEADERS = frozenset(["content-type", "content-encoding", "content-language"])
 # What may follow a redirect to another origin. Keys travel in headers of many names, so this is not a list of secrets.
+_CREDENTIALS = frozenset(["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"])
 _HARMLESS_HEADERS = frozenset(["accept", "accept-language", "user-agent"]) | _BODY_HEADERS
 
 
@@ -279,6 +281,8 @@ class Egress:
         self._vet(asked.target)
         session = self._session()
         async with network_wait(), _translated(deadline):
+            if asked.target.scheme == "http" and not _CREDENTIALS.isdisjoint(map(str.lower, asked.headers)):
+                await self._require_privacy(asked.target)
             return await session.request(
                 asked.method,
                 URL(asked.target.url, encoded=True),
@@ -286,6 +290,13 @@ class Egress:
                 data=asked.body,
                 allow_redirects=False,
             )
+
+    async def _require_privacy(self, target: "Target") -> None:
+        """CredentialInClear where what is sent over plain http could be read on its way."""
+        found = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
+        addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in found]
+        if any(self._policy.is_read_by_others(address) for address in addresses):
+            raise CredentialInClear
 
     def _vet(self, target: "Target") -> None:
         # aiohttp asks no resolver about an address: this is where those are stopped.

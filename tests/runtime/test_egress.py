@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from baobab.runtime.addresses import AddressPolicy
+from baobab.runtime.addresses import AddressPolicy, CredentialInClear
 from baobab.runtime.egress import (
     AddressRefused,
     Egress,
@@ -667,6 +667,19 @@ async def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path) -> None:
     async with serving({"/": to("http://a.test/")}, server_side) as site, opened(client) as egress:
         with pytest.raises(UrlRefused):
             await egress.request("GET", f"https://a.test:{site.port}/", follow=1)
+
+
+@pytest.mark.parametrize("url", ["http://a.test/", "http://93.184.216.34/"])
+async def test_a_credential_is_not_sent_in_clear_to_a_public_host(url: str) -> None:
+    async with opened(Egress(LOOPBACK, resolver=names(a_test="93.184.216.34"))) as egress:
+        with pytest.raises(CredentialInClear):
+            await egress.request("GET", url, headers={"Authorization": "Bearer secret"})
+
+
+async def test_a_credential_is_sent_in_clear_where_the_operator_names_the_network() -> None:
+    async with serving({"/": http("200 OK", body=b"here")}) as site, opened(local()) as egress:
+        answer = await egress.request("GET", f"http://a.test:{site.port}/", headers={"Authorization": "Bearer secret"})
+    assert answer.body == b"here"
 
 
 def test_importing_the_client_does_not_load_aiohttp() -> None:

@@ -1,7 +1,7 @@
 """Calls to tool servers. The MCP library is imported with the first: that takes the better part of a second."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -60,10 +60,12 @@ class Remote:
         if result is None:
             raise ToolChanged
         text = "\n".join(part.text for part in result.content if part.type == "text").replace("\x00", "\ufffd")
+        text = session.hidden(text)
         if result.is_error:
-            raise RemoteToolFailed(session.hidden(text)[:_LONGEST_MESSAGE] or None)
+            raise RemoteToolFailed(text[:_LONGEST_MESSAGE] or None)
         others = [_part(part) for part in result.content if part.type != "text"]
-        told = {"text": text, "structured": result.structured_content, "parts": others}
+        hidden = _replace_texts({"structured": result.structured_content, "parts": others}, session.hidden)
+        told = {"text": text, **hidden}
         for issue in unfit(told):
             raise ToolServerFailed(f"The tool's answer {issue.message}.")
         if result.structured_content is None:
@@ -78,6 +80,17 @@ class Remote:
             auth = from_json(self._vault.open(server.credential, context(server.id)))
         session: Session = library.Session(self._egress, self._tokens, server, auth, seconds=seconds)
         return session
+
+
+def _replace_texts(value: Any, replaced: Callable[[str], str]) -> Any:
+    """The value with every text in it replaced, names of fields too."""
+    if isinstance(value, str):
+        return replaced(value)
+    if isinstance(value, dict):
+        return {replaced(name): _replace_texts(item, replaced) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_texts(item, replaced) for item in value]
+    return value
 
 
 def _read_json(text: str) -> Any:

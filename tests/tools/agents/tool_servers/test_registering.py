@@ -1,6 +1,7 @@
 """Tool servers: MCP servers of others, registered by an app's owner."""
 
 import json
+from typing import Any
 
 import mcp_types as types
 import pytest
@@ -161,3 +162,39 @@ async def test_only_runs_call_its_tools(agency: Agency, fake: Fake) -> None:
     with pytest.raises(Forbidden):
         await agency.house.registry.call("mcp_servers_call", call, agency.owner, Door("test", "1"))
     assert not fake.calls
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"url": "http://93.184.216.34/mcp", "auth": {"type": "bearer", "token": TOKEN}},
+        {"url": "http://93.184.216.34/mcp", "auth_header": f"Bearer {TOKEN}"},
+        {
+            "url": "https://93.184.216.34/mcp",
+            "auth": {
+                "type": "oauth",
+                "client_id": "us",
+                "client_secret": "s3cret-of-ours",
+                "token_url": "http://93.184.216.34/token",
+            },
+        },
+    ],
+    ids=["bearer", "header", "token url"],
+)
+async def test_no_credential_is_sent_in_clear_to_a_public_host(agency: Agency, given: dict[str, Any]) -> None:
+    error = await agency.refused("mcp_servers_create", agency.owner, app_id=agency.app_id, name="s", **given)
+    assert (error.status, error.code) == (400, "EGRESS_CREDENTIAL_IN_CLEAR")
+
+
+async def test_a_result_that_repeats_the_credential_is_told_without_it(agency: Agency, fake: Fake) -> None:
+    fake.bearer = TOKEN
+    said = f"You sent {TOKEN}."
+    server = await register(agency, fake.mcp, auth={"type": "bearer", "token": TOKEN})
+    content = [types.TextContent(type="text", text=said)]
+    fake.answer = types.CallToolResult(content=content, structured_content={"headers": [{TOKEN: said}]})
+    await agency.agent("a", calling(server, "search", {"query": "x"}))
+    run = await agency.run("a")
+    assert run["status"] == "completed", run
+    events = json.dumps(await agency.events("a", run["id"]), default=str)
+    assert "You sent ***." in events
+    assert TOKEN not in events
