@@ -321,6 +321,9 @@ async def test_every_tool_has_a_title_for_people_and_every_argument_a_descriptio
             choices = [argument, *argument.get("anyOf", ())]
             assert any(choice.get("description") for choice in choices), f"{tool['name']}: {name}"
     assert (await listed(baobab))["kv_delete"]["title"] == "Delete a key"
+    # What is answered by one name and asked by another says so.
+    run = (await listed(baobab, "/mcp?toolsets=agents"))["agents_runs_get"]["inputSchema"]["properties"]["id"]
+    assert "`run_id` that its start answered" in run["description"]
 
 
 @each_era

@@ -11,7 +11,7 @@ from baobab.tools.types import JsonObject, Text, Uuid
 PAGE = 500
 """Events in one answer at most."""
 
-RunId = Annotated[Uuid, Field(description="The run.")]
+RunId = Annotated[Uuid, Field(description="The run: the `run_id` that its start answered.")]
 
 
 def _shallow(value: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from baobab.tools.secret import Secret
 from baobab.tools.types import Text
 
 ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
-ServerId = Annotated[str, Text(36, min_length=1), Field(description="The tool server's id.")]
+ServerId = Annotated[
+    str, Text(36, min_length=1), Field(description="The tool server's `id`, as op:mcp_servers_list names it.")
+]
 ToolName = Annotated[str, Text(128, min_length=1)]
 Url = Annotated[str, Text(2000, min_length=8)]
 Transport = Literal["streamable_http", "sse", "http"]
