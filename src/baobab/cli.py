@@ -499,5 +499,11 @@ def _told(work: Callable[[], T]) -> T:
         raise Failure(f"the database does not open: {exc.reason}") from exc
     except StoreUnavailable as exc:
         raise Failure(f"the key-value store does not open: {exc}") from exc
+    except (FileExistsError, NotADirectoryError) as exc:
+        raise Failure(
+            f"{exc.filename}: a file is where a folder is needed. Move it, or choose a folder with --data."
+        ) from exc
+    except IsADirectoryError as exc:
+        raise Failure(f"{exc.filename}: a folder is where a file is needed. Move it away.") from exc
     except OSError as exc:
         raise Failure(f"{exc.strerror or exc}: {exc.filename or ''}".rstrip(": ")) from exc

@@ -110,6 +110,30 @@ def test_a_data_folder_that_cannot_be_made_is_one_line(tmp_path: Path, command: 
     )
 
 
+@pytest.mark.parametrize("command", [("serve",), ("keys", "list")], ids=" ".join)
+def test_a_file_in_place_of_the_data_folder_is_told_with_what_to_do(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    line = one_line(baobab(*command, "--data", tmp_path / "file", settings={"BAOBAB_PORT": str(free_port())}))
+    assert str(tmp_path / "file") in line
+    assert "--data" in line
+
+
+def test_a_folder_in_place_of_a_file_of_the_data_folder_is_told_with_what_to_do(tmp_path: Path) -> None:
+    lock = tmp_path / "baobab.lock"
+    lock.mkdir()
+    line = one_line(baobab("serve", "--port", free_port(), "--data", tmp_path))
+    assert str(lock) in line
+    assert "Move it away" in line
+
+
+def test_an_unknown_field_of_a_region_is_told_with_those_that_there_are(tmp_path: Path) -> None:
+    regions = tmp_path / "regions.toml"
+    regions.write_text('[far-north-1]\nfoo = "bar"\n')
+    line = one_line(baobab("serve", "--data", tmp_path / "data", settings={"BAOBAB_REGIONS": str(regions)}))
+    assert "far-north-1.foo" in line
+    assert "database_url, valkey_url, objects_url, kv_durable" in line
+
+
 def test_a_damaged_or_foreign_secret_key_is_one_line(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert baobab("init", "--data", data).returncode == 0
