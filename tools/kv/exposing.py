@@ -1,7 +1,7 @@
 """Expose rules: read and changed by those who run the app."""
 
 import json
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
 from sqlalchemy import delete, insert, select
@@ -13,7 +13,7 @@ from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
 from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.patterns import Pattern, names_owner
-from baobab.tools.kv.rules import NOTICE, Level, rules_table
+from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook, rules_table
 from baobab.tools.kv.toolset import kv
 from baobab.tools.tool import Audit
 from baobab.tools.types import AppId
@@ -32,7 +32,10 @@ class ExposeRule(TypedDict):
 
 
 class ExposeRules(TypedDict):
+    """`warnings` name rules at `owner` whose keys another rule opens to others."""
+
     rules: list[ExposeRule]
+    warnings: NotRequired[list[str]]
 
 
 class RuleDeleted(TypedDict):
@@ -59,7 +62,16 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     """List the rules that expose keys to end users, in the order of their declaration."""
     query = select(rules_table).where(rules_table.c.app_id == app_id).order_by(rules_table.c.position)
     rows = (await call.execute(query)).all()
-    return {"rules": [{"pattern": r.pattern, "read": r.read, "write": r.write, "order": r.position} for r in rows]}
+    found: ExposeRules = {
+        "rules": [{"pattern": r.pattern, "read": r.read, "write": r.write, "order": r.position} for r in rows]
+    }
+    book = RuleBook(Rule(row.pattern, row.read, row.write, row.position) for row in rows)
+    warnings = [
+        f"{json.dumps(rule.pattern)} keeps {verb} to the owner, and {json.dumps(other.pattern)} opens the same keys to "
+        f"{'anybody' if other.level(verb) == 'public' else 'every user'}: close them with a rule at `deny`."
+        for rule, verb, other in book.find_open_beside_owners()
+    ]
+    return {**found, "warnings": warnings} if warnings else found
 
 
 @kv.tool(

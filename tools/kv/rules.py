@@ -1,7 +1,7 @@
 """Expose rules: which keys end users and anonymous callers may touch."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -85,6 +85,17 @@ class RuleBook:
                 return level in ("public", "owner") or (level == "authed" and isinstance(caller, EndUser))
         return False
 
+    def find_open_beside_owners(self) -> Iterator[tuple[Rule, Verb, Rule]]:
+        """Rules at `owner`, for what, and the rule that opens the same keys to others than their owner."""
+        for rule in self.rules:
+            sample = re.sub(r"\{user\.(?:id|role)\}|\*\*?", "x", rule.pattern)
+            verbs: tuple[Verb, ...] = ("read", "write")
+            for verb in verbs:
+                if rule.level(verb) == "owner":
+                    found = next((other for other in self.rules if other.matches(sample, verb, _SOMEBODY_ELSE)), None)
+                    if found is not None and found.level(verb) in ("public", "authed"):
+                        yield rule, verb, found
+
     def require(self, key: str, verb: Verb, caller: Caller) -> None:
         """Unauthenticated for an anonymous caller, Forbidden for a user, where no rule lets them through."""
         if self.allows(key, verb, caller):
@@ -94,6 +105,7 @@ class RuleBook:
         raise Unauthenticated(f"No rule lets anonymous callers {verb} the key.", remediation=_REMEDY)
 
 
+_SOMEBODY_ELSE = EndUser("", "somebody else", "somebody else's")
 _REMEDY = "Sign in, or have the app's developer expose the key with op:kv_expose."
 
 

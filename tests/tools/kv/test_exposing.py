@@ -180,3 +180,13 @@ async def test_a_touch_needs_no_more_than_a_read(world: Installation) -> None:
     await world.expose(app, ("a", "public", "deny"))
     await world.put(app, "a")
     assert (await world.ask("GET", f"{app.kv}/a?touch=true")).status == 200
+
+
+async def test_the_list_warns_where_another_rule_opens_what_is_the_owners(world: Installation, app: App) -> None:
+    owners = {"pattern": "user:{user.id}:**", "read": "owner", "write": "owner"}
+    broad = {"pattern": "**", "read": "authed", "write": "deny"}
+    closing = {"pattern": "user:*:**", "read": "deny", "write": "deny"}
+    for rules, number in (([owners], 0), ([owners, broad], 1), ([owners, closing, broad], 0)):
+        assert (await world.ask("PUT", f"{app.kv}/_expose", world.owner, {"rules": rules})).status == 204
+        told = (await world.ask("GET", f"{app.kv}/_expose", world.owner)).json
+        assert len(told.get("warnings", [])) == number, told
