@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from baobab.tools.envelopes import Envelope, envelope_for
-from baobab.tools.errors import BaobabError, RateLimited
-from baobab.tools.limits import Allowance
+from baobab.tools.core.envelopes import Envelope, envelope_for
+from baobab.tools.core.errors import BaobabError, RateLimited
+from baobab.tools.core.limits import Allowance
 
 Headers = list[tuple[bytes, bytes]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -17,9 +17,9 @@ from baobab.http.metrics import CallMetrics
 from baobab.http.metrics_page import metrics_route
 from baobab.http.programs_page import program_routes
 from baobab.http.session_routes import session_routes
-from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import BaobabError, MethodNotAllowed
-from baobab.tools.registry import Registry
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import BaobabError, MethodNotAllowed
+from baobab.tools.core.registry import Registry
 
 
 def behind(

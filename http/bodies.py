@@ -4,7 +4,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from baobab.tools.errors import BusyWithBodies
+from baobab.tools.core.errors import BusyWithBodies
 
 FREE = 64 * 1024
 """Bytes of a body that are not counted: there are only so many connections."""

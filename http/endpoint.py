@@ -12,14 +12,14 @@ from baobab.http.open_streams import OpenStreams, while_allowed
 from baobab.http.request import LARGE, LargeBodies, Request, read_object
 from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
-from baobab.tools.call import Call, Door
-from baobab.tools.callers import Anonymous, Caller
-from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.errors import BadRequest, Forbidden, UnknownField, UpgradeRequired
-from baobab.tools.limits import network
-from baobab.tools.registry import Registry
-from baobab.tools.stream import Stream
-from baobab.tools.tool import Tool
+from baobab.tools.core.auth.callers import Anonymous, Caller
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.call import Call, Door
+from baobab.tools.core.errors import BadRequest, Forbidden, UnknownField, UpgradeRequired
+from baobab.tools.core.limits import network
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.stream import Stream
+from baobab.tools.core.tool import Tool
 
 _OPEN = "_"
 """What a path says of a parameter that it leaves open."""

@@ -8,8 +8,8 @@ from html import escape
 from fastapi import Response
 
 from baobab.http.openapi import errors_of
-from baobab.tools.envelopes import STRUCTURED, Envelope
-from baobab.tools.errors import (
+from baobab.tools.core.envelopes import STRUCTURED, Envelope
+from baobab.tools.core.errors import (
     BaobabError,
     BusyWithBodies,
     MethodNotAllowed,
@@ -19,7 +19,7 @@ from baobab.tools.errors import (
     WrongHost,
     name_operations,
 )
-from baobab.tools.registry import Registry
+from baobab.tools.core.registry import Registry
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

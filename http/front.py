@@ -16,8 +16,8 @@ from baobab.http.request import ClientGone, LargeBodies, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, Trie, decoded
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import (
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import (
     AppNotFound,
     BadRequest,
     BaobabError,
@@ -27,8 +27,8 @@ from baobab.tools.errors import (
     Unavailable,
     WrongHost,
 )
-from baobab.tools.registry import Registry
-from baobab.tools.tool import Tool
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import Tool
 
 ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 

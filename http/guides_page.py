@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from baobab.http.sheet import sheet, text, wants
 from baobab.http.static_page import CSS, page
-from baobab.tools.guides import Slugs, guides
+from baobab.tools.core.guides import Slugs, guides
 
 _MARKDOWN = "text/markdown"
 _TRAIL = (

@@ -12,8 +12,8 @@ from baobab.http.answer import reply_to, send_error
 from baobab.http.sheet import sheet, wants
 from baobab.http.static_page import page
 from baobab.mcp_server.clients import client_lines
-from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import RouteNotFound
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import RouteNotFound
 
 _HTML = "text/html"
 _LOGO = """<svg class="logo" viewBox="0 0 32 32" role="img" aria-label="A baobab">

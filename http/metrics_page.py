@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from baobab.http.metrics import CallMetrics
 from baobab.http.state_metrics import state_text
-from baobab.tools.registry import Registry
+from baobab.tools.core.registry import Registry
 
 _REFUSAL = "Metrics need the token of BAOBAB_METRICS_TOKEN, or the one in `metrics.token` of the data folder.\n"
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from baobab.tools.approval import CallFailed, TooLargeToPropose, TooManyPending
-from baobab.tools.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
-from baobab.tools.errors import (
+from baobab.tools.core.approvals.approval import CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
+from baobab.tools.core.errors import (
     AppNotFound,
     ApprovalRejected,
     ApprovalRequired,
@@ -33,8 +33,8 @@ from baobab.tools.errors import (
     UserTokenExpired,
     name_operations_within,
 )
-from baobab.tools.registry import Registry
-from baobab.tools.tool import Rest, Tool
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import Rest, Tool
 
 Schema = dict[str, Any]
 

@@ -4,8 +4,8 @@ import re
 
 from baobab.http.hosts import Hosts
 from baobab.http.request import Request
-from baobab.tools.directory import Directory
-from baobab.tools.errors import AppNotFound, OriginRefused
+from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.errors import AppNotFound, OriginRefused
 
 Headers = list[tuple[bytes, bytes]]
 

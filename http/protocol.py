@@ -23,7 +23,7 @@ from baobab.http.answer import ON_STOP, WHOLE
 from baobab.http.refusal_log import RefusalLog
 from baobab.http.request import new_request_id
 from baobab.http.whole import send_whole
-from baobab.tools.errors import BadRequest, BaobabError
+from baobab.tools.core.errors import BadRequest, BaobabError
 
 
 class MalformedRequest(BadRequest):

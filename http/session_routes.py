@@ -18,12 +18,12 @@ from starlette.routing import Route
 from baobab.http.answer import reply_to
 from baobab.http.request import Request as FrontRequest
 from baobab.storage.secrets import SecretUnreadable
-from baobab.tools.call import Door
-from baobab.tools.callers import Account
-from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import BadRequest, BaobabError, Forbidden, Unauthenticated
-from baobab.tools.registry import Registry
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.call import Door
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.registry import Registry
 
 COOKIE = "baobab_session"
 PAGE_HEADER = "x-baobab-page"

@@ -11,8 +11,8 @@ from pydantic_core import to_json
 from baobab.http.answer import Send
 from baobab.http.endpoint import Endpoint
 from baobab.http.request import Request
-from baobab.tools.errors import BaobabError, Internal
-from baobab.tools.stream import Stream
+from baobab.tools.core.errors import BaobabError, Internal
+from baobab.tools.core.stream import Stream
 
 _REFUSED, _FAILED, _ENDED = 1008, 1011, 1000
 _STALLED_SECONDS = 60.0

@@ -9,8 +9,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.gauges import Gauge, Reading
-from baobab.tools.registry import Registry
+from baobab.tools.core.gauges import Gauge, Reading
+from baobab.tools.core.registry import Registry
 
 _PATIENCE_SECONDS = 3
 """A store that does not answer must not keep the others' numbers from being told."""

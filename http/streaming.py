@@ -5,7 +5,7 @@ import contextlib
 from typing import Any
 
 from baobab.http.answer import Headers, Send
-from baobab.tools.stream import Stream
+from baobab.tools.core.stream import Stream
 
 _STALLED_SECONDS = 60.0
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))

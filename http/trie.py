@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from baobab.tools.errors import BadRequest
-from baobab.tools.tool import RegistrationError, Tool
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.tool import RegistrationError, Tool
 
 Methods = dict[str, Tool]
 Captured = tuple[str, ...]

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baobab.mcp_server.visitor import Visitor
-from baobab.tools.errors import AppNotFound, Forbidden, KeyLimited
-from baobab.tools.registry import Registry
+from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited
+from baobab.tools.core.registry import Registry
 
 MOST = 1000
 _PAGE = 500

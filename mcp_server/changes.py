@@ -35,11 +35,11 @@ from baobab.mcp_server.results import told
 from baobab.mcp_server.visitor import Visitor, visitor
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.secrets import digest
-from baobab.tools import proposers
-from baobab.tools.callers import Account
-from baobab.tools.credentials import Credentials
-from baobab.tools.errors import BaobabError, MethodNotAllowed, TooManyStreams
-from baobab.tools.registry import Registry
+from baobab.tools.core.approvals import proposers
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.credentials import Credentials
+from baobab.tools.core.errors import BaobabError, MethodNotAllowed, TooManyStreams
+from baobab.tools.core.registry import Registry
 
 _PING_SECONDS = 15
 _MOST_UNSENT = 16

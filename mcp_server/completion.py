@@ -9,8 +9,8 @@ from baobab.mcp_server.prompts import QUICKSTART
 from baobab.mcp_server.resources import APP
 from baobab.mcp_server.results import told
 from baobab.mcp_server.visitor import visitor
-from baobab.tools.errors import BaobabError
-from baobab.tools.registry import Registry
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.registry import Registry
 
 _MOST_VALUES = 100
 """What the protocol allows in one answer."""

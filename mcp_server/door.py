@@ -22,11 +22,11 @@ from baobab.mcp_server.refusals import Explained, refuse, refuse_version
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
 from baobab.mcp_server.visitor import Visitor
-from baobab.tools.call import Door
-from baobab.tools.callers import Anonymous, Caller
-from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
-from baobab.tools.registry import Registry
+from baobab.tools.core.auth.callers import Anonymous, Caller
+from baobab.tools.core.call import Door
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
+from baobab.tools.core.registry import Registry
 
 Scope = dict[str, Any]
 

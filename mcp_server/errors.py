@@ -1,6 +1,6 @@
 """What this door refuses by itself, before or beside any tool."""
 
-from baobab.tools.errors import BadRequest, BaobabError, MalformedBody, NotFound, TooManyStreams
+from baobab.tools.core.errors import BadRequest, BaobabError, MalformedBody, NotFound, TooManyStreams
 
 
 class NoMessage(MalformedBody):

@@ -24,9 +24,9 @@ from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.protocol import FRESH_MS
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.visitor import Visitor
-from baobab.tools.errors import BaobabError, ToolNotFound
-from baobab.tools.pagination import CursorInvalid
-from baobab.tools.registry import Registry
+from baobab.tools.core.errors import BaobabError, ToolNotFound
+from baobab.tools.core.pagination import CursorInvalid
+from baobab.tools.core.registry import Registry
 
 _MODERN = "2026-07-28"
 # Those before know no structured results, and their lists are sieved by the SDK.

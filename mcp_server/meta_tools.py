@@ -4,7 +4,7 @@ from typing import Any
 
 from baobab.mcp_server.errors import OtherApp
 from baobab.mcp_server.visitor import Visitor
-from baobab.tools.errors import BadRequest, InvalidType, MissingField, UnknownField
+from baobab.tools.core.errors import BadRequest, InvalidType, MissingField, UnknownField
 
 SEARCH, CALL = "search_tools", "call_tool"
 _MOST_FOUND = 20

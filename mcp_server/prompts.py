@@ -10,9 +10,9 @@ from baobab.mcp_server.apps import own_app
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.visitor import Visitor, visitor
-from baobab.tools.callers import AppKey, EndUser, FunctionKey
-from baobab.tools.errors import AppNotFound, KeyLimited, UnknownField
-from baobab.tools.registry import Registry
+from baobab.tools.core.auth.callers import AppKey, EndUser, FunctionKey
+from baobab.tools.core.errors import AppNotFound, KeyLimited, UnknownField
+from baobab.tools.core.registry import Registry
 
 QUICKSTART = "quickstart"
 

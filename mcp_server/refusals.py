@@ -8,7 +8,7 @@ from pydantic_core import from_json, to_json
 
 from baobab.http.answer import Headers
 from baobab.mcp_server.remedies import remedied
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 _UNEXPLAINED = {
     405: (

@@ -12,8 +12,8 @@ from baobab.mcp_server.apps import own_app, own_apps
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.extension import Context, Extension
 from baobab.mcp_server.visitor import Visitor, visitor
-from baobab.tools.guides import Guide, GuideNotFound, find_guide, guides
-from baobab.tools.registry import Registry
+from baobab.tools.core.guides import Guide, GuideNotFound, find_guide, guides
+from baobab.tools.core.registry import Registry
 
 GUIDANCE = "baobab://llms.txt"
 APP = "baobab://apps/{app_id}"

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Iterator
 from hashlib import sha256
 
-from baobab.tools.callers import Caller
-from baobab.tools.errors import BaobabError
-from baobab.tools.services import Services
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.services import Services
 
 _NONCE_BYTES = 16
 _LONGEST = 200

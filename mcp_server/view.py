@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl
 
 from baobab.mcp_server.errors import ViewInvalid
-from baobab.tools.directory import APP_ID_PATTERN
+from baobab.tools.core.auth.directory import APP_ID_PATTERN
 
 Results = Literal["both", "structured", "text"]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from baobab.mcp_server.view import View
-from baobab.tools.call import Door
-from baobab.tools.callers import AppKey, Caller, EndUser, FunctionKey
+from baobab.tools.core.auth.callers import AppKey, Caller, EndUser, FunctionKey
+from baobab.tools.core.call import Door
 
 _SCOPE_KEY = "baobab.visitor"
 

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Self
 from urllib.parse import quote
 
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -36,7 +36,7 @@ from baobab.runtime.addresses import (
 from baobab.runtime.job_slots import network_wait
 from baobab.runtime.names import system_names
 from baobab.runtime.shares import Shares
-from baobab.tools.tenancy import current_tenant
+from baobab.tools.core.tenancy import current_tenant
 
 if TYPE_CHECKING:
     import aiohttp

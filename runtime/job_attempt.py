@@ -12,8 +12,8 @@ from baobab.runtime.job_rows import events, jobs
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import Statements
-from baobab.tools.jobs import Event, JobKind, JobLost
-from baobab.tools.registry import Registry
+from baobab.tools.core.jobs import Event, JobKind, JobLost
+from baobab.tools.core.registry import Registry
 
 LEASE = timedelta(seconds=10)
 _HELD = "UPDATE jobs SET due_at = ? WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"

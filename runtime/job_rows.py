@@ -7,14 +7,14 @@ from sqlalchemy import Column, Index, Integer, String, Table, Text
 
 from baobab.storage.database import Unit
 from baobab.storage.tables import Instant, Json, inserting, metadata
-from baobab.tools.tenancy import PLATFORM
+from baobab.tools.core.tenancy import PLATFORM
 
 jobs = Table(
     "jobs",
     metadata,
     Column("id", String(200), primary_key=True),
     Column("kind", String(64), nullable=False),
-    # Whom it is for, as tools/tenancy.py says it: tenants take turns.
+    # Whom it is for, as tools/core/tenancy.py says it: tenants take turns.
     Column("tenant", String(80), nullable=False, server_default=PLATFORM),
     Column("arguments", Json, nullable=False),
     Column("due_at", Instant, nullable=False),

@@ -20,9 +20,9 @@ from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant
-from baobab.tools.jobs import OUTAGES, Again, JobKind, JobLost
-from baobab.tools.registry import Registry
-from baobab.tools.tenancy import PLATFORM, set_tenant
+from baobab.tools.core.jobs import OUTAGES, Again, JobKind, JobLost
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tenancy import PLATFORM, set_tenant
 
 _HEARTBEAT_SECONDS = 3.0
 _GRACE_SECONDS = 3.0

@@ -14,9 +14,9 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
 from baobab.storage.transactions import Statements
-from baobab.tools.jobs import Job, JobKind
-from baobab.tools.registry import Registry
-from baobab.tools.tenancy import current_tenant
+from baobab.tools.core.jobs import Job, JobKind
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tenancy import current_tenant
 
 _KEPT, _FAILURES_KEPT, _EVENTS_KEPT = timedelta(days=1), timedelta(days=30), timedelta(days=30)
 _PRUNED_AT_ONCE = 5000

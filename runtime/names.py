@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from baobab.runtime.shares import Shares
-from baobab.tools.tenancy import STRANGER, current_tenant
+from baobab.tools.core.tenancy import STRANGER, current_tenant
 
 if TYPE_CHECKING:
     import aiodns

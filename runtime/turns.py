@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from baobab.tools.errors import Unavailable
-from baobab.tools.tenancy import current_tenant
+from baobab.tools.core.errors import Unavailable
+from baobab.tools.core.tenancy import current_tenant
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 
 from baobab.storage.database import Database
 from baobab.storage.tables import metadata
-from baobab.tools.services import Services
+from baobab.tools.core.services import Services
 
 PATIENCE_SECONDS = 20.0
 jobs = metadata.tables["jobs"]

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert
 
-from baobab.tools.membership import found
-from baobab.tools.platform_tables import accounts, members
-from baobab.tools.signing import PLATFORM
+from baobab.tools.core.auth.membership import found
+from baobab.tools.core.auth.signing import PLATFORM
+from baobab.tools.core.platform_tables import accounts, members
 from tests.conftest import Baobab
 
 

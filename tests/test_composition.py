@@ -17,8 +17,8 @@ from baobab.settings import load
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import StoreUnavailable
 from baobab.storage.migrate import SchemaTooNew
-from baobab.tools.call import Door
-from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.call import Door
 from tests.conftest import ADDRESS, KEY
 
 ROOT = Path(__file__).parent.parent

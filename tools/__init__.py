@@ -1,8 +1,8 @@
-"""The tools. Files of this folder are machinery; each folder is a domain, and a line here."""
+"""The tools: `core` is the framework, and each other folder is a domain, named in a line here."""
 
 from collections.abc import Iterator
 
-from baobab.tools.tool import Toolset
+from baobab.tools.core.tool import Toolset
 
 
 def toolsets() -> Iterator[Toolset]:

@@ -16,14 +16,14 @@ from mcp.server.auth.provider import (
 from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
-from baobab.tools.call import Door
-from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.errors import BadRequest, Conflict
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.call import Door
+from baobab.tools.core.errors import BadRequest, Conflict
+from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.registry import Registry
 from baobab.tools.oauth import redirects, requests
 from baobab.tools.oauth.clients import Client
 from baobab.tools.oauth.errors import OAuthError, RedirectRefused
-from baobab.tools.plan_room import PlanLimitReached
-from baobab.tools.registry import Registry
 
 CONSENT = "/oauth/consent"
 

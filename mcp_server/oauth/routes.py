@@ -13,8 +13,8 @@ from starlette.routing import Route
 from baobab.http.consent_page import consent_routes
 from baobab.http.hosts import Addresses
 from baobab.mcp_server.oauth.endpoint import Answer, OAuthEndpoint, authorize, register, revoke, token
+from baobab.tools.core.registry import Registry
 from baobab.tools.oauth.requests import SCOPES
-from baobab.tools.registry import Registry
 
 _MAX_BODY = 64 * 1024
 _SERVER = "/.well-known/oauth-authorization-server"

@@ -19,18 +19,18 @@ from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import Offer, narrowed
 from baobab.runtime.job_slots import network_wait
-from baobab.tools.approval import ApprovalExpired, TooManyPending, held
-from baobab.tools.approval_rows import approvals
-from baobab.tools.call import Call, Door
-from baobab.tools.callers import Anonymous, AppKey, Caller, EndUser
-from baobab.tools.credit_errors import BudgetExhausted
-from baobab.tools.credit_terms import usd
-from baobab.tools.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
-from baobab.tools.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
-from baobab.tools.registry import Registry
-from baobab.tools.steps import Step
-from baobab.tools.tool import Tool
-from baobab.tools.wording import shown
+from baobab.tools.core.approvals.approval import ApprovalExpired, TooManyPending, held
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.approvals.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
+from baobab.tools.core.approvals.wording import shown
+from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.call import Call, Door
+from baobab.tools.core.credits.errors import BudgetExhausted
+from baobab.tools.core.credits.terms import usd
+from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.steps import Step
+from baobab.tools.core.tool import Tool
 
 # So long a call waits here; after that, and for at least as long, its run rests.
 _PATIENCE_SECONDS = 10

@@ -10,8 +10,8 @@ from sqlalchemy import Delete, delete, exists, select
 from baobab.runtime.agents.rows import agents, counts, messages, runs, threads
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, TransactionsOf
-from baobab.tools.approval_rows import approvals
-from baobab.tools.services import Services
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.services import Services
 
 BATCH = 20
 """Runs that are erased in one transaction."""

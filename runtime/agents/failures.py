@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.tools.jobs import JobLost
+from baobab.tools.core.jobs import JobLost
 
 
 class RunFailed(Exception):

@@ -16,8 +16,8 @@ from baobab.runtime.agents.rows import ENDED, FROZEN
 from baobab.runtime.agents.watch import Watch
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, TransactionsOf
-from baobab.tools.jobs import Jobs
-from baobab.tools.services import Services
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.services import Services
 
 _USED = "SELECT cost, prompt_tokens, completion_tokens, tainted, parent_run_id FROM agent_runs WHERE id = ?"
 _ADDED = (

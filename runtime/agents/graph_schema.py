@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from baobab.runtime.agents.spec import NODE_ID, GraphSpec
-from baobab.tools.schema import portable
+from baobab.tools.core.schema import portable
 
 
 @cache

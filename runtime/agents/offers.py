@@ -14,10 +14,10 @@ from baobab.runtime.agents.remote.server import ToolServer, servers_of
 from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRef
 from baobab.runtime.agents.validation import Offer
 from baobab.storage.database import Execute
-from baobab.tools.callers import EndUser
-from baobab.tools.errors import BadRequest, BaobabError, name_operations_within
-from baobab.tools.registry import Registry
-from baobab.tools.tool import Tool
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import Tool
 
 BOUND = "app_id"
 """The argument that is the agent's app, and that nobody else names."""

@@ -24,9 +24,9 @@ from baobab.runtime.agents.spec import GraphSpec
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.runtime.agents.watch import Watch
 from baobab.storage.transactions import Statements, TransactionsOf
-from baobab.tools import proposers
-from baobab.tools.errors import BaobabError, Unavailable
-from baobab.tools.jobs import OUTAGES, Again, Job, JobLost
+from baobab.tools.core.approvals import proposers
+from baobab.tools.core.errors import BaobabError, Unavailable
+from baobab.tools.core.jobs import OUTAGES, Again, Job, JobLost
 
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2

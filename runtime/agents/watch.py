@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from baobab.runtime.agents.rows import runs
 from baobab.storage.database import Database, DatabaseUnavailable
-from baobab.tools.services import Services
+from baobab.tools.core.services import Services
 
 _log = logging.getLogger(__name__)
 

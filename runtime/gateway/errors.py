@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Self
 
-from baobab.tools.errors import BadRequest, BaobabError, NotFound
+from baobab.tools.core.errors import BadRequest, BaobabError, NotFound
 
 
 class ModelNotFound(NotFound):

@@ -18,7 +18,7 @@ from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.pricing import nanos, per_million
 from baobab.runtime.gateway.providers import Provider, own_server
 from baobab.runtime.gateway.weight import is_heavy
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 PORTS: Mapping[str, int] = {"ollama": 11434, "llamacpp": 8080, "vllm": 8000, "lmstudio": 1234}
 """Where local servers listen unless told otherwise."""

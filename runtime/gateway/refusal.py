@@ -27,7 +27,7 @@ from baobab.runtime.gateway.parameters import is_parameter
 from baobab.runtime.gateway.reason import LONGEST, ProviderRefusal, safe_words
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.wires.fields import known
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 _KEY = re.compile(r"(?:sk|gsk|xai|tgp|fw|AIza|Bearer )[-_ ]?[A-Za-z0-9_*.-]{6,}")
 _PATH = re.compile(r"[`'\"]?([a-z_]+(?:[.\[][a-z0-9_.\[\]]*)?)[`'\"]?(?:\s*:|\s+(?:is|may|must|does|cannot)\b)")

@@ -20,7 +20,7 @@ from baobab.runtime.gateway.provider_stream import ProviderStream
 from baobab.runtime.gateway.refusal import refusal
 from baobab.runtime.gateway.upstream import Upstream
 from baobab.runtime.gateway.wires.fields import objects_in, refused
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 _CONNECT_SECONDS = 10.0
 # What LiteLLM takes by name; it passes on the rest only where it is told that it is extra.

@@ -18,9 +18,9 @@ from baobab.http.metrics import CallMetrics
 from baobab.runtime.late_import import LateImport
 from baobab.settings import Settings
 from baobab.storage.secrets import load_or_create_token
-from baobab.tools.envelopes import STRUCTURED
-from baobab.tools.errors import Unavailable
-from baobab.tools.registry import Registry
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import Unavailable
+from baobab.tools.core.registry import Registry
 
 _PATIENCE_SECONDS = 30
 _RETRY_SECONDS = (1, 2, 5, 10)

@@ -14,7 +14,7 @@ import click
 from baobab import __version__
 from baobab.parameters import Dollars, Word
 from baobab.settings import Settings, SettingsError, load
-from baobab.tools.plans import PLANS
+from baobab.tools.core.plans import PLANS
 
 T = TypeVar("T")
 
@@ -422,13 +422,13 @@ def _settings(**given: Any) -> Settings:
 
 def _registry() -> Any:
     from baobab.tools import toolsets
-    from baobab.tools.registry import Registry
+    from baobab.tools.core.registry import Registry
 
     return Registry(toolsets())
 
 
 def _described(tool: Any) -> dict[str, Any]:
-    from baobab.tools.errors import name_operations, name_operations_within
+    from baobab.tools.core.errors import name_operations, name_operations_within
 
     return {
         "name": tool.name,
@@ -457,7 +457,7 @@ async def _house(
 async def _as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:
     """Call a tool as the first account: on the command line the data folder is the credential."""
     from baobab.tools.accounts.first import first_account
-    from baobab.tools.call import Door
+    from baobab.tools.core.call import Door
 
     async with _house(settings) as home:
         caller = await first_account(home.services)
@@ -479,7 +479,7 @@ def _told(work: Callable[[], T]) -> T:
     from baobab.storage.migrate import SchemaTooNew
     from baobab.storage.secrets import SecretUnreadable
     from baobab.storage.transfer.errors import TransferRefused
-    from baobab.tools.errors import BaobabError
+    from baobab.tools.core.errors import BaobabError
 
     try:
         return work()

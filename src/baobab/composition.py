@@ -35,17 +35,17 @@ from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
 from baobab.tools.ai.asking import ended
-from baobab.tools.approval import Approvals
-from baobab.tools.audit import Trail
-from baobab.tools.credentials import Credentials
-from baobab.tools.credits import Credits
-from baobab.tools.directory import Directory
-from baobab.tools.failures import Failures
-from baobab.tools.limits import Limiter, RateLimits, SharedRateLimits
-from baobab.tools.registry import Registry
-from baobab.tools.services import Options, Services, Stores
-from baobab.tools.signing import PLATFORM, Signers
-from baobab.tools.tool import Toolset
+from baobab.tools.core.approvals.approval import Approvals
+from baobab.tools.core.audit import Trail
+from baobab.tools.core.auth.credentials import Credentials
+from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.auth.signing import PLATFORM, Signers
+from baobab.tools.core.credits.credits import Credits
+from baobab.tools.core.failures import Failures
+from baobab.tools.core.limits import Limiter, RateLimits, SharedRateLimits
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.services import Options, Services, Stores
+from baobab.tools.core.tool import Toolset
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from baobab.tools.credit_account import Account
-from baobab.tools.credit_errors import NoCreditAccount
-from baobab.tools.credit_rows import credit_top_ups
-from baobab.tools.credits import Credits
-from baobab.tools.money import dollars
-from baobab.tools.platform_tables import accounts, members, organisations
-from baobab.tools.services import Services
+from baobab.tools.core.credits.account import Account
+from baobab.tools.core.credits.credits import Credits
+from baobab.tools.core.credits.errors import NoCreditAccount
+from baobab.tools.core.credits.rows import credit_top_ups
+from baobab.tools.core.money import dollars
+from baobab.tools.core.platform_tables import accounts, members, organisations
+from baobab.tools.core.services import Services
 
 
 async def show(services: Services, organisation: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import click
 
-from baobab.tools.money import nanos
+from baobab.tools.core.money import nanos
 
 
 class Dollars(click.ParamType[int]):

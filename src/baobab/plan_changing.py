@@ -3,9 +3,9 @@
 from sqlalchemy import select, update
 
 from baobab.crediting import find_organisation
-from baobab.tools.plans import PLANS
-from baobab.tools.platform_tables import organisations
-from baobab.tools.services import Services
+from baobab.tools.core.plans import PLANS
+from baobab.tools.core.platform_tables import organisations
+from baobab.tools.core.services import Services
 
 
 async def show_plan(services: Services, organisation: str) -> list[str]:

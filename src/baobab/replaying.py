@@ -7,8 +7,8 @@ from sqlalchemy import select
 from baobab.runtime.agents.replay import Unrecorded, replayed
 from baobab.runtime.agents.rows import ENDED, agents, runs
 from baobab.storage.database import Database
-from baobab.tools.errors import Conflict, NotFound
-from baobab.tools.services import Services
+from baobab.tools.core.errors import Conflict, NotFound
+from baobab.tools.core.services import Services
 
 
 class NoSuchRun(NotFound):

@@ -20,7 +20,7 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
-from baobab.tools.lifecycle import Lifecycle
+from baobab.tools.core.lifecycle import Lifecycle
 
 Scope = dict[str, Any]
 

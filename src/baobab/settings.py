@@ -15,7 +15,7 @@ from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, Val
 from baobab.regions import Region, read_regions
 from baobab.runtime.gateway.providers import servers_of
 from baobab.storage.secrets import decode_keys
-from baobab.tools.plans import PLANS
+from baobab.tools.core.plans import PLANS
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to

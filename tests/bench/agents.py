@@ -24,8 +24,8 @@ from baobab.settings import load
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.tools.accounts.first import ensure_first_account
-from baobab.tools.call import Door
-from baobab.tools.callers import Caller
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.call import Door
 from tests.bench.callers import Answer, call
 from tests.bench.callers import Caller as Calls
 from tests.bench.columns import FILES, POSTGRES, Servers

@@ -7,12 +7,12 @@ from typing_extensions import TypedDict
 
 from baobab import tools
 from baobab.cli import main
-from baobab.tools.access import AppOwner
-from baobab.tools.call import Call
-from baobab.tools.callers import Account
-from baobab.tools.registry import Registry
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.call import Call
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.types import AppId
 from baobab.tools.system.tools import system
-from baobab.tools.types import AppId
 
 COUNT = 200
 

@@ -17,9 +17,9 @@ from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
-from baobab.tools.jobs import Job, JobKind
-from baobab.tools.registry import Registry
-from baobab.tools.services import Services
+from baobab.tools.core.jobs import Job, JobKind
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.services import Services
 from tests.bench.job_process import Starts, obey
 
 _notes = Table("notes", MetaData(), Column("written", Float))

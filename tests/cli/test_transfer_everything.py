@@ -14,8 +14,8 @@ from baobab.settings import load
 from baobab.storage.databases import database_at
 from baobab.storage.objects import store_at
 from baobab.storage.tables import metadata
-from baobab.tools.call import Door
-from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.call import Door
 from baobab.tools.oauth.access import DOOR
 from tests.cli.test_transfer import command, files, verified
 from tests.conftest import ADDRESS, KEY, Baobab

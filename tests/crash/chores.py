@@ -16,11 +16,11 @@ from baobab.logs import configure
 from baobab.settings import load
 from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine, Quota
-from baobab.tools.access import EVERYBODY
-from baobab.tools.call import Call
-from baobab.tools.jobs import Event, Job
-from baobab.tools.tool import Toolset
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.jobs import Event, Job
+from baobab.tools.core.tool import Toolset
+from baobab.tools.core.types import AppId
 
 SPACE = "chores"
 """Where in the key-value store jobs count; no app has this id."""

@@ -21,7 +21,7 @@ from baobab.server import Server
 from baobab.settings import load
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.engine import Engine
-from baobab.tools.services import Services
+from baobab.tools.core.services import Services
 from tests.cli.server_process import PATIENCE
 from tests.conftest import Baobab
 from tests.crash.chores import READY, SPACE, chores, marks, prepare, tallies

@@ -12,9 +12,9 @@ from baobab.runtime.job_attempt import Attempt
 from baobab.runtime.job_rows import jobs
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, Transactions, TransactionsOf
-from baobab.tools.jobs import Again, JobLost
-from baobab.tools.services import Services
-from baobab.tools.tool import Toolset
+from baobab.tools.core.jobs import Again, JobLost
+from baobab.tools.core.services import Services
+from baobab.tools.core.tool import Toolset
 from tests.conftest import Baobab
 from tests.crash.runs import AGENT, AT_ONCE, BELOW, GRAPH, Run
 from tests.installation import installation

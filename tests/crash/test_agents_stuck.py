@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import func, select, update
 
 from baobab.runtime.job_rows import jobs
-from baobab.tools.access import EVERYBODY
-from baobab.tools.approval_rows import approvals
-from baobab.tools.call import Call
-from baobab.tools.tool import Toolset
-from baobab.tools.types import AppId
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.tool import Toolset
+from baobab.tools.core.types import AppId
 from tests.cli.server_process import PATIENCE
 from tests.crash.crew import Crew, Desk, crew, desk
 from tests.crash.machines import OWNER, Installation

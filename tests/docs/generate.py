@@ -14,7 +14,7 @@ from baobab.runtime.agents.spec import ToolRef
 from baobab.runtime.agents.validation import Offer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
-from baobab.tools.errors import (
+from baobab.tools.core.errors import (
     BaobabError,
     BusyWithBodies,
     MethodNotAllowed,
@@ -24,10 +24,10 @@ from baobab.tools.errors import (
     ToolNotFound,
     WrongHost,
 )
-from baobab.tools.plans import PLANS
-from baobab.tools.registry import Registry
+from baobab.tools.core.plans import PLANS
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import Tool
 from baobab.tools.system.guidance import guidance
-from baobab.tools.tool import Tool
 from tests.clients.page import clients_page
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from baobab.tools import toolsets
-from baobab.tools.registry import Registry
+from baobab.tools.core.registry import Registry
 from tests.docs.generate import PAGES, ROOT
 
 WRITTEN = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

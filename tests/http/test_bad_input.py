@@ -11,10 +11,10 @@ from sqlalchemy import func, select
 
 from baobab import tools
 from baobab.storage.tables import metadata
-from baobab.tools.call import Door
-from baobab.tools.errors import BaobabError
-from baobab.tools.registry import Registry
-from baobab.tools.tool import Tool
+from baobab.tools.core.call import Door
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import Tool
 from tests.http.installation import Answer, App, Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -20,7 +20,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl
 
 from baobab.runtime.egress import EgressResponse
-from baobab.tools.plans import PLANS
+from baobab.tools.core.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
 from tests.people import Person, key, person
 

@@ -24,11 +24,11 @@ from baobab.http.protocol import GuardedProtocol
 from baobab.mcp_server.catalogue import PAGE
 from baobab.mcp_server.door import McpDoor
 from baobab.settings import load
-from baobab.tools.access import EVERYBODY
 from baobab.tools.accounts.first import ensure_first_account
-from baobab.tools.call import Call
-from baobab.tools.registry import Registry
-from baobab.tools.tool import Toolset
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import Toolset
 from tests.cli.server_process import PATIENCE, ServerProcess, free_port, serving
 from tests.columns import begin
 from tests.conftest import KEY

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import update
 
 from baobab.storage.secrets import digest
+from baobab.tools.core.auth.signing import PLATFORM
+from baobab.tools.core.platform_tables import api_keys
 from baobab.tools.oauth.tables import oauth_refresh_tokens
-from baobab.tools.platform_tables import api_keys
-from baobab.tools.signing import PLATFORM
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab

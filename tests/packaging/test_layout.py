@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,5 @@ def test_a_link_leads_to_each_room(room: str) -> None:
     assert link.is_dir()
 
 
-def test_every_domain_is_named_in_the_import_contract() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (layer,) = [layer for layer in contracts[0]["layers"] if "|" in layer]
-    domains = {f"baobab.tools.{path.parent.name}" for path in (ROOT / "tools").glob("*/__init__.py")}
-    assert {name.strip() for name in layer.split("|")} == domains
+def test_tools_are_folders_and_a_list_of_them() -> None:
+    assert [path.name for path in (ROOT / "tools").glob("*.py")] == ["__init__.py"]

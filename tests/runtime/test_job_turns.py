@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.jobs import Job
-from baobab.tools.tool import Toolset
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.tool import Toolset
 from tests import jobs
 from tests.conftest import Baobab
 from tests.installation import installation

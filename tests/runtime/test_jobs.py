@@ -12,9 +12,9 @@ from sqlalchemy import func, insert, select, update
 
 from baobab.runtime.job_attempt import LEASE
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.jobs import Again, Event, Job
-from baobab.tools.registry import Registry
-from baobab.tools.tool import RegistrationError, Toolset
+from baobab.tools.core.jobs import Again, Event, Job
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool import RegistrationError, Toolset
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab

@@ -11,7 +11,7 @@ import pytest
 
 from baobab.runtime.egress import Egress, EgressTimeout, EgressUnavailable
 from baobab.runtime.names import Names
-from baobab.tools.tenancy import set_tenant
+from baobab.tools.core.tenancy import set_tenant
 
 PATIENCE_SECONDS = 20
 

@@ -12,13 +12,13 @@ from sqlalchemy import insert
 from baobab import composition
 from baobab.settings import load
 from baobab.tools.accounts import passwords
-from baobab.tools.call import Door
-from baobab.tools.callers import Account, Caller
-from baobab.tools.credentials import ANONYMOUS
-from baobab.tools.membership import found
-from baobab.tools.platform_tables import accounts, apps
-from baobab.tools.registry import Registry
-from baobab.tools.services import Services
+from baobab.tools.core.auth.callers import Account, Caller
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.auth.membership import found
+from baobab.tools.core.call import Door
+from baobab.tools.core.platform_tables import accounts, apps
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.services import Services
 from tests.clock import FixedClock
 from tests.columns import begin, end, kept
 

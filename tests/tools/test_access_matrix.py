@@ -12,8 +12,8 @@ from pydantic_core import to_json
 from sqlalchemy import insert
 
 from baobab.storage.kv.engine import Quota, Tier
-from baobab.tools.call import Door
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.call import Door
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.moves.rows import moves_table
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS, Baobab

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from baobab import composition
 from baobab.settings import load
-from baobab.tools.callers import Account, Caller
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.auth.callers import Account, Caller
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import InvalidGrant
 from tests.clock import FixedClock
 from tests.columns import begin, end

@@ -3,7 +3,7 @@
 import re
 
 from baobab import tools
-from baobab.tools.registry import Registry
+from baobab.tools.core.registry import Registry
 
 SUSPECTS = re.compile(
     r"visib|public|cors|origin|rules?$|approver|scope|acl|accept|access|taint|safety|listed|share|expose|grant|permission"

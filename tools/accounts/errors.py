@@ -1,6 +1,6 @@
 """What can go wrong with an account."""
 
-from baobab.tools.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, NotFound, Unauthenticated
+from baobab.tools.core.errors import AlreadyExists, BadRequest, Forbidden, InvalidToken, NotFound, Unauthenticated
 
 
 class InvalidCredentials(Unauthenticated):

@@ -4,12 +4,12 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.secrets import digest
-from baobab.tools import keys
 from baobab.tools.accounts.errors import NoAccountYet
-from baobab.tools.callers import Account
-from baobab.tools.membership import found, of_account
-from baobab.tools.platform_tables import accounts, api_keys
-from baobab.tools.services import Services
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.membership import found, of_account
+from baobab.tools.core.platform_tables import accounts, api_keys
+from baobab.tools.core.services import Services
 
 EMAIL = "owner@localhost"
 

@@ -1,8 +1,8 @@
 """Guesses: how many wrong passwords an address may send, and how many may be sent for one account."""
 
 from baobab.storage.secrets import digest
-from baobab.tools.call import Call
-from baobab.tools.limits import network, settled
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import network, settled
 
 WINDOW_SECONDS = 900
 MOST_FROM_ADDRESS = 10

@@ -4,8 +4,8 @@ from sqlalchemy import select, update
 
 from baobab.tools.accounts import passwords
 from baobab.tools.accounts.errors import NoAccountYet
-from baobab.tools.platform_tables import accounts, refresh_tokens
-from baobab.tools.services import Services
+from baobab.tools.core.platform_tables import accounts, refresh_tokens
+from baobab.tools.core.services import Services
 
 
 async def set_password(services: Services, email: str | None, password: str) -> str:

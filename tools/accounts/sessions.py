@@ -16,9 +16,9 @@ from sqlalchemy import delete, insert, select, update
 
 from baobab.storage.secrets import Vault, digest
 from baobab.tools.accounts.errors import InvalidRefreshToken
-from baobab.tools.call import Call
-from baobab.tools.platform_tables import accounts, refresh_tokens
-from baobab.tools.services import Services
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import accounts, refresh_tokens
+from baobab.tools.core.services import Services
 
 LIFETIME = timedelta(days=7)
 GRACE = timedelta(seconds=10)

@@ -8,7 +8,6 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from typing_extensions import TypedDict
 
-from baobab.tools.access import EVERYBODY, AnyAccount, Role
 from baobab.tools.accounts import passwords, sessions
 from baobab.tools.accounts.errors import (
     EmailTaken,
@@ -18,16 +17,17 @@ from baobab.tools.accounts.errors import (
     WrongPassword,
 )
 from baobab.tools.accounts.guesses import Guesses
-from baobab.tools.call import Call
-from baobab.tools.errors import BadRequest, Forbidden, MissingField, SignupClosed
-from baobab.tools.limits import PerAddress, settled
-from baobab.tools.membership import found, of_account
-from baobab.tools.platform_tables import accounts as rows
-from baobab.tools.secret import Secret
-from baobab.tools.services import Services
-from baobab.tools.signing import PLATFORM
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import Email, NameText
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, Role
+from baobab.tools.core.auth.membership import found, of_account
+from baobab.tools.core.auth.signing import PLATFORM
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, Forbidden, MissingField, SignupClosed
+from baobab.tools.core.limits import PerAddress, settled
+from baobab.tools.core.platform_tables import accounts as rows
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.services import Services
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import Email, NameText
 
 accounts = Toolset("accounts", "Platform accounts: sign up, sign in, stay signed in.", base="/platform")
 

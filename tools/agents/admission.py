@@ -9,8 +9,8 @@ from baobab.runtime.agents.rows import UNENDED, counts, runs
 from baobab.storage.database import Database, Unit
 from baobab.storage.tables import inserting
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
-from baobab.tools.call import Call
-from baobab.tools.limits import network
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000

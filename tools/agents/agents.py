@@ -20,7 +20,6 @@ from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, MapNode, N
 from baobab.runtime.agents.validation import find_issues, narrowed, self_decided
 from baobab.runtime.agents.wiring import inevitable
 from baobab.storage.database import Unit
-from baobab.tools.access import AppOwner
 from baobab.tools.agents.approvers import are_others, hold_graph, names_others
 from baobab.tools.agents.errors import AgentExists, AgentNotFound, InvalidGraph, NoGraph, UnsafePublic
 from baobab.tools.agents.records import (
@@ -40,15 +39,16 @@ from baobab.tools.agents.records import (
 )
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.toolset import agents
-from baobab.tools.call import Call
-from baobab.tools.callers import Account
-from baobab.tools.deciders import Approvers
-from baobab.tools.escaping import escape_name
-from baobab.tools.money import Usd
-from baobab.tools.plan_room import PlanLimitReached, require_room
-from baobab.tools.tool import Audit
-from baobab.tools.types import OMITTED, AppId, NameText, Text
-from baobab.tools.widening import Widens, one_of, whatever_is_said
+from baobab.tools.core.approvals.deciders import Approvers
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.call import Call
+from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.money import Usd
+from baobab.tools.core.plan_room import PlanLimitReached, require_room
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import OMITTED, AppId, NameText, Text
+from baobab.tools.core.widening import Widens, one_of, whatever_is_said
 
 _DEDUPE_SECONDS = 60
 _MOST_BYTES = 2 * 2**20

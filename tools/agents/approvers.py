@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.tools.callers import Caller
-from baobab.tools.deciders import ADMIN, Approvers
-from baobab.tools.errors import KeyLimited
+from baobab.tools.core.approvals.deciders import ADMIN, Approvers
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.errors import KeyLimited
 
 
 def are_others(value: Any) -> bool:

@@ -20,8 +20,8 @@ from baobab.runtime.agents.rows import (
     writes,
 )
 from baobab.storage.database import Execute
-from baobab.tools.app_freezes import Freezes
-from baobab.tools.services import Stores
+from baobab.tools.core.app_freezes import Freezes
+from baobab.tools.core.services import Stores
 
 FREEZES = Freezes("agents")
 _ROWS = 500

@@ -13,9 +13,9 @@ from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.records import RunState
 from baobab.tools.agents.tokens import matching
 from baobab.tools.agents.waiting import read_pending, runs_below
-from baobab.tools.call import Call
-from baobab.tools.deciders import Decider, Gate, NotYoursToDecide, person, starter_of
-from baobab.tools.errors import AppMigrating
+from baobab.tools.core.approvals.deciders import Decider, Gate, NotYoursToDecide, person, starter_of
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppMigrating
 
 
 async def cancellable(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:

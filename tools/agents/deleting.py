@@ -10,7 +10,6 @@ from baobab.runtime.agents.erasing import BATCH, UNUSED, approvals_of, erase_in,
 from baobab.runtime.agents.family import cancel
 from baobab.runtime.agents.rows import ENDED, UNENDED, runs
 from baobab.storage.transactions import within
-from baobab.tools.access import AppOwner
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId, ThreadId, UserId
@@ -18,10 +17,11 @@ from baobab.tools.agents.owning import person, run_row, visitor
 from baobab.tools.agents.records import Name
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.toolset import agents
-from baobab.tools.call import Call
-from baobab.tools.jobs import Again, Job
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.jobs import Again, Job
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId
 
 _AGAIN_SECONDS = 1.0
 

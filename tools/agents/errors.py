@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from baobab.tools.envelopes import Envelope, Schema
-from baobab.tools.errors import (
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import (
     AlreadyExists,
     BadRequest,
     BaobabError,

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StringConstraints
 
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
-from baobab.tools.secret import NotSecret, Secret
-from baobab.tools.types import JsonObject, Text, Uuid
+from baobab.tools.core.secret import NotSecret, Secret
+from baobab.tools.core.types import JsonObject, Text, Uuid
 
 PAGE = 500
 """Events in one answer at most."""

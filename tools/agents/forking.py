@@ -9,7 +9,6 @@ from sqlalchemy import select
 from baobab.runtime.agents.failures import RunFailed
 from baobab.runtime.agents.library import graphs
 from baobab.runtime.agents.rows import events, runs
-from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import found_agent
 from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
 from baobab.tools.agents.fields import Held, IdempotencyKey, Input, RunId, WebhookUrl
@@ -18,11 +17,12 @@ from baobab.tools.agents.records import Name
 from baobab.tools.agents.running import STARTING, Started
 from baobab.tools.agents.starting import Origin, Wish, started
 from baobab.tools.agents.toolset import agents
-from baobab.tools.call import Call
-from baobab.tools.callers import EndUser
-from baobab.tools.errors import BadRequest
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId
 
 Step = Annotated[int, Field(ge=0, le=200)]
 State = Annotated[Held, Field(max_length=1000)]

@@ -5,11 +5,11 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.access import EVERYBODY
 from baobab.tools.agents.toolset import agents
-from baobab.tools.call import Call
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId, JsonObject, Text
 
 
 class Answered(TypedDict):

@@ -9,7 +9,6 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import runs, stream_tokens
 from baobab.storage.secrets import digest
-from baobab.tools.access import EVERYBODY
 from baobab.tools.agents import owning
 from baobab.tools.agents.access import PUBLIC
 from baobab.tools.agents.agents import agent_meaning, found_agent
@@ -36,11 +35,12 @@ from baobab.tools.agents.running import CANCELLING, RESUMING, STARTING
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.agents.waiting import read_awaited
-from baobab.tools.call import Call
-from baobab.tools.callers import Anonymous, EndUser
-from baobab.tools.deciders import Decider
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject
+from baobab.tools.core.approvals.deciders import Decider
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.auth.callers import Anonymous, EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId, JsonObject
 
 _TOKEN_LIFE = timedelta(minutes=15)
 _TOKEN_LENGTH = 40

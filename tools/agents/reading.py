@@ -15,11 +15,11 @@ from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.records import Events
 from baobab.tools.agents.showing import show_event
 from baobab.tools.agents.tokens import approval_token
-from baobab.tools.call import Call
-from baobab.tools.callers import Anonymous
-from baobab.tools.deciders import ADMIN, STARTER, Decider, Gate
-from baobab.tools.services import Services
-from baobab.tools.stream import Stream
+from baobab.tools.core.approvals.deciders import ADMIN, STARTER, Decider, Gate
+from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.call import Call
+from baobab.tools.core.services import Services
+from baobab.tools.core.stream import Stream
 
 _BEAT_SECONDS = 15.0
 _PATIENCE_SECONDS = 2.0

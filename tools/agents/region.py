@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from baobab.storage.database import Unit
 from baobab.tools.agents.data import FREEZES
-from baobab.tools.call import Call
+from baobab.tools.core.call import Call
 
 
 @asynccontextmanager

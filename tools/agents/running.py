@@ -8,7 +8,6 @@ from sqlalchemy import select, tuple_
 from typing_extensions import TypedDict
 
 from baobab.runtime.agents.rows import runs as rows
-from baobab.tools.access import OF_APP
 from baobab.tools.agents.agents import agent_meaning, describe_agent, found_agent
 from baobab.tools.agents.deciding import cancellable, cancelled, resumed
 from baobab.tools.agents.errors import (
@@ -43,14 +42,15 @@ from baobab.tools.agents.records import Events, Name, OneRun, Runs, RunState, Ru
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.agents.waiting import read_awaited
-from baobab.tools.approval import EditsTakeOne
-from baobab.tools.call import Call
-from baobab.tools.callers import EndUser
-from baobab.tools.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
-from baobab.tools.errors import BadRequest
-from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject, Uuid
+from baobab.tools.core.approvals.approval import EditsTakeOne
+from baobab.tools.core.approvals.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId, JsonObject, Uuid
 
 _NEWEST = 50
 _LIST = "agent runs"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.tools.callers import Anonymous, Caller, EndUser
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 
 _PRICED = {"model", "cost_usd"}
 _HELD = {"args", "result", "result_characters", "error", "payload"}

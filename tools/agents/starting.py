@@ -14,13 +14,13 @@ from baobab.runtime.agents.births import born
 from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.rows import runs
 from baobab.storage.database import Unit
-from baobab.tools import proposers
 from baobab.tools.agents.admission import count, find_spent_budget, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
 from baobab.tools.agents.owning import admits, person, subject, visitor, visitor_id
 from baobab.tools.agents.region import writing
-from baobab.tools.call import Call
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.approvals import proposers
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.call import Call
 
 _MOST_NAMESAKES = 100
 """Runs of one address and idempotency key that are looked at."""

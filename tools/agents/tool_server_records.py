@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.agents.remote.server import State, ToolServer
 from baobab.runtime.agents.spec import Exposure, Mode
-from baobab.tools.secret import Secret
-from baobab.tools.types import Text
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.types import Text
 
 ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 ServerId = Annotated[

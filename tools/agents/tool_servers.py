@@ -27,7 +27,6 @@ from baobab.runtime.agents.remote.remote import Remote
 from baobab.runtime.agents.remote.rows import context
 from baobab.runtime.agents.remote.rows import tool_servers as rows
 from baobab.runtime.agents.remote.server import ToolServer
-from baobab.tools.access import EVERYBODY, AppOwner
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.tool_server_records import (
     Acl,
@@ -47,13 +46,14 @@ from baobab.tools.agents.tool_server_records import (
     tools_of,
 )
 from baobab.tools.agents.toolset import agents
-from baobab.tools.call import Call
-from baobab.tools.errors import AlreadyExists, BadRequest, BaobabError, Forbidden
-from baobab.tools.escaping import escape_text
-from baobab.tools.plan_room import PlanLimitReached, require_room
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, JsonObject
-from baobab.tools.widening import whatever_is_given
+from baobab.tools.core.auth.access import EVERYBODY, AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Forbidden
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.plan_room import PlanLimitReached, require_room
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId, JsonObject
+from baobab.tools.core.widening import whatever_is_given
 
 
 class ToolServerExists(AlreadyExists):

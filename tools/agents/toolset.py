@@ -2,8 +2,8 @@
 
 from baobab.tools.agents.data import AgentData
 from baobab.tools.agents.errors import ENVELOPE
-from baobab.tools.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.tool import Toolset
+from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.core.tool import Toolset
 
 agents = Toolset(
     "agents",

@@ -8,9 +8,9 @@ from sqlalchemy import select
 from baobab.runtime.agents.family import delegates
 from baobab.runtime.agents.rows import UNENDED, runs
 from baobab.tools.agents.records import Awaited, Decision
-from baobab.tools.approval_rows import approvals
-from baobab.tools.call import Call
-from baobab.tools.deciders import Gate
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.approvals.deciders import Gate
+from baobab.tools.core.call import Call
 
 
 async def read_awaited(call: Call, run: Any) -> list[Awaited]:

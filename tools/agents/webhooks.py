@@ -17,7 +17,6 @@ from baobab.runtime.agents.rows import ENDED, runs, webhook_secrets
 from baobab.runtime.egress import EgressError
 from baobab.storage.database import Unit
 from baobab.storage.secrets import Vault
-from baobab.tools.access import AppOwner
 from baobab.tools.agents.errors import NoWebhook, RunNotFound, RunUnderWay
 from baobab.tools.agents.fields import RunId
 from baobab.tools.agents.owning import run_row
@@ -25,10 +24,11 @@ from baobab.tools.agents.records import Name, RunState
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.showing import show_failure
 from baobab.tools.agents.toolset import agents
-from baobab.tools.call import Call
-from baobab.tools.jobs import Job
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId
 
 _SECONDS = 10.0
 _TRIES = 5

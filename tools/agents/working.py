@@ -15,12 +15,12 @@ from baobab.runtime.job_rows import jobs
 from baobab.storage.database import Database
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.toolset import agents
-from baobab.tools.app_data import MOVE_ENDED
-from baobab.tools.approval_rows import approvals
-from baobab.tools.errors import AppNotFound
-from baobab.tools.jobs import Event, Job
-from baobab.tools.services import Services
-from baobab.tools.steps import ENDED as APPROVAL_ENDED
+from baobab.tools.core.app_data import MOVE_ENDED
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.jobs import Event, Job
+from baobab.tools.core.services import Services
+from baobab.tools.core.steps import ENDED as APPROVAL_ENDED
 
 _ROUND = 500
 _MADE = func.coalesce(runs.c.job_id, "") != FROZEN

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.access import owner_role, require_role
-from baobab.tools.call import Call
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, ScopedKey
-from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.auth.access import owner_role, require_role
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, ScopedKey
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
 
 SCOPE = "ai:gateway"
 

@@ -9,18 +9,18 @@ from typing_extensions import TypedDict
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.reach import NOTHING, Reach
 from baobab.storage.tables import inserting
-from baobab.tools.access import AppOwner
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.settings import app_ai
 from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import ai
-from baobab.tools.call import Call
-from baobab.tools.days import Day, first_and_last
-from baobab.tools.errors import BadRequest
-from baobab.tools.secret import Secret
-from baobab.tools.tool import Audit
-from baobab.tools.types import OMITTED, AppId, Text
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.days import Day, first_and_last
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import OMITTED, AppId, Text
 
 _NANOS = 10**9
 

@@ -38,13 +38,13 @@ from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed, conceal
 from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.spans import ModelSpan, started
 from baobab.tools.ai.telling import log_refusal, tell_dropped
-from baobab.tools.call import Call
-from baobab.tools.callers import Account, AppKey, EndUser, ScopedKey
-from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
-from baobab.tools.credit_operations import Reservation
-from baobab.tools.credit_terms import MOST
-from baobab.tools.credit_usage import Usage
-from baobab.tools.errors import BaobabError, Unavailable
+from baobab.tools.core.auth.callers import Account, AppKey, EndUser, ScopedKey
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.credits.operations import Reservation
+from baobab.tools.core.credits.terms import MOST
+from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.errors import BaobabError, Unavailable
 
 T = TypeVar("T")
 

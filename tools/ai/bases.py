@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from baobab.tools.access import OF_APP
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, app_messages, gateway, messages
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
-from baobab.tools.limits import Limit
-from baobab.tools.tool import Handler, Toolset
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.limits import Limit
+from baobab.tools.core.tool import Handler, Toolset
+from baobab.tools.core.types import AppId
 
 _APP = inspect.Parameter("app_id", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=AppId)
 

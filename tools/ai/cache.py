@@ -22,8 +22,8 @@ from baobab.tools.ai import cache_rows
 from baobab.tools.ai.asking import Asked, payer
 from baobab.tools.ai.pieces import Joined
 from baobab.tools.ai.spans import started
-from baobab.tools.call import Call
-from baobab.tools.callers import EndUser
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
 
 LARGEST = 2**20
 """Bytes of an answer that is kept."""

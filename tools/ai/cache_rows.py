@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.database import Database
 from baobab.storage.tables import Instant, inserting, metadata
-from baobab.tools.services import Stores
+from baobab.tools.core.services import Stores
 
 MOST_ANSWERS, MOST_BYTES = 10_000, 256 * 2**20
 """Of one organisation in one database."""

@@ -9,7 +9,6 @@ from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.providers import Provider
-from baobab.tools.access import OF_APP
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.asking import Asked, answered, chosen, settled
@@ -21,10 +20,11 @@ from baobab.tools.ai.telling import tell
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, IN_AN_APP, MOST_BYTES, ai, gateway
 from baobab.tools.ai.unpriced import without_unpriced
-from baobab.tools.call import Call
-from baobab.tools.limits import GATEWAY_REQUESTS
-from baobab.tools.stream import Stream
-from baobab.tools.types import AnyJsonObject, AppId, JsonObject, Text
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import GATEWAY_REQUESTS
+from baobab.tools.core.stream import Stream
+from baobab.tools.core.types import AnyJsonObject, AppId, JsonObject, Text
 
 ModelName = Annotated[
     str,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
-from baobab.tools.envelopes import Envelope, Schema
-from baobab.tools.errors import (
+from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import (
     AppNotFound,
     BadRequest,
     BaobabError,

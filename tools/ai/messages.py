@@ -21,11 +21,11 @@ from baobab.tools.ai.telling import tell
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, messages
 from baobab.tools.ai.unpriced import without_unpriced
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
-from baobab.tools.limits import GATEWAY_REQUESTS
-from baobab.tools.tool import Audit
-from baobab.tools.types import AnyJsonObject, JsonObject, Text
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.limits import GATEWAY_REQUESTS
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 __all__ = ["messages"]
 

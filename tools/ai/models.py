@@ -7,15 +7,15 @@ from typing_extensions import TypedDict
 from baobab.runtime.gateway.errors import ModelNotFound
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model
-from baobab.tools.access import EVERYBODY, OF_APP
 from baobab.tools.ai import settings
 from baobab.tools.ai.asking import allowed_models, allows
 from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, gateway
-from baobab.tools.call import Call
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import EVERYBODY, OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.types import AppId
 
 _USD_MILLION = 10**9
 

@@ -9,16 +9,16 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.storage.tables import inserting
-from baobab.tools.access import AnyAccount
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.administration import KeyOfAnother, ProviderKey, UnknownProvider
 from baobab.tools.ai.reach import provider_keys as rows
 from baobab.tools.ai.toolset import model_servers
-from baobab.tools.call import Call
-from baobab.tools.errors import NotFound
-from baobab.tools.escaping import escape_text
-from baobab.tools.tool import Audit
-from baobab.tools.types import Text
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import NotFound
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import Text
 
 ProviderName = Annotated[
     str,

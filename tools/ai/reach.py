@@ -11,8 +11,8 @@ from baobab.storage.cache import Cache
 from baobab.storage.secrets import Vault
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.ai.timeouts import patience_of
-from baobab.tools.call import Call
-from baobab.tools.services import Services
+from baobab.tools.core.call import Call
+from baobab.tools.core.services import Services
 
 _NOTICE = "ai_reach"
 _LONG = 12

@@ -17,12 +17,12 @@ from baobab.tools.ai.stored import ItemNotFound, ResponseNotFound, conversation
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
 from baobab.tools.ai.unpriced import without_unpriced
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
-from baobab.tools.escaping import escape_name
-from baobab.tools.limits import GATEWAY_REQUESTS
-from baobab.tools.tool import Audit
-from baobab.tools.types import AnyJsonObject, JsonObject, Text
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.escaping import escape_name
+from baobab.tools.core.limits import GATEWAY_REQUESTS
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 Input = Annotated[
     Annotated[str, Text(900_000, min_length=1, nul=True)]

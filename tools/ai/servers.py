@@ -17,18 +17,18 @@ from baobab.runtime.addresses import AddressRefused, EgressError, Target, UrlRef
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.probe import ModelsUnlisted, models_of
 from baobab.runtime.gateway.providers import SERVER_NAME, Provider
-from baobab.tools.access import AnyAccount
 from baobab.tools.ai import reach
 from baobab.tools.ai.reach import model_servers as rows
 from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import model_servers
-from baobab.tools.call import Call
-from baobab.tools.errors import BadRequest, Conflict, MissingField, NotFound
-from baobab.tools.escaping import escape_text
-from baobab.tools.plan_room import PlanLimitReached, hold_plan, require_room
-from baobab.tools.secret import Secret
-from baobab.tools.tool import Audit
-from baobab.tools.types import OMITTED, Text
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, Conflict, MissingField, NotFound
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.plan_room import PlanLimitReached, hold_plan, require_room
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import OMITTED, Text
 
 _MOST_MODELS = 200
 _PATIENCE_SECONDS = 10.0

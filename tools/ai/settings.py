@@ -11,9 +11,9 @@ from baobab.storage.cache import Cache
 from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.ai import reach
 from baobab.tools.ai.timeouts import Timeouts, patience_of, read_timeout
-from baobab.tools.call import Call
-from baobab.tools.callers import Account, ScopedKey
-from baobab.tools.services import Services
+from baobab.tools.core.auth.callers import Account, ScopedKey
+from baobab.tools.core.call import Call
+from baobab.tools.core.services import Services
 
 NOTICE = "app_ai"
 

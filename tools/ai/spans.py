@@ -14,8 +14,8 @@ from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.runtime.tracing import Tracing
 from baobab.tools.ai.pieces import Joined
 from baobab.tools.ai.span_content import LARGEST, asked_in, said_in
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

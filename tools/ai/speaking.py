@@ -14,8 +14,8 @@ from baobab.tools.ai.settings import AiSettings
 from baobab.tools.ai.stored import Conversation
 from baobab.tools.ai.streaming import stream_answer
 from baobab.tools.ai.telling import tell
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
 
 
 async def spoken(

@@ -22,9 +22,9 @@ from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.asking import payer
 from baobab.tools.ai.stored_items import find_items, item_digests, item_rows
-from baobab.tools.call import Call
-from baobab.tools.callers import EndUser
-from baobab.tools.errors import NotFound
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import NotFound
 
 DAYS = 30
 LARGEST = 8 * 2**20

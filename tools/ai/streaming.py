@@ -10,9 +10,9 @@ from baobab.runtime.gateway.model import Model
 from baobab.tools.ai import ahead
 from baobab.tools.ai.asking import Asked, counted, keep_ending, told
 from baobab.tools.ai.telling import tell
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
-from baobab.tools.stream import Stream
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.stream import Stream
 
 Pieces = AsyncGenerator[bytes, None]
 Answering = Coroutine[Any, Any, tuple[Pieces, Asked]]

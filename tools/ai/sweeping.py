@@ -2,7 +2,7 @@
 
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.toolset import ai
-from baobab.tools.jobs import Job
+from baobab.tools.core.jobs import Job
 
 
 @ai.job(every=30)

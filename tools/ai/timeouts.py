@@ -7,8 +7,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from baobab.runtime.gateway.patience import LONGEST_SECONDS, NO_BOUNDS, Patience
-from baobab.tools.errors import BadRequest
-from baobab.tools.types import Text
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.types import Text
 
 Seconds = Annotated[float, Field(ge=1, le=LONGEST_SECONDS)]
 _PART = re.compile(r"(first|between|total)=([0-9]{1,4}(?:\.[0-9]{1,3})?)")

@@ -6,7 +6,7 @@ from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.tools.ai.telling import tell_dropped
-from baobab.tools.call import Call
+from baobab.tools.core.call import Call
 
 # Surcharges that the catalogue's prices do not hold: service of another speed or place, searches that the provider
 # makes, machines that it keeps.

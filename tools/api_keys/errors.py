@@ -1,6 +1,6 @@
 """What can go wrong with an API key."""
 
-from baobab.tools.errors import BadRequest, NotFound
+from baobab.tools.core.errors import BadRequest, NotFound
 
 
 class KeyNotFound(NotFound):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from baobab.tools import keys
 from baobab.tools.api_keys.errors import KeyScopesUnclear
-from baobab.tools.errors import MissingField
+from baobab.tools.core.auth import keys
+from baobab.tools.core.errors import MissingField
 
 ACCOUNT, GATEWAY, SUBSTRATE = "*", "ai:gateway", "substrate"
 

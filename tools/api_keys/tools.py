@@ -10,20 +10,20 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from typing_extensions import TypedDict
 
-from baobab.tools import keys
-from baobab.tools.access import AnyAccount, Role, rank, require_role
 from baobab.tools.api_keys import scopes as scoping
 from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
-from baobab.tools.call import Call
-from baobab.tools.callers import Limits
-from baobab.tools.effects import Policy
-from baobab.tools.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
-from baobab.tools.key_limits import Families, UnknownToolset, narrowed, open_families
-from baobab.tools.membership import role_now
-from baobab.tools.plan_room import PlanLimitReached
-from baobab.tools.platform_tables import api_keys as rows
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import OMITTED, AppId, NameText, Text, Uuid
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.access import AnyAccount, Role, rank, require_role
+from baobab.tools.core.auth.callers import Limits
+from baobab.tools.core.auth.key_limits import Families, UnknownToolset, narrowed, open_families
+from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.call import Call
+from baobab.tools.core.effects import Policy
+from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
+from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.platform_tables import api_keys as rows
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import OMITTED, AppId, NameText, Text, Uuid
 
 api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
 

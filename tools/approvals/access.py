@@ -1,14 +1,14 @@
-"""Who comes to decide. Whether they may about this very call, is asked of the call (tools/deciders.py)."""
+"""Who comes to decide. Whether they may about this very call, is asked of the call (deciders.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.access import AnyAccount
-from baobab.tools.call import Call
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
-from baobab.tools.deciders import NotYoursToDecide
-from baobab.tools.errors import BaobabError, Forbidden, Unauthenticated
+from baobab.tools.core.approvals.deciders import NotYoursToDecide
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
 
 _ACCOUNT = AnyAccount()
 

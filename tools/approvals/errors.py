@@ -1,6 +1,6 @@
 """What can go wrong with an approval."""
 
-from baobab.tools.errors import BadRequest, Conflict, NotFound
+from baobab.tools.core.errors import BadRequest, Conflict, NotFound
 
 
 class ApprovalNotFound(NotFound):

@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.tools.call import Call
-from baobab.tools.errors import AppNotFound
-from baobab.tools.escaping import escape_name, escape_text
-from baobab.tools.platform_tables import accounts, api_keys
-from baobab.tools.wording import COUNTED
+from baobab.tools.core.approvals.wording import COUNTED
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.escaping import escape_name, escape_text
+from baobab.tools.core.platform_tables import accounts, api_keys
 
 _TELLING = ("key", "name", "tool", "email")
 _MOST = 120

@@ -9,16 +9,13 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.agents.edits import edit_call
 from baobab.runtime.agents.rows import runs
-from baobab.tools import proposers
-from baobab.tools.access import rank
-from baobab.tools.approval import EditsTakeOne
-from baobab.tools.approval_rows import approvals as rows
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, OnlyRunsAreEdited
 from baobab.tools.approvals.naming import Names
-from baobab.tools.call import Call, Door
-from baobab.tools.callers import Account, AppKey, EndUser
-from baobab.tools.deciders import (
+from baobab.tools.core.approvals import proposers
+from baobab.tools.core.approvals.approval import EditsTakeOne
+from baobab.tools.core.approvals.approval_rows import approvals as rows
+from baobab.tools.core.approvals.deciders import (
     MEMBER,
     OWNER_OF_KEY,
     STARTER,
@@ -30,19 +27,22 @@ from baobab.tools.deciders import (
     NotYoursToDecide,
     person,
 )
-from baobab.tools.effects import Effect
-from baobab.tools.errors import AppNotFound, BadRequest, BaobabError, Forbidden
-from baobab.tools.escaping import escape_json
-from baobab.tools.executor import MOST_ATTEMPTS
-from baobab.tools.gauges import Reading
-from baobab.tools.jobs import Job
-from baobab.tools.limits import APPROVAL_REQUESTS
-from baobab.tools.membership import role_now
-from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.services import Services
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, Json, JsonObject, Text
-from baobab.tools.wording import shown
+from baobab.tools.core.approvals.executor import MOST_ATTEMPTS
+from baobab.tools.core.approvals.wording import shown
+from baobab.tools.core.auth.access import rank
+from baobab.tools.core.auth.callers import Account, AppKey, EndUser
+from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.call import Call, Door
+from baobab.tools.core.effects import Effect
+from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Forbidden
+from baobab.tools.core.escaping import escape_json
+from baobab.tools.core.gauges import Reading
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.limits import APPROVAL_REQUESTS
+from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.core.services import Services
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import AppId, Json, JsonObject, Text
 
 approvals = Toolset(
     "approvals",

@@ -7,15 +7,15 @@ from pydantic import ConfigDict, Field, with_config
 from sqlalchemy import update
 from typing_extensions import TypedDict
 
-from baobab.tools.access import AppOwner
 from baobab.tools.apps.errors import FunctionNotDeployed
 from baobab.tools.apps.rows import app_now
-from baobab.tools.call import Call
-from baobab.tools.errors import AppNotFound, BadRequest, MissingField
-from baobab.tools.platform_tables import apps
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, Text
-from baobab.tools.widening import one_of, whatever_is_given
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField
+from baobab.tools.core.platform_tables import apps
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.widening import one_of, whatever_is_given
 
 config = Toolset("config", "An app's settings.", base="/v1/{app_id}")
 

@@ -1,6 +1,6 @@
 """What can go wrong with an app itself."""
 
-from baobab.tools.errors import AlreadyExists, BadRequest
+from baobab.tools.core.errors import AlreadyExists, BadRequest
 
 
 class RegionUnknown(BadRequest):

@@ -6,10 +6,10 @@ workers that still hold the app in memory may let a write through for a moment, 
 
 from sqlalchemy import delete
 
-from baobab.tools.app_data import erase_app
 from baobab.tools.apps.toolset import apps
-from baobab.tools.failures import failures
-from baobab.tools.jobs import Again, Event, Job
+from baobab.tools.core.app_data import erase_app
+from baobab.tools.core.failures import failures
+from baobab.tools.core.jobs import Again, Event, Job
 
 # Longer than any worker may hold a deleted app in memory.
 _SETTLED_SECONDS = 60.0

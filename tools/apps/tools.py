@@ -7,25 +7,25 @@ from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 from typing_extensions import TypedDict
 
-from baobab.tools.access import AnyAccount, AppOwner
-from baobab.tools.app_data import erase_app
 from baobab.tools.apps import teardown
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import app_now
 from baobab.tools.apps.subdomains import RESERVED, free
 from baobab.tools.apps.toolset import apps
-from baobab.tools.call import Call
-from baobab.tools.credentials import ANON_KEY
-from baobab.tools.errors import AppNotFound
-from baobab.tools.failures import failures
-from baobab.tools.function_keys import make_function_key
-from baobab.tools.membership import chosen_organisation
-from baobab.tools.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
-from baobab.tools.platform_tables import api_keys, signing_keys
-from baobab.tools.platform_tables import apps as apps_table
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, Text, Uuid
+from baobab.tools.core.app_data import erase_app
+from baobab.tools.core.auth.access import AnyAccount, AppOwner
+from baobab.tools.core.auth.credentials import ANON_KEY
+from baobab.tools.core.auth.function_keys import make_function_key
+from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.failures import failures
+from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.core.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
+from baobab.tools.core.platform_tables import api_keys, signing_keys
+from baobab.tools.core.platform_tables import apps as apps_table
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId, Text, Uuid
 
 __all__ = ["apps", "teardown"]
 

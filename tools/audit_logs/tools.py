@@ -7,12 +7,12 @@ from pydantic import AfterValidator, Field
 from sqlalchemy import func, select
 from typing_extensions import TypedDict
 
-from baobab.tools.access import AppOwner
 from baobab.tools.audit_logs import trimming
 from baobab.tools.audit_logs.toolset import audit_logs
-from baobab.tools.call import Call
-from baobab.tools.platform_tables import audit_logs as table
-from baobab.tools.types import AppId, Text
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import audit_logs as table
+from baobab.tools.core.types import AppId, Text
 
 __all__ = ["audit_logs", "trimming"]
 

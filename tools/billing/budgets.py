@@ -7,18 +7,18 @@ from pydantic import Field
 from sqlalchemy import select
 from typing_extensions import TypedDict
 
-from baobab.tools.access import AnyAccount
 from baobab.tools.billing.errors import BudgetNotFound, SubjectNotFound, TooManyBudgets
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
-from baobab.tools.call import Call
-from baobab.tools.credit_budgets import Budget, BudgetPeriod, BudgetSubject
-from baobab.tools.credit_terms import usd
-from baobab.tools.jobs import Event, Job
-from baobab.tools.money import Usd, dollars
-from baobab.tools.platform_tables import api_keys, apps
-from baobab.tools.tool import Audit
-from baobab.tools.types import Text
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits.budgets import Budget, BudgetPeriod, BudgetSubject
+from baobab.tools.core.credits.terms import usd
+from baobab.tools.core.jobs import Event, Job
+from baobab.tools.core.money import Usd, dollars
+from baobab.tools.core.platform_tables import api_keys, apps
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import Text
 
 MOST = 1000
 _PERIODS: tuple[BudgetPeriod, ...] = ("day", "month")
@@ -170,7 +170,7 @@ async def _require_own(call: Call, organisation: str, subject: BudgetSubject, su
 
 async def _changed(call: Call, subject: BudgetSubject, subject_id: str, period: BudgetPeriod) -> None:
     if subject == "key":
-        # A key with a budget may call less (tools/key_limits.py): what is held in memory of it is void.
+        # A key with a budget may call less (tools/core/auth/key_limits.py): what is held in memory of it is void.
         digests = await call.execute(select(api_keys.c.digest).where(api_keys.c.id == subject_id))
         for digest in digests.scalars():
             await call.services.notices.publish(call.unit, "key", digest)

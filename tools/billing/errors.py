@@ -1,6 +1,6 @@
 """What billing refuses."""
 
-from baobab.tools.errors import BadRequest, Conflict, NotFound
+from baobab.tools.core.errors import BadRequest, Conflict, NotFound
 
 
 class SubjectNotFound(NotFound):

@@ -3,9 +3,9 @@
 from sqlalchemy import func, select
 
 from baobab.tools.billing.toolset import billing
-from baobab.tools.credit_rows import credit_reservations
-from baobab.tools.gauges import Reading
-from baobab.tools.services import Services
+from baobab.tools.core.credits.rows import credit_reservations
+from baobab.tools.core.gauges import Reading
+from baobab.tools.core.services import Services
 
 _NANOS_A_DOLLAR = 10**9
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baobab.tools.access import Role, require_role
-from baobab.tools.call import Call
-from baobab.tools.membership import chosen_organisation
-from baobab.tools.types import Uuid
+from baobab.tools.core.auth.access import Role, require_role
+from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.call import Call
+from baobab.tools.core.types import Uuid
 
 OrganizationId = Annotated[Uuid, Field(description="Another organisation that you belong to; else the caller's own.")]
 

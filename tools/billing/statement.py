@@ -7,18 +7,18 @@ from pydantic import Field
 from sqlalchemy import select
 from typing_extensions import TypedDict
 
-from baobab.tools.access import EVERYBODY, AnyAccount
 from baobab.tools.billing.budgets import BudgetRow, told
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
-from baobab.tools.call import Call
-from baobab.tools.credit_account import Account
-from baobab.tools.credit_errors import NoCreditAccount
-from baobab.tools.credit_terms import TERMS, usd
-from baobab.tools.credit_usage import Used
-from baobab.tools.plan_room import cap_of_apps
-from baobab.tools.plans import PLANS
-from baobab.tools.platform_tables import organisations
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits.account import Account
+from baobab.tools.core.credits.errors import NoCreditAccount
+from baobab.tools.core.credits.terms import TERMS, usd
+from baobab.tools.core.credits.usage import Used
+from baobab.tools.core.plan_room import cap_of_apps
+from baobab.tools.core.plans import PLANS
+from baobab.tools.core.platform_tables import organisations
 
 
 class Caps(TypedDict):

@@ -7,15 +7,15 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.access import AnyAccount
 from baobab.tools.billing.errors import TooMuchUsage
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
-from baobab.tools.call import Call
-from baobab.tools.credit_terms import usd
-from baobab.tools.credit_usage import UsagePart, Used
-from baobab.tools.days import Day, first_and_last
-from baobab.tools.types import AppId, Text
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits.terms import usd
+from baobab.tools.core.credits.usage import UsagePart, Used
+from baobab.tools.core.days import Day, first_and_last
+from baobab.tools.core.types import AppId, Text
 
 _MOST_DAYS = timedelta(days=366)
 MOST_ROWS = 10_000

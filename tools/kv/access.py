@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.access import Role, owner_role, require_role
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey
-from baobab.tools.errors import AppNotFound, BaobabError, Forbidden, InvalidUserToken, Unauthenticated
+from baobab.tools.core.auth.access import Role, owner_role, require_role
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey
+from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, InvalidUserToken, Unauthenticated
 from baobab.tools.kv.errors import ForeignCredential
 from baobab.tools.kv.rules import RuleBook, RuleBooks, Verb
 
 if TYPE_CHECKING:
-    from baobab.tools.call import Call
+    from baobab.tools.core.call import Call
 
 
 async def runs_app(call: "Call") -> bool:

@@ -7,19 +7,19 @@ from pydantic import Field, WithJsonSchema
 from sqlalchemy import delete, func, select
 from typing_extensions import TypedDict
 
-from baobab.tools.call import Call
-from baobab.tools.callers import Account, AppKey
-from baobab.tools.function_keys import rotate_function_key
+from baobab.tools.core.auth.callers import Account, AppKey
+from baobab.tools.core.auth.function_keys import rotate_function_key
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import settled
+from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId, Json, Text
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.exposing import changed
 from baobab.tools.kv.limits import KV_OPERATIONS, POLICY
 from baobab.tools.kv.rules import rules_table
 from baobab.tools.kv.toolset import kv
-from baobab.tools.limits import settled
-from baobab.tools.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId, Json, Text
 
 _BEGINNING = "0"
 """The cursor with which clients of other stores begin a scan."""

@@ -8,9 +8,10 @@ from typing_extensions import TypedDict
 
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set
-from baobab.tools.call import Call
-from baobab.tools.errors import BaobabError
-from baobab.tools.escaping import escape_text
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Exposed, rule_book
 from baobab.tools.kv.entries import DURABLE_TTL, quota, refusal
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
@@ -18,7 +19,6 @@ from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value
 from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.rules import RuleBook
 from baobab.tools.kv.toolset import KV_ENVELOPE, WRITTEN, kv
-from baobab.tools.types import AppId
 
 MAX_OPS = 100
 _MAX_BODY = MAX_OPS * (MAX_VALUE_BYTES + 2048)

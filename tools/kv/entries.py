@@ -9,8 +9,10 @@ from typing_extensions import TypedDict
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import ABSENT, Quota, Tier
 from baobab.storage.kv.json_equality import matches
-from baobab.tools.call import Call
-from baobab.tools.errors import AppMigrating, BaobabError
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppMigrating, BaobabError
+from baobab.tools.core.tool import Encoded
+from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.kv.access import Exposed
 from baobab.tools.kv.errors import (
     CounterOverflow,
@@ -25,8 +27,6 @@ from baobab.tools.kv.errors import (
 from baobab.tools.kv.keys import Key, Value
 from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.toolset import WRITTEN, kv
-from baobab.tools.tool import Encoded
-from baobab.tools.types import OMITTED, AppId
 
 DURABLE_TTL = 30 * 86400
 EPHEMERAL_TTL = 3600

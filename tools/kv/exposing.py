@@ -7,16 +7,16 @@ from pydantic import ConfigDict, Field, with_config
 from sqlalchemy import delete, insert, select
 from typing_extensions import TypedDict
 
-from baobab.tools.call import Call
-from baobab.tools.errors import BadRequest
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
 from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.patterns import Pattern, names_owner
 from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook, rules_table
 from baobab.tools.kv.toolset import kv
-from baobab.tools.tool import Audit
-from baobab.tools.types import AppId
 
 MAX_RULES = 500
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from baobab.tools.core.secret import NotSecret
+from baobab.tools.core.types import encode_json
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, KeySegmentEmpty, ValueTooLarge
-from baobab.tools.secret import NotSecret
-from baobab.tools.types import encode_json
 
 MAX_KEY = 512
 _PRINTABLE = re.compile(r"[\x20-\x7e]+")

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.limits import Spent, spend_of_app
+from baobab.tools.core.limits import Spent, spend_of_app
 
 if TYPE_CHECKING:
-    from baobab.tools.call import Call
+    from baobab.tools.core.call import Call
 
 POLICY = "kv"
 

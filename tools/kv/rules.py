@@ -10,11 +10,11 @@ from sqlalchemy import Column, ForeignKey, Integer, String, Table, select
 
 from baobab.storage.cache import Cache
 from baobab.storage.tables import metadata
-from baobab.tools.callers import Caller, EndUser
-from baobab.tools.errors import Forbidden, Unauthenticated
+from baobab.tools.core.auth.callers import Caller, EndUser
+from baobab.tools.core.errors import Forbidden, Unauthenticated
+from baobab.tools.core.services import Services
 from baobab.tools.kv import patterns
 from baobab.tools.kv.keys import MAX_KEY
-from baobab.tools.services import Services
 
 Level = Literal["public", "authed", "owner", "deny"]
 Verb = Literal["read", "write"]

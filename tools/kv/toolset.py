@@ -1,10 +1,10 @@
 """The family of key-value tools."""
 
-from baobab.tools.envelopes import Envelope
-from baobab.tools.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.core.envelopes import Envelope
+from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.core.tool import Audit, Toolset
 from baobab.tools.kv.data import KvData
 from baobab.tools.kv.errors import KvEnvelope
-from baobab.tools.tool import Audit, Toolset
 
 KV_ENVELOPE: Envelope = KvEnvelope()
 WRITTEN = Audit("kv.write", category="data", resource="key", tallied=True)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from baobab.tools.envelopes import Envelope, Schema
-from baobab.tools.errors import AppNotFound, BadRequest, BaobabError, Conflict, NotFound
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Conflict, NotFound
 
 
 class DestRegionRequired(BadRequest):

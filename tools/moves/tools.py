@@ -7,11 +7,13 @@ from pydantic import Field
 from sqlalchemy import exists, insert, select, update
 from typing_extensions import TypedDict
 
-from baobab.tools.access import AnyAccount, AppOwner, require_role
-from baobab.tools.app_data import erase_app
-from baobab.tools.call import Call
-from baobab.tools.jobs import Again, Job
-from baobab.tools.membership import chosen_organisation
+from baobab.tools.core.app_data import erase_app
+from baobab.tools.core.auth.access import AnyAccount, AppOwner, require_role
+from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.call import Call
+from baobab.tools.core.jobs import Again, Job
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.moves.errors import (
     MOVE_ENVELOPE,
     DestRegionRequired,
@@ -22,8 +24,6 @@ from baobab.tools.moves.errors import (
 )
 from baobab.tools.moves.mover import Mover
 from baobab.tools.moves.rows import BEFORE_FLIP, TEARING_DOWN, Step, moves_table
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, Text, Uuid
 
 moves = Toolset("moves", "Moving an app, with its data, to another region.", envelope=MOVE_ENVELOPE)
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.call import Call
-from baobab.tools.callers import Caller
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import ThroughOAuthOnly
 
 DOOR = "oauth"

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from baobab.tools.escaping import is_seen
-from baobab.tools.types import Text
+from baobab.tools.core.escaping import is_seen
+from baobab.tools.core.types import Text
 
 LONGEST_NAME = 100
 MOST_REDIRECTS = 10

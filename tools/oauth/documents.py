@@ -12,12 +12,12 @@ from pydantic_core import from_json
 
 from baobab.runtime.addresses import EgressError
 from baobab.runtime.shares import Shares
-from baobab.tools.limits import settled
+from baobab.tools.core.limits import settled
+from baobab.tools.core.services import Services
+from baobab.tools.core.tenancy import current_tenant
 from baobab.tools.oauth import redirects
 from baobab.tools.oauth.clients import MOST_REDIRECTS, Client, readable
 from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused
-from baobab.tools.services import Services
-from baobab.tools.tenancy import current_tenant
 
 _MAX_BYTES = 10 * 1024
 _TIMEOUT = 5.0

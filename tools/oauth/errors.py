@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from baobab.tools.errors import BadRequest, Forbidden, NotFound
+from baobab.tools.core.errors import BadRequest, Forbidden, NotFound
 
 
 class OAuthError(BadRequest):

@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, insert, select, update
 
 from baobab.storage.secrets import digest
-from baobab.tools import keys
-from baobab.tools.call import Call
-from baobab.tools.membership import role_now
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import api_keys
 from baobab.tools.oauth.errors import InvalidGrant
 from baobab.tools.oauth.tables import oauth_grants, oauth_refresh_tokens
-from baobab.tools.platform_tables import api_keys
 
 ACCESS_LIFETIME = timedelta(hours=1)
 REFRESH_LIFETIME = timedelta(days=30)

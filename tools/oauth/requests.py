@@ -8,9 +8,9 @@ import re
 from dataclasses import asdict, dataclass
 
 from baobab.storage.secrets import SecretUnreadable
+from baobab.tools.core.services import Services
 from baobab.tools.oauth.documents import is_address
 from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone
-from baobab.tools.services import Services
 
 SCOPES = ("mcp", "ai:gateway")
 LIFETIME_SECONDS = 600

@@ -12,18 +12,23 @@ from sqlalchemy import delete, func, insert, or_, select, update
 from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
-from baobab.tools import keys
-from baobab.tools.access import EVERYBODY, AnyAccount, require_role
-from baobab.tools.call import Call
-from baobab.tools.callers import Limits
-from baobab.tools.days import Day
-from baobab.tools.effects import Policy
-from baobab.tools.errors import AppNotFound, BadRequest
-from baobab.tools.escaping import escape_text
-from baobab.tools.jobs import Job
-from baobab.tools.key_limits import Families, UnknownToolset, open_families
-from baobab.tools.limits import PerAddress
-from baobab.tools.membership import role_now
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, require_role
+from baobab.tools.core.auth.callers import Limits
+from baobab.tools.core.auth.key_limits import Families, UnknownToolset, open_families
+from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.call import Call
+from baobab.tools.core.days import Day
+from baobab.tools.core.effects import Policy
+from baobab.tools.core.errors import AppNotFound, BadRequest
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.platform_tables import api_keys, apps, organisations
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.oauth import redirects
 from baobab.tools.oauth.access import OAUTH_ENDPOINTS
 from baobab.tools.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable
@@ -45,11 +50,6 @@ from baobab.tools.oauth.grants import (
 )
 from baobab.tools.oauth.requests import LONGEST, Request, opened
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes, oauth_grants, oauth_refresh_tokens
-from baobab.tools.plan_room import PlanLimitReached
-from baobab.tools.platform_tables import api_keys, apps, organisations
-from baobab.tools.secret import Secret
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, Text, Uuid
 
 CODE_LIFETIME = timedelta(minutes=5)
 UNUSED_CLIENTS_KEPT = timedelta(days=30)

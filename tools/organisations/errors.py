@@ -1,6 +1,6 @@
 """What can go wrong among the members of an organisation."""
 
-from baobab.tools.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from baobab.tools.core.errors import AlreadyExists, Conflict, Forbidden, NotFound
 
 
 class OrganisationNotFound(NotFound):

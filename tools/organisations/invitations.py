@@ -6,8 +6,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from baobab.storage.secrets import digest
-from baobab.tools.access import Role
-from baobab.tools.call import Call
+from baobab.tools.core.auth.access import Role
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import accounts, invitations, members
 from baobab.tools.organisations.errors import (
     AlreadyMember,
     InvitationNotFound,
@@ -15,7 +16,6 @@ from baobab.tools.organisations.errors import (
     InvitedAnother,
     OrganisationFull,
 )
-from baobab.tools.platform_tables import accounts, invitations, members
 
 LIFETIME = timedelta(days=7)
 MOST = 100

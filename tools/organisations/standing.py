@@ -4,11 +4,11 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from baobab.tools.access import Role, rank, require_role
-from baobab.tools.call import Call
-from baobab.tools.membership import of_account
+from baobab.tools.core.auth.access import Role, rank, require_role
+from baobab.tools.core.auth.membership import of_account
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import members, organisations
 from baobab.tools.organisations.errors import AboveOwnRole, LastOwner, OrganisationNotFound
-from baobab.tools.platform_tables import members, organisations
 
 
 async def organisation(call: Call, organization_id: str, needed: Role = "member") -> Any:

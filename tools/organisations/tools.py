@@ -8,11 +8,16 @@ from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 from typing_extensions import TypedDict
 
-from baobab.tools import keys
-from baobab.tools.access import AnyAccount, Role, rank
-from baobab.tools.call import Call
-from baobab.tools.function_keys import void_function_keys_shown_to
-from baobab.tools.membership import found, of_account, role_now
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.access import AnyAccount, Role, rank
+from baobab.tools.core.auth.function_keys import void_function_keys_shown_to
+from baobab.tools.core.auth.membership import found, of_account, role_now
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import accounts, api_keys, apps, members
+from baobab.tools.core.platform_tables import organisations as rows
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import Email, NameText, Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
 from baobab.tools.organisations.errors import (
@@ -28,11 +33,6 @@ from baobab.tools.organisations.errors import (
     PersonalOrganisation,
 )
 from baobab.tools.organisations.standing import another_owner, organisation, reaches
-from baobab.tools.platform_tables import accounts, api_keys, apps, members
-from baobab.tools.platform_tables import organisations as rows
-from baobab.tools.secret import Secret
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import Email, NameText, Uuid
 
 organisations = Toolset("organisations", "Organisations, their members and invitations.", base="/v1")
 

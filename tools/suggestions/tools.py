@@ -10,13 +10,13 @@ from sqlalchemy import Text as LongText
 from typing_extensions import TypedDict
 
 from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.access import EVERYBODY, AnyAccount, owner_role
-from baobab.tools.call import Call
-from baobab.tools.errors import AppNotFound, Forbidden
-from baobab.tools.jobs import Job
-from baobab.tools.limits import PerAddress, PerOrganisation
-from baobab.tools.tool import Audit, Toolset
-from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, owner_role
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound, Forbidden
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.limits import PerAddress, PerOrganisation
+from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.types import AppId, JsonObject, Text
 
 suggestions = Toolset("suggestions", "Tell the operators what is missing or wrong.")
 

@@ -13,8 +13,8 @@ from baobab.runtime.job_rows import jobs
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import KvError
 from baobab.storage.objects.errors import ObjectError
-from baobab.tools.gauges import Reading
-from baobab.tools.services import Services
+from baobab.tools.core.gauges import Reading
+from baobab.tools.core.services import Services
 from baobab.tools.system.toolset import system
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,6 @@
 """llms.txt: what a language model must know to use this server well. Made from the registry, so it cannot be stale."""
 
-from baobab.tools.registry import Registry
+from baobab.tools.core.registry import Registry
 
 _TEXT = """\
 # Baobab

@@ -9,13 +9,13 @@ from typing_extensions import TypedDict
 from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable
 from baobab.storage.kv.errors import KvError, StoreDamaged
 from baobab.storage.objects.errors import ObjectError
-from baobab.tools.access import EVERYBODY
-from baobab.tools.call import Call
-from baobab.tools.guides import GuideNotFound, find_guide, guides
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.guides import GuideNotFound, find_guide, guides
+from baobab.tools.core.types import Text
 from baobab.tools.system import gauges
 from baobab.tools.system.guidance import guidance
 from baobab.tools.system.toolset import system
-from baobab.tools.types import Text
 
 __all__ = ["gauges", "system"]
 

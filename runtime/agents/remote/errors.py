@@ -1,6 +1,6 @@
 """What goes wrong with tool servers. No message holds a token, or where a name leads to."""
 
-from baobab.tools.errors import BaobabError, Conflict, NotFound
+from baobab.tools.core.errors import BaobabError, Conflict, NotFound
 
 
 class ToolServerNotFound(NotFound):

@@ -14,7 +14,7 @@ from baobab.runtime.agents.remote.rows import context
 from baobab.runtime.agents.remote.server import ToolServer
 from baobab.runtime.egress import Egress
 from baobab.runtime.late_import import LateImport
-from baobab.tools.services import Services
+from baobab.tools.core.services import Services
 
 if TYPE_CHECKING:
     from baobab.runtime.agents.remote.session import Session

@@ -19,7 +19,7 @@ from baobab.runtime.agents.remote.errors import ToolServerFailed, ToolServerTime
 from baobab.runtime.agents.remote.server import ToolServer
 from baobab.runtime.agents.remote.transport import MOST_BYTES, GuardedTransport
 from baobab.runtime.egress import Egress, EgressTimeout
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 _MOST_PAGES = 20
 _LONGEST_MESSAGE = 500

@@ -15,7 +15,7 @@ from baobab.runtime.addresses import Target, UrlRefused
 from baobab.runtime.agents.remote.authority import Tokens
 from baobab.runtime.agents.remote.errors import ToolServerDenied
 from baobab.runtime.egress import Egress, EgressStream
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 
 MOST_BYTES = 2**20
 """Of one answer."""

@@ -5,7 +5,7 @@ import asyncio
 import mcp_types as types
 
 from baobab.mcp_server.extension import Context
-from baobab.tools.services import Services
+from baobab.tools.core.services import Services
 from tests.e2e.profile.toolbox import Toolbox, said
 
 Call = types.CallToolRequestParams

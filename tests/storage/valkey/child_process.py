@@ -10,8 +10,8 @@ from baobab.storage.kv import KeysExhausted, Quota, StorageFull, Tier
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
-from baobab.tools.errors import RateLimited
-from baobab.tools.limits import SharedRateLimits
+from baobab.tools.core.errors import RateLimited
+from baobab.tools.core.limits import SharedRateLimits
 
 
 async def count(url: str) -> int:

@@ -5,8 +5,8 @@ import pytest
 from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.accounts.first import ensure_first_account, first_account
 from baobab.tools.accounts.resetting import set_password
-from baobab.tools.callers import Account
-from baobab.tools.errors import Forbidden, InvalidApiKey
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.errors import Forbidden, InvalidApiKey
 from tests.tools.conftest import PASSWORD, House
 
 BOOTSTRAP = "bb_sk_" + "A1b2" * 10

@@ -3,7 +3,7 @@
 import pytest
 
 from baobab.tools.accounts.errors import InvalidCredentials
-from baobab.tools.errors import RateLimited
+from baobab.tools.core.errors import RateLimited
 from tests.tools.conftest import PASSWORD, House
 
 EMAIL = "ada@example.com"

@@ -6,7 +6,7 @@ import pytest
 
 from baobab.storage.secrets import Vault, new_key
 from baobab.tools.accounts.errors import InvalidRefreshToken
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 from tests.tools.conftest import PASSWORD, House
 
 DAY = 86_400

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.callers import Account, Caller, EndUser
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.auth.callers import Account, Caller, EndUser
+from baobab.tools.core.errors import BaobabError
 from tests.jobs import made, settled
 from tests.tools.conftest import House
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.callers import Caller
+from baobab.tools.core.auth.callers import Caller
 from tests.tools.agents.conftest import Agency, graph
 
 ADA = "aaaaaaaa-0000-4000-8000-000000000001"

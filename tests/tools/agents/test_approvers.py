@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.errors import BaobabError
 from tests.tools.agents.conftest import Agency, graph
 
 

@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Table, func, select
 
 from baobab.runtime.agents.rows import checkpoints, events, messages, pieces, runs, threads, writes
-from baobab.tools.approval_rows import approvals
-from baobab.tools.callers import Anonymous, Caller
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.auth.callers import Anonymous, Caller
 from tests.jobs import settled
 from tests.tools.agents.conftest import Agency, graph
 from tests.tools.agents.test_models_and_tools import asking

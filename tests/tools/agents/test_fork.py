@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.callers import Anonymous, Caller
+from baobab.tools.core.auth.callers import Anonymous, Caller
 from tests.tools.agents.conftest import Agency, graph
 
 KV = {"tools": {"builtin": ["kv_get", "kv_incr", "interrupt"]}}

@@ -16,9 +16,9 @@ from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.providers import own_server
 from baobab.settings import load
 from baobab.tools.agents.errors import LimitExceeded
-from baobab.tools.call import Door
-from baobab.tools.callers import Anonymous
-from baobab.tools.stream import Stream
+from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.call import Door
+from baobab.tools.core.stream import Stream
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.jobs import settled, unfinished

@@ -24,13 +24,13 @@ from baobab.runtime.agents.rows import (
 )
 from baobab.storage.database import Database
 from baobab.storage.kv import Quota
-from baobab.tools.access import EVERYBODY
-from baobab.tools.app_freezes import app_freezes
-from baobab.tools.approval_rows import approvals
-from baobab.tools.call import Call
-from baobab.tools.executor import JOB
-from baobab.tools.tool import Toolset
-from baobab.tools.types import AppId
+from baobab.tools.core.app_freezes import app_freezes
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.approvals.executor import JOB
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.tool import Toolset
+from baobab.tools.core.types import AppId
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab

@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from baobab.cli import main
 from baobab.replaying import replay
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 from tests.columns import begin
 from tests.tools.agents.conftest import Agency, graph
 from tests.tools.agents.test_subagents import running, using

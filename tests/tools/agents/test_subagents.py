@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.callers import Anonymous
+from baobab.tools.core.auth.callers import Anonymous
 from tests.jobs import settled, unfinished
 from tests.tools.agents.conftest import Agency, graph
 

@@ -14,7 +14,7 @@ from baobab.runtime.agents.rows import checkpoints, events, messages, runs, thre
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.providers import own_server
 from baobab.settings import load
-from baobab.tools.callers import Account, Anonymous, AppKey
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.jobs import settled

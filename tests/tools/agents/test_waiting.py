@@ -11,11 +11,11 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.providers import own_server
 from baobab.settings import load
-from baobab.tools.access import EVERYBODY
-from baobab.tools.call import Call
-from baobab.tools.limits import PerAddress
-from baobab.tools.tool import Toolset
-from baobab.tools.types import AppId
+from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.call import Call
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.tool import Toolset
+from baobab.tools.core.types import AppId
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.jobs import settled

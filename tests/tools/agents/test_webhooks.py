@@ -13,7 +13,7 @@ import pytest
 
 from baobab import composition
 from baobab.settings import load
-from baobab.tools.callers import Account
+from baobab.tools.core.auth.callers import Account
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.jobs import settled

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from baobab.tools.accounts.first import first_account
-from baobab.tools.call import Door
-from baobab.tools.callers import ScopedKey
+from baobab.tools.core.auth.callers import ScopedKey
+from baobab.tools.core.call import Door
 from tests.people import first_organisation, key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation
 

@@ -17,10 +17,10 @@ from baobab import composition
 from baobab.runtime.gateway.model import Price
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.settings import load
-from baobab.tools import platform_tables
 from baobab.tools.ai import asking
-from baobab.tools.credit_rows import credit_reservations
-from baobab.tools.credit_terms import MOST
+from baobab.tools.core import platform_tables
+from baobab.tools.core.credits.rows import credit_reservations
+from baobab.tools.core.credits.terms import MOST
 from tests import jobs
 from tests.cli.server_process import serving
 from tests.clock import FixedClock

@@ -10,7 +10,7 @@ import pytest
 
 from baobab.http.streaming import send_stream
 from baobab.tools.ai.ahead import Ahead
-from baobab.tools.stream import Stream
+from baobab.tools.core.stream import Stream
 from tests.people import key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, joined
 

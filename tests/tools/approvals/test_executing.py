@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from baobab.storage.database import Unit
-from baobab.tools.approval_rows import approvals
-from baobab.tools.call import Door
-from baobab.tools.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, Approved
-from baobab.tools.jobs import JobLost
+from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.core.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, Approved
+from baobab.tools.core.call import Door
+from baobab.tools.core.jobs import JobLost
 from tests.jobs import jobs, settled
 from tests.people import person
 from tests.tools.approvals.conftest import Desk

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab import tools
-from baobab.tools import key_limits
-from baobab.tools.approval import held
-from baobab.tools.callers import Account, Limits
-from baobab.tools.registry import Registry
+from baobab.tools.core.approvals.approval import held
+from baobab.tools.core.auth import key_limits
+from baobab.tools.core.auth.callers import Account, Limits
+from baobab.tools.core.registry import Registry
 from tests.tools.approvals.conftest import Desk
 
 EVERY_LIMIT = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from baobab.tools.call import Door
+from baobab.tools.core.call import Door
 from tests.people import person
 from tests.tools.approvals.conftest import Desk
 

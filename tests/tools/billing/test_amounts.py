@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.tools.money import dollars, nanos
+from baobab.tools.core.money import dollars, nanos
 from tests.columns import end
 from tests.conftest import Baobab
 from tests.installation import installation

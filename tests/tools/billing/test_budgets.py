@@ -7,8 +7,8 @@ import httpx
 import pytest
 from sqlalchemy import select, text
 
-from baobab.tools import platform_tables
 from baobab.tools.billing.budgets import MOST
+from baobab.tools.core import platform_tables
 from tests import jobs
 from tests.mcp_server.speaking import use
 from tests.people import first_organisation, key, person

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import insert
 
 from baobab.tools.billing.usage import MOST_ROWS
-from baobab.tools.credit_rows import credit_usage
-from baobab.tools.credit_usage import Usage
+from baobab.tools.core.credits.rows import credit_usage
+from baobab.tools.core.credits.usage import Usage
 from tests.mcp_server.speaking import use
 from tests.people import first_organisation, person
 from tests.tools.ai.conftest import MINI, Installation

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from baobab.tools import plans
-from baobab.tools.plans import Plan
+from baobab.tools.core import plans
+from baobab.tools.core.plans import Plan
 from tests.http.installation import Answer, App, Installation, installation
 
 

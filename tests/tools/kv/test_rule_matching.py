@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from baobab.tools.callers import Anonymous, Caller, EndUser
+from baobab.tools.core.auth.callers import Anonymous, Caller, EndUser
 from baobab.tools.kv.patterns import check_pattern
 from baobab.tools.kv.rules import Rule, RuleBook
 

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from baobab.tools.call import Door
-from baobab.tools.callers import Account
-from baobab.tools.credentials import ANONYMOUS
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.credentials import ANONYMOUS
+from baobab.tools.core.call import Door
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS
 from tests.tools.conftest import House

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from baobab.runtime.egress import EgressResponse, EgressTimeout
-from baobab.tools.errors import BadRequest, RateLimited
+from baobab.tools.core.errors import BadRequest, RateLimited
 from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused, UnknownClient
 from tests import jobs
 from tests.tools.conftest import House

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from baobab.tools import keys
-from baobab.tools.callers import Account
-from baobab.tools.errors import BadRequest, Forbidden, Unauthenticated
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.errors import BadRequest, Forbidden, Unauthenticated
+from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.plans import PLANS
+from baobab.tools.core.platform_tables import audit_logs
 from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
 from baobab.tools.oauth.tables import oauth_clients
-from baobab.tools.plan_room import PlanLimitReached
-from baobab.tools.plans import PLANS
-from baobab.tools.platform_tables import audit_logs
 from tests.tools.conftest import House
 from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow, answered
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select
 
-from baobab.tools import keys
-from baobab.tools.callers import Account, Limits, ScopedKey
-from baobab.tools.errors import InvalidApiKey
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.callers import Account, Limits, ScopedKey
+from baobab.tools.core.errors import InvalidApiKey
+from baobab.tools.core.plan_room import PlanLimitReached
+from baobab.tools.core.plans import PLANS
+from baobab.tools.core.platform_tables import api_keys
 from baobab.tools.oauth.errors import InvalidGrant, ThroughOAuthOnly
 from baobab.tools.oauth.tables import oauth_codes
-from baobab.tools.plan_room import PlanLimitReached
-from baobab.tools.plans import PLANS
-from baobab.tools.platform_tables import api_keys
 from tests import jobs
 from tests.tools.conftest import House
 from tests.tools.oauth.conftest import CHALLENGE, REDIRECT, Flow

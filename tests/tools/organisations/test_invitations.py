@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from baobab.tools.errors import Forbidden
+from baobab.tools.core.errors import Forbidden
 from baobab.tools.organisations.errors import AlreadyMember, InvitationNotFound, InvitationSpent, InvitedAnother
 from tests.tools.conftest import House
 

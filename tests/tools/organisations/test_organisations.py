@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from baobab.tools.callers import Account, Anonymous, AppKey
-from baobab.tools.errors import Forbidden, InvalidApiKey, Unauthenticated
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
+from baobab.tools.core.errors import Forbidden, InvalidApiKey, Unauthenticated
+from baobab.tools.core.platform_tables import members
 from baobab.tools.organisations.errors import (
     AboveOwnRole,
     LastOwner,
@@ -14,7 +15,6 @@ from baobab.tools.organisations.errors import (
     OrganisationNotFound,
     PersonalOrganisation,
 )
-from baobab.tools.platform_tables import members
 from tests.tools.conftest import House
 
 SOMEBODY = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"

@@ -16,8 +16,8 @@ from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.tools import toolsets
-from baobab.tools.registry import Registry
-from baobab.tools.services import Stores
+from baobab.tools.core.registry import Registry
+from baobab.tools.core.services import Stores
 from tests.conftest import ADDRESS, Baobab
 
 ROOT = Path(__file__).parents[3]

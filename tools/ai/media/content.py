@@ -10,8 +10,8 @@ from baobab.tools.ai.media.errors import ContentUnavailable, IndexOutOfRange, In
 from baobab.tools.ai.media.polling import found, heard
 from baobab.tools.ai.media.submitters import require_submitter
 from baobab.tools.ai.media.submitting import Kind, address
-from baobab.tools.call import Call
-from baobab.tools.stream import Stream
+from baobab.tools.core.call import Call
+from baobab.tools.core.stream import Stream
 
 _INDEX = re.compile(r"[0-9]{1,9}")
 

@@ -11,9 +11,9 @@ from baobab.runtime.gateway.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from baobab.tools.credit_errors import CreditsExhausted
-from baobab.tools.envelopes import Envelope, Schema
-from baobab.tools.errors import AppNotFound, BadRequest, BaobabError, Conflict, Forbidden, NotFound
+from baobab.tools.core.credits.errors import CreditsExhausted
+from baobab.tools.core.envelopes import Envelope, Schema
+from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Conflict, Forbidden, NotFound
 
 
 class UnsupportedParameter(BadRequest):

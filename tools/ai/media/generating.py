@@ -19,9 +19,9 @@ from baobab.storage.objects.errors import TooLarge
 from baobab.tools.ai.media.rows import FREEZES, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.submitting import charged
 from baobab.tools.ai.media.toolset import media
-from baobab.tools.errors import AppNotFound, BaobabError, Unavailable
-from baobab.tools.jobs import Again, Job
-from baobab.tools.services import Stores
+from baobab.tools.core.errors import AppNotFound, BaobabError, Unavailable
+from baobab.tools.core.jobs import Again, Job
+from baobab.tools.core.services import Stores
 
 LIFETIME = timedelta(hours=24)
 """What is not done by then expires."""

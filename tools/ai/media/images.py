@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from baobab.tools.access import OF_APP
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
 from baobab.tools.ai.media.fields import Bytes, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
 from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
 from baobab.tools.ai.toolset import CALLED
-from baobab.tools.call import Call
-from baobab.tools.types import AppId, JsonObject, Text
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.types import AppId, JsonObject, Text
 
 
 @media.tool(

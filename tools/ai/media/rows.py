@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text
 
 from baobab.storage.tables import Instant, Json, metadata
-from baobab.tools.app_freezes import Freezes
+from baobab.tools.core.app_freezes import Freezes
 
 generation_jobs = Table(
     "generation_jobs",

@@ -17,11 +17,11 @@ from baobab.tools.ai.media.errors import UnsupportedParameter
 from baobab.tools.ai.media.references import folded, folded_names, urls
 from baobab.tools.ai.media.rows import FREEZES, generation_jobs
 from baobab.tools.ai.media.submitters import submitter
-from baobab.tools.call import Call
-from baobab.tools.callers import EndUser
-from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
-from baobab.tools.credit_operations import Reservation
-from baobab.tools.credit_terms import MOST
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.credits.operations import Reservation
+from baobab.tools.core.credits.terms import MOST
 
 Kind = Literal["image", "video"]
 

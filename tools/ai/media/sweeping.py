@@ -10,10 +10,10 @@ from baobab.storage.database import Database
 from baobab.tools.ai.media.rows import FREEZES, HOLDING, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.submitting import JOB
 from baobab.tools.ai.media.toolset import media
-from baobab.tools.credit_operations import Reservation
-from baobab.tools.errors import AppMigrating
-from baobab.tools.jobs import Job
-from baobab.tools.services import Services
+from baobab.tools.core.credits.operations import Reservation
+from baobab.tools.core.errors import AppMigrating
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.services import Services
 
 ABANDONED = timedelta(minutes=5)
 """After so long without a poll the money comes back; the job goes on, and is charged when it is polled after all."""

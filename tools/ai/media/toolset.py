@@ -20,9 +20,9 @@ from baobab.tools.ai.media.errors import (
     NotSubmitter,
     UnsupportedParameter,
 )
-from baobab.tools.credit_errors import BudgetExhausted, CreditsExhausted
-from baobab.tools.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.tool import Toolset
+from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.core.tool import Toolset
 
 SUBMITTING = (
     ModelNotFound,

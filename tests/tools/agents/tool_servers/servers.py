@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from baobab.tools.callers import Caller
+from baobab.tools.core.auth.callers import Caller
 from tests.tools.agents.conftest import Agency, graph
 
 # Loopback is where the fakes are; all other private networks stay closed.

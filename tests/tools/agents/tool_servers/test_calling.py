@@ -10,7 +10,7 @@ from sqlalchemy import update
 from baobab.runtime.agents.kinds import ADVANCE
 from baobab.runtime.agents.rows import FROZEN, runs
 from baobab.tools.agents.errors import InvalidGraph
-from baobab.tools.errors import Forbidden
+from baobab.tools.core.errors import Forbidden
 from tests.tools.agents.conftest import Agency, graph
 from tests.tools.agents.tool_server import SEARCH, SEND, Fake, tool_server
 from tests.tools.agents.tool_servers.servers import calling, failed, listing, probe, ref, register, states

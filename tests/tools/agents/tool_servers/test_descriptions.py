@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from baobab.tools.agents.errors import InvalidGraph
-from baobab.tools.errors import BaobabError
+from baobab.tools.core.errors import BaobabError
 from tests.tools.agents.conftest import Agency
 from tests.tools.agents.tool_server import SEARCH, SEND, Fake
 from tests.tools.agents.tool_servers.servers import calling, failed, probe, register, states

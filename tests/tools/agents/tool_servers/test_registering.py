@@ -7,9 +7,9 @@ import mcp_types as types
 import pytest
 
 from baobab.tools.agents.errors import InvalidGraph
-from baobab.tools.call import Door
-from baobab.tools.callers import AppKey
-from baobab.tools.errors import BadRequest, BaobabError, Forbidden, NotFound
+from baobab.tools.core.auth.callers import AppKey
+from baobab.tools.core.call import Door
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, NotFound
 from tests.tools.agents.conftest import Agency
 from tests.tools.agents.tool_server import SEARCH, Fake
 from tests.tools.agents.tool_servers.servers import TOKEN, calling, failed, probe, register

@@ -13,9 +13,9 @@ from sqlalchemy import select
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.tools.ai.media.rows import generation_jobs
-from baobab.tools.credit_terms import Balance
-from baobab.tools.credit_usage import Used
-from baobab.tools.errors import AppNotFound
+from baobab.tools.core.credits.terms import Balance
+from baobab.tools.core.credits.usage import Used
+from baobab.tools.core.errors import AppNotFound
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import ADDRESS, Baobab

@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 
 from baobab.tools.ai.media import sweeping
 from baobab.tools.ai.media.rows import generation_jobs
-from baobab.tools.credit_terms import USD
+from baobab.tools.core.credits.terms import USD
 from tests.jobs import PATIENCE_SECONDS, jobs
 from tests.people import Person, person
 from tests.tools.ai.media.conftest import IMAGE, VIDEO, House

@@ -1,0 +1,96 @@
+"""Credits on a database of their own, with a clock that stands still."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, update
+
+from baobab.storage.clock import Ids
+from baobab.storage.database import Database
+from baobab.storage.databases import database_at
+from baobab.tools.core.credits.credits import Credits, Reservation
+from baobab.tools.core.credits.rows import (
+    credit_accounts,
+    credit_budgets,
+    credit_reservations,
+    credit_top_ups,
+    credit_usage,
+)
+from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.platform_tables import organisations
+from tests.clock import FixedClock
+from tests.columns import address, end
+
+USAGE = Usage("baobab/echo", 10, 20)
+
+
+@dataclass
+class Bank:
+    database: Database
+    credits: Credits
+    clock: FixedClock
+    url: str
+
+    async def organisation(self, plan: str = "launch") -> str:
+        row = {"id": Ids().uuid(), "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}
+        async with self.database.writing() as connection:
+            await connection.execute(insert(organisations), row)
+        made: str = row["id"]
+        return made
+
+    async def change_plan(self, organisation_id: str, plan: str) -> None:
+        async with self.database.writing() as connection:
+            changed = update(organisations).where(organisations.c.id == organisation_id).values(plan=plan)
+            await connection.execute(changed)
+
+    async def reserve(self, organisation_id: str, amount: int, ttl_seconds: float = 60, **subject: Any) -> Reservation:
+        options = {"purpose": "chat", "ttl_seconds": ttl_seconds, **subject}
+        return await self.credits.reserve(organisation_id, amount, **options)
+
+    async def spend(self, organisation_id: str, cost: int, usage: Usage = USAGE, **subject: Any) -> None:
+        await self.credits.settle(await self.reserve(organisation_id, cost, **subject), cost, usage)
+
+    async def available(self, organisation_id: str) -> int | None:
+        return (await self.credits.balance(organisation_id)).available
+
+    async def audit(self, organisation_id: str) -> None:
+        """What is kept as sums is the sum of what it is about. Within one month, and with the plan's terms."""
+        async with self.database.reading() as connection:
+
+            async def one(value: Any, table: Any, *where: Any) -> int:
+                query = select(func.coalesce(func.sum(value), 0)).where(
+                    table.c.organisation_id == organisation_id, *where
+                )
+                return int((await connection.execute(query)).scalar_one())
+
+            mine = credit_accounts.c.organisation_id == organisation_id
+            account = (await connection.execute(select(credit_accounts).where(mine))).one()
+            columns = credit_reservations.c
+            still_open = columns.ended_at.is_(None)
+            charged = await one(columns.cost, credit_reservations)
+            assert account.reserved == await one(columns.amount, credit_reservations, still_open)
+            assert charged == await one(credit_usage.c.cost, credit_usage, credit_usage.c.byok.is_(False))
+            assert account.allowance_used + account.once_used - account.credits == charged - await one(
+                credit_top_ups.c.amount, credit_top_ups
+            )
+            budgets = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
+            for budget in (await connection.execute(budgets)).all():
+                of = {"app": columns.app_id, "key": columns.key_id, "agent": columns.agent_ids}
+                subject = of[budget.subject].contains(budget.subject_id)
+                assert budget.reserved == await one(columns.amount, credit_reservations, still_open, subject)
+                assert budget.spent == await one(columns.cost, credit_reservations, subject)
+
+
+@pytest.fixture
+async def bank(tmp_path: Path) -> AsyncIterator[Bank]:
+    url = address(tmp_path)
+    database, clock = database_at(url), FixedClock()
+    await database.open()
+    credits_ = Credits(database, clock, Ids())
+    yield Bank(database, credits_, clock, url)
+    await credits_.close()
+    await database.close()
+    end(tmp_path)

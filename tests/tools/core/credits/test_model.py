@@ -1,0 +1,251 @@
+"""Programs of everything that may happen, several things at once, against a model that does them one by one."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pytest
+
+from baobab.tools.core.credits.credits import LATE, REMEMBERED, Reservation
+from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation
+from baobab.tools.core.credits.terms import TERMS, USD, Balance
+from baobab.tools.core.credits.usage import Usage
+from tests.clock import FixedClock
+from tests.tools.core.credits.conftest import Bank
+
+APPS, KEYS = ("app_1", "app_2"), ("key_1", None)
+SUBJECTS = (("app", "app_1", "day"), ("app", "app_2", "month"), ("key", "key_1", "month"))
+DAY = 24 * 3600
+Step = tuple[Any, ...]
+
+
+def program(chance: random.Random, length: int) -> Iterator[list[Step]]:
+    """Groups of steps that are taken at once, and steps that are taken alone."""
+    for _ in range(length):
+        kind = chance.choices(["together", "pass", "sweep", "floor", "plan", "budget"], [12, 4, 2, 1, 1, 3])[0]
+        match kind:
+            case "together":
+                yield [_step(chance) for _ in range(chance.randint(1, 8))]
+            case "pass":
+                yield [("pass", chance.choice([30, 100, DAY, 20 * DAY]))]
+            case "sweep":
+                yield [("sweep",)]
+            case "floor":
+                yield [("floor", -chance.randint(0, 3) * USD)]
+            case "plan":
+                yield [("plan", chance.choice(["playground", "launch", "launch", "certified", "enterprise"]))]
+            case _:
+                yield [("budget", chance.choice(SUBJECTS), chance.choice([None, 1, 2, 3, 5, 8]))]
+
+
+def _step(chance: random.Random) -> Step:
+    match chance.choices(["reserve", "settle", "release", "top_up"], [6, 5, 2, 1])[0]:
+        case "reserve":
+            amount = chance.randint(0, 2) * USD
+            return "reserve", amount, chance.choice(APPS), chance.choice(KEYS), chance.randint(1, 200)
+        case "settle":
+            return "settle", chance.randint(0, 8), chance.randint(0, 2) * USD, chance.random() < 0.2
+        case "release":
+            return "release", chance.randint(0, 8)
+        case _:
+            return "top_up", chance.randint(1, 3) * USD, chance.randint(0, 8)
+
+
+@dataclass
+class Spent:
+    app: str
+    key: str | None
+    amount: int
+    expires: float
+    state: str = "open"
+    ended: float = 0
+    charged: list[tuple[date, int]] = field(default_factory=list)
+
+
+@dataclass
+class Model:
+    """One organisation, without locks, groups, rows or sums that are kept."""
+
+    clock: FixedClock
+    plan: str = "launch"
+    floor: int = 0
+    credits: int = 0
+    used: int = 0
+    once_used: int = 0
+    month: date = date.min
+    top_ups: dict[int, int] = field(default_factory=dict)
+    budgets: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    every: list[Spent] = field(default_factory=list)
+    usage: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int | None:
+        terms, month = TERMS[self.plan], self.clock.now().date().replace(day=1)
+        if month != self.month:
+            self.month, self.used = month, 0
+        used = self.once_used if terms.once else self.used
+        return None if terms.allowance is None else max(0, terms.allowance - used)
+
+    @property
+    def balance(self) -> Balance:
+        return Balance(self.left, self.credits, _open(self.every), self.floor)
+
+    def counted(self, subject: str, subject_id: str, period: str) -> tuple[int, int]:
+        """What a budget's subject has spent in this period, and has reserved."""
+        today = self.clock.now().date()
+        since = today if period == "day" else today.replace(day=1)
+        mine = [spent for spent in self.every if subject_id == (spent.app if subject == "app" else spent.key)]
+        return sum(cost for spent in mine for day, cost in spent.charged if day >= since), _open(mine)
+
+    def reserve(self, amount: int, app: str, key: str | None, ttl: int) -> str:
+        available = self.balance.available
+        if amount and available is not None and available < amount:
+            return "CreditsExhausted"
+        for (subject, subject_id, period), most in self.budgets.items():
+            if subject_id == (app if subject == "app" else key):
+                spent, reserved = self.counted(subject, subject_id, period)
+                if amount and spent + reserved + amount > most:
+                    return "BudgetExhausted"
+        self.every.append(Spent(app, key, amount, self.clock.time() + ttl))
+        return "reserved"
+
+    def settle(self, number: int, cost: int, byok: bool) -> str:
+        spent = self.every[number]
+        if spent.state == "settled":
+            return "settled"
+        if spent.state == "forgotten":
+            return "UnknownReservation"
+        spent.state, spent.ended = "settled", self.clock.time()
+        charged = 0 if byok else cost
+        left = self.left
+        allowed = charged if left is None else min(left, charged)
+        if TERMS[self.plan].once:
+            self.once_used += allowed
+        else:
+            self.used += allowed
+        self.credits -= charged - allowed
+        spent.charged.append((self.clock.now().date(), charged))
+        counts = self.usage.setdefault((spent.app, byok), [0, 0])
+        counts[0] += 1
+        counts[1] += cost
+        return "settled"
+
+    def release(self, number: int) -> str:
+        spent = self.every[number]
+        if spent.state == "open":
+            spent.state, spent.ended = "released", self.clock.time()
+        return "released"
+
+    def top_up(self, amount: int, reference: int) -> str:
+        if reference not in self.top_ups:
+            self.top_ups[reference] = amount
+            self.credits += amount
+        return "topped up" if self.top_ups[reference] == amount else "TopUpConflict"
+
+    def sweep(self) -> None:
+        now = self.clock.time()
+        for number, spent in enumerate(self.every):
+            if spent.state == "open" and spent.expires <= now:
+                self.release(number)
+            kept = {"settled": REMEMBERED, "released": LATE}.get(spent.state)
+            if kept is not None and now - spent.ended > kept.total_seconds():
+                spent.state = "forgotten"
+
+
+def _latest(number: int, known: int) -> int:
+    """The index of one of the latest reservations: the older ones have mostly ended."""
+    return max(0, known - 1 - number)
+
+
+def _open(every: list[Spent]) -> int:
+    return sum(spent.amount for spent in every if spent.state == "open")
+
+
+class Program:
+    def __init__(self, bank: Bank, organisation_id: str) -> None:
+        self.bank = bank
+        self.ours = organisation_id
+        self.model = Model(bank.clock)
+        self.reservations: list[Reservation] = []
+
+    async def run(self, steps: Iterator[list[Step]]) -> None:
+        for group in steps:
+            if group[0][0] in ("reserve", "settle", "release", "top_up"):
+                # What is not reserved yet cannot be settled: numbers are of those before this group.
+                known = len(self.reservations)
+                possible = [step for step in group if known or step[0] in ("reserve", "top_up")]
+                happened = await asyncio.gather(*[self.do(known, *step) for step in possible])
+                assert happened == [self.expected(known, *step) for step in possible]
+            else:
+                await self.alone(*group[0])
+            assert await self.bank.credits.balance(self.ours) == self.model.balance
+            for budget in await self.bank.credits.budgets(self.ours):
+                named = (budget.subject, budget.subject_id, budget.period)
+                assert (budget.spent, budget.reserved) == self.model.counted(*named)
+        await self.compare_usage()
+
+    async def do(self, known: int, what: str, *given: Any) -> str:
+        credits_ = self.bank.credits
+        try:
+            match what:
+                case "reserve":
+                    amount, app, key, ttl = given
+                    made = await self.bank.reserve(self.ours, amount, ttl, app_id=app, key_id=key)
+                    self.reservations.append(made)
+                    return "reserved"
+                case "settle":
+                    number, cost, byok = given
+                    usage = Usage("m", 1, 1, byok=byok)
+                    await credits_.settle(self.reservations[_latest(number, known)], cost, usage)
+                    return "settled"
+                case "release":
+                    await credits_.release(self.reservations[_latest(given[0], known)])
+                    return "released"
+                case _:
+                    await credits_.top_up(self.ours, given[0], f"payment {given[1]}")
+                    return "topped up"
+        except (BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation) as refused:
+            return type(refused).__name__
+
+    def expected(self, known: int, what: str, *given: Any) -> str:
+        if what in ("settle", "release"):
+            given = (_latest(given[0], known), *given[1:])
+        done: Callable[..., str] = getattr(self.model, what)
+        return done(*given)
+
+    async def alone(self, what: str, *given: Any) -> None:
+        credits_ = self.bank.credits
+        match what:
+            case "pass":
+                self.bank.clock.advance(given[0])
+            case "sweep":
+                await credits_.sweep()
+                self.model.sweep()
+            case "floor":
+                await credits_.set_terms(self.ours, floor=given[0])
+                self.model.floor = given[0]
+            case "plan":
+                await self.bank.change_plan(self.ours, given[0])
+                self.model.plan = given[0]
+            case "budget":
+                subject, most = given
+                if most is None:
+                    assert await credits_.delete_budget(self.ours, *subject) == (subject in self.model.budgets)
+                    self.model.budgets.pop(subject, None)
+                else:
+                    await credits_.set_budget(self.ours, *subject, most * USD)
+                    self.model.budgets[subject] = most * USD
+
+    async def compare_usage(self) -> None:
+        used = await self.bank.credits.usage(self.ours, date(2027, 1, 1), date(2100, 1, 1), by=["app_id"])
+        found = {(row.app_id, row.byok): [row.requests, row.cost] for row in used}
+        assert found == self.model.usage
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_any_program_does_what_the_model_does(bank: Bank, seed: int) -> None:
+    ours = await bank.organisation()
+    await Program(bank, ours).run(program(random.Random(seed), 120))

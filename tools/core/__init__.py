@@ -1,0 +1,1 @@
+"""The framework of tools: it knows no domain."""

@@ -1,0 +1,1 @@
+"""Approvals: calls that wait until a person has decided."""

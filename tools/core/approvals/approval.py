@@ -1,0 +1,547 @@
+"""Approval: a call above its credential's policy waits as a row until a person decides, and then runs exactly once.
+
+The row is bound to who proposed the call, the tool, the tool's version and the arguments. Its states:
+
+    pending -> approved -> executed | failed
+    pending -> rejected | expired
+
+A decision is one compare-and-set. What follows from it is the executor's (tools/core/approvals/executor.py).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database
+from baobab.storage.secrets import Vault
+from baobab.tools.core.approvals import proposers
+from baobab.tools.core.approvals.approval_rows import Seals, approvals
+from baobab.tools.core.approvals.deciders import Decider, Gate, NeedsAnother, person
+from baobab.tools.core.approvals.executor import Executor, job_of
+from baobab.tools.core.approvals.wording import Fields, tell_fields, word_call
+from baobab.tools.core.audit import Trail
+from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser
+from baobab.tools.core.effects import Effect, Policy, needs_approval
+from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.steps import ENDED
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+    from baobab.tools.core.tool import Tool
+
+LIFETIME = timedelta(hours=24)
+COLLECTABLE = timedelta(hours=24)
+"""How long a decision's outcome waits for the call that asked; after that the same call is a new one."""
+MOST_PENDING = 1000
+MOST_PENDING_OF_ONE = 100
+MOST_BYTES = 4 * 2**20
+MOST_BYTES_PENDING = 64 * 2**20
+"""Sealed arguments of all calls of an organisation that wait."""
+_KEPT = timedelta(days=90)
+_ID_LENGTH = 24
+_FINISHED = ("executed", "failed", "rejected")
+
+
+class TooManyPending(Conflict):
+    code = "APPROVALS_TOO_MANY"
+    summary = "As many calls are waiting for approval as may wait."
+    remediation = "Decide or let expire what waits (op:approvals_list); details.limit is the number."
+
+
+class TooLargeToPropose(BaobabError):
+    code = "APPROVAL_TOO_LARGE"
+    status = 413
+    summary = "The call's arguments are too large to wait for approval."
+    remediation = "Split the call; details.max_bytes is the limit."
+
+
+class EditsTakeOne(Conflict):
+    code = "APPROVAL_EDIT_NEEDS_ONE"
+    summary = "What several persons must approve is approved as it is, or rejected."
+    remediation = "Approve it without other arguments, or reject it and say in the reason what you want instead."
+
+
+class ApprovalExpired(Conflict):
+    code = "APPROVAL_EXPIRED"
+    summary = "Nobody decided in time; nothing was done."
+    remediation = "Propose the call anew where it is still wanted."
+
+
+class CallFailed(BaobabError):
+    """An approved call that its tool refused, told in the tool's own words."""
+
+    code = "APPROVED_CALL_FAILED"
+    status = 409
+    summary = "The call was approved, and failed."
+    remediation = "Read the message, and propose the call anew where that helps."
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Other arguments for an approved call. given: as its decider wrote them; whole: all that the tool is given."""
+
+    given: Mapping[str, Any]
+    whole: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about a step of a run. arguments: those given in place of what the run wanted, if any."""
+
+    approval_id: str
+    approved: bool
+    by: str | None
+    at: datetime
+    reason: str | None
+    agreed: list[str]
+    arguments: dict[str, Any] | None
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The payload of `run_resumed`, but for the call's id."""
+        word = "denied" if not self.approved else "approved" if self.arguments is None else "edited"
+        told: dict[str, Any] = {
+            "approval_id": self.approval_id,
+            "decision": word,
+            "decided_by": self.by,
+            "decided_at": self.at,
+        }
+        if len(self.agreed) > 1:
+            told["agreed"] = self.agreed
+        if self.arguments is not None:
+            told["args"] = self.arguments
+        if self.reason is not None:
+            told["reason"] = self.reason
+        return told
+
+
+class Approvals:
+    def __init__(
+        self, database: Database, clock: Clock, ids: Ids, vault: Vault, trail: Trail, jobs: Jobs, base_url: str
+    ) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._clock = clock
+        self._ids = ids
+        self._seals = Seals(vault)
+        self._trail = trail
+        self._base_url = base_url
+        self.executor = Executor(database, clock, self._seals, base_url)
+
+    def address(self, approval_id: str) -> str:
+        """Where a person decides."""
+        return f"{self._base_url}/approvals/{approval_id}"
+
+    def arguments(self, row: Any) -> dict[str, Any]:
+        """What the call was proposed with; nothing once it can no longer be executed."""
+        found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
+        return found
+
+    def tell_fields(self, row: Any, tool: "Tool | None") -> Fields:
+        """The arguments of a row as a person reads them; none where nobody knows any more which are secrets.
+
+        tool: None for one that is gone.
+        """
+        if row.fields is not None:
+            fields: Fields = json.loads(self._seals.open(row.id, "fields", row.fields))
+            return fields
+        return [] if tool is None else tell_fields(tool, self.arguments(row))
+
+    def summarise(self, row: Any, tool: "Tool | None") -> str:
+        """What the call of a row would do, as it will be made, or was. tool: None for one that is gone."""
+        return _word(tool, row, self.tell_fields(row, tool))
+
+    def summarise_asked(self, row: Any, tool: "Tool | None") -> str | None:
+        """What was asked, where whoever approved it changed the arguments."""
+        if row.asked_fields is None:
+            return None
+        return _word(tool, row, json.loads(self._seals.open(row.id, "asked_fields", row.asked_fields)))
+
+    def _seal_fields(self, approval_id: str, column: str, fields: Fields) -> str:
+        return self._seals.seal(approval_id, column, json.dumps(fields, separators=(",", ":")))
+
+    async def propose(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+        """The result of this very call, where it was approved and has run since; else ApprovalRequired.
+
+        ApprovalRejected where a person refused it, CallFailed where it failed. Each of these is told once: the same
+        call made again after that is a new proposal. A step of a run is told as often as it asks, and ApprovalExpired
+        where nobody decided.
+
+        meaning: a digest of what the arguments only name.
+        """
+        asked = json.dumps(arguments, separators=(",", ":"))
+        if len(asked) > MOST_BYTES:
+            raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
+        digest = _digest(call, arguments, meaning)
+        belongs_to = await proposers.owner(call)
+        async with self._database.writing() as connection:
+            row = await self._standing(connection, call, digest)
+            if row is not None and call.door.step is not None and row.status in ("expired", *_FINISHED):
+                return self._step_outcome(call, row)
+            if row is None:
+                values = await self._proposed(connection, call, belongs_to, asked, digest, meaning)
+                summary = _word(call.tool, SimpleNamespace(**values), tell_fields(call.tool, arguments))
+                refusal: BaobabError = self._required(values["id"], "pending", summary, values["expires_at"])
+            elif row.status in _FINISHED:
+                # Read before it is erased: what cannot be read stays.
+                result, refused = self._outcome(call, row)
+                told = {"collected_at": self._clock.now(), "result": None}
+                await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**told))
+                if refused is None:
+                    return result
+                refusal = refused
+            else:
+                refusal = self._required(row.id, row.status, self.summarise(row, call.tool), row.expires_at)
+        raise refusal
+
+    def _step_outcome(self, call: "Call", row: Any) -> Any:
+        if row.status == "expired":
+            raise ApprovalExpired(details={"approval_id": row.id})
+        result, refused = self._outcome(call, row)
+        if refused is not None:
+            raise refused
+        return result
+
+    async def status(self, approval_id: str, caller: Caller) -> str | None:
+        """Where a proposal of this very caller stands; None where there is none, or its outcome has been told."""
+        theirs = (
+            approvals.c.id == approval_id,
+            approvals.c.proposer == proposers.name(caller),
+            approvals.c.collected_at.is_(None),
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(select(approvals.c.status, approvals.c.expires_at).where(*theirs))).first()
+        if row is None:
+            return None
+        overdue = row.status == "pending" and row.expires_at <= self._clock.now()
+        return "expired" if overdue else str(row.status)
+
+    async def decide(
+        self,
+        call: "Call",
+        approval_id: str,
+        decider: Decider,
+        status: Literal["approved", "rejected"],
+        reason: str | None,
+        edit: Edit | None = None,
+    ) -> Literal["decided", "waits", "lost"]:
+        """Decide a pending approval in the caller's transaction.
+
+        `lost` where somebody else has, or it expired; `waits` where another person must approve it, too.
+        NotYoursToDecide, NotAnApprover, NeedsAnother, EditsTakeOne.
+        """
+        # Whoever decides at the same time waits here, and then counts what this one has said.
+        query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
+        row: Any = (await call.execute(query)).one()
+        decider.require(gate := Gate.of_approval(row))
+        if row.status != "pending" or row.expires_at <= call.now:
+            return "lost"
+        values: dict[str, Any] = {}
+        if status == "approved" and gate.approvers.persons > 1:
+            if edit is not None:
+                raise EditsTakeOne
+            agreed = list(row.agreed or ())
+            if (who := person(call.caller)) in agreed:
+                raise NeedsAnother(details={"agreed": agreed, "persons": gate.approvers.persons})
+            values["agreed"] = [*agreed, who]
+            if len(values["agreed"]) < gate.approvers.persons:
+                await call.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+                return "waits"
+        values |= {
+            "status": status,
+            "decided_at": call.now,
+            "decided_by": _decided_by(call.caller),
+            "decided_with": proposers.name(call.caller),
+            "reason": reason,
+        }
+        if edit is not None:
+            asked, tool = json.loads(self._seals.open(row.id, "arguments", row.arguments)), call.registry.find(row.tool)
+            if edit.whole != asked:
+                fields, used = tell_fields(tool, edit.whole), json.dumps(edit.given, separators=(",", ":"))
+                values |= {
+                    "arguments": self._seals.seal(row.id, "arguments", json.dumps(edit.whole, separators=(",", ":"))),
+                    "used": self._seals.seal(row.id, "used", used),
+                    "asked_fields": self._seal_fields(row.id, "asked_fields", self.tell_fields(row, tool)),
+                    "fields": self._seal_fields(row.id, "fields", fields),
+                    "edited": True,
+                }
+                told = {"summary": _word(tool, row, fields), "asked": self.summarise(row, tool)}
+                call.audit.data |= {"edited": True, **told}
+        if status == "rejected":
+            values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
+        pending = (approvals.c.id == row.id, approvals.c.status == "pending", approvals.c.expires_at > call.now)
+        if (await call.execute(update(approvals).where(*pending).values(**values))).rowcount != 1:
+            return "lost"
+        if status == "approved":
+            await self.executor.ask(call, row.id, row.organisation_id)
+        elif row.run_id is not None:
+            told = {"approval_id": row.id, "run_id": row.run_id}
+            await call.services.jobs.emit(call.unit, ENDED, app_id=row.app_id, data=told)
+        return "decided"
+
+    async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
+        """What was decided about a step of a run; None where nobody has."""
+        query = select(approvals).where(
+            approvals.c.proposer == f"run:{run_id}",
+            approvals.c.request_id == request_id,
+            approvals.c.decided_with.is_not(None),
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query.order_by(approvals.c.created_at.desc()).limit(1))).first()
+        if row is None:
+            return None
+        approved, used = row.status != "rejected", self.used_arguments(row)
+        return Decision(row.id, approved, row.decided_by, row.decided_at, row.reason, list(row.agreed or ()), used)
+
+    def used_arguments(self, row: Any) -> dict[str, Any] | None:
+        """What whoever approved a call put in place of what was asked; None where they changed nothing."""
+        return None if row.used is None else json.loads(self._seals.open(row.id, "used", row.used))
+
+    async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
+        """Withdraw what a key proposed and need not ask for any more.
+
+        The key now makes those calls by itself; one that still waited would be done a second time.
+        """
+        effects = [effect for effect in get_args(Effect) if not needs_approval(effect, policy)]
+        theirs = (approvals.c.proposer == f"key:{key_id}", approvals.c.status == "pending")
+        withdrawn = select(approvals.c.id).where(*theirs, approvals.c.effect.in_(effects))
+        for approval_id in (await call.execute(withdrawn)).scalars().all():
+            values = {
+                "status": "rejected",
+                "decided_at": call.now,
+                "decided_by": call.account.account_id,
+                "decided_with": proposers.name(call.caller),
+                "reason": "The key's policy has changed: it need not ask for this any more.",
+                "finished_at": call.now,
+                **self._seals.without_arguments(approval_id),
+            }
+            await call.execute(update(approvals).where(approvals.c.id == approval_id, *theirs).values(**values))
+
+    async def abandon(self, run_id: str) -> None:
+        """Withdraw what a run proposed, and nobody has decided or begun to make: the run has ended."""
+        theirs = (approvals.c.proposer == f"run:{run_id}", approvals.c.status.in_(("pending", "approved")))
+        columns = (approvals.c.id, approvals.c.status)
+        async with self._database.reading() as connection:
+            waiting = (await connection.execute(select(*columns).where(*theirs))).all()
+        if not waiting:
+            return
+        async with self._database.writing() as connection:
+            # As they stand now: one that waits is decided in this moment, perhaps.
+            held = select(*columns).where(*theirs).order_by(approvals.c.id).with_for_update()
+            for approval_id, status in (await connection.execute(held)).all():
+                if status == "approved" and not await self._jobs.withdraw(connection.execute, job_of(approval_id)):
+                    continue
+                values = {
+                    "status": "rejected",
+                    "reason": "The run that proposed it has ended.",
+                    "finished_at": self._clock.now(),
+                    **self._seals.without_arguments(approval_id),
+                }
+                await connection.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
+
+    async def tend(self) -> None:
+        """Expire what nobody decided, erase and forget what is past."""
+        now = self._clock.now()
+        overdue = select(approvals.c.id).where(approvals.c.status == "pending", approvals.c.expires_at <= now)
+        async with self._database.reading() as connection:
+            expired = (await connection.execute(overdue.limit(100))).scalars().all()
+        if expired:
+            async with self._database.writing() as connection:
+                for approval_id in expired:
+                    await self._expire(connection, approvals.c.id == approval_id, approval_id)
+        uncollected = (approvals.c.result.is_not(None), approvals.c.finished_at <= now - COLLECTABLE)
+        past = (approvals.c.created_at < now - _KEPT, approvals.c.status != "approved")
+        async with self._database.writing() as connection:
+            await connection.execute(update(approvals).where(*uncollected).values(result=None))
+            await connection.execute(delete(approvals).where(*past))
+
+    async def _expire(self, connection: AsyncConnection, which: Any, approval_id: str) -> None:
+        values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
+        await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
+
+    async def has_standing(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Whether this very call was proposed before, and waits still or has an outcome to tell."""
+        query = select(approvals.c.id).where(*self._belonging(call, _digest(call, arguments, meaning))).limit(1)
+        async with self._database.reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    def _belonging(self, call: "Call", digest: str) -> tuple[Any, ...]:
+        """What is true of the row that a call belongs to."""
+        same = self._same(call, digest)
+        if call.door.step is not None:
+            return same
+        now = self._clock.now()
+        # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
+        waiting = and_(approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+        return (
+            *same,
+            or_(
+                and_(waiting, approvals.c.expires_at > now),
+                approvals.c.status == "approved",
+                and_(approvals.c.status.in_(_FINISHED), approvals.c.finished_at > now - COLLECTABLE),
+            ),
+        )
+
+    def _same(self, call: "Call", digest: str) -> tuple[Any, ...]:
+        return (
+            approvals.c.proposer == proposers.name(call.caller, call.door.step),
+            approvals.c.tool == call.tool.name,
+            approvals.c.arguments_digest == digest,
+            approvals.c.collected_at.is_(None),
+        )
+
+    async def _standing(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
+        """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
+        belonging = self._belonging(call, digest)
+        if call.door.step is not None:
+            return await self._step_row(connection, select(approvals).where(*belonging), self._clock.now())
+        first = select(approvals).where(*belonging).order_by(approvals.c.created_at, approvals.c.id).limit(1)
+        row = (await connection.execute(first)).first()
+        if row is None:
+            same = self._same(call, digest)
+            waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
+            overdue = (await connection.execute(select(approvals.c.id).where(*same, *waiting))).scalar()
+            if overdue is not None:
+                await self._expire(connection, approvals.c.id == overdue, overdue)
+        return row
+
+    async def _step_row(self, connection: AsyncConnection, same: Select[Any], now: datetime) -> Any:
+        row = (await connection.execute(same)).first()
+        if row is None or row.status != "pending" or row.expires_at > now:
+            return row
+        await self._expire(connection, approvals.c.id == row.id, row.id)
+        return (await connection.execute(same)).first()
+
+    async def _proposed(
+        self,
+        connection: AsyncConnection,
+        call: "Call",
+        belongs_to: tuple[str, str],
+        asked: str,
+        digest: str,
+        meaning: str | None,
+    ) -> dict[str, Any]:
+        (organisation, account), now, step = belongs_to, self._clock.now(), call.door.step
+        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller, step)
+        await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
+        await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
+        await self._require_bytes(connection, organisation, len(asked))
+        values = {
+            "id": approval_id,
+            "organisation_id": organisation,
+            "account_id": account,
+            "app_id": call.app.id if call.app else None,
+            "proposer": proposer,
+            "caller": proposers.kept(call.caller),
+            "tool": call.tool.name,
+            "tool_version": call.tool.version,
+            "effect": call.effect,
+            "door": call.door.name,
+            "request_id": call.door.request_id[:80],
+            "arguments": self._seals.seal(approval_id, "arguments", asked),
+            "arguments_digest": digest,
+            "fields": self._seal_fields(approval_id, "fields", tell_fields(call.tool, json.loads(asked))),
+            "status": "pending",
+            "created_at": now,
+            "expires_at": now + (LIFETIME if step is None else step.patience),
+            "run_id": step and step.run_id,
+            "tainted": step and step.tainted,
+            "approvers": step and step.approvers,
+            "persons": step and step.persons,
+            "starter": step and step.starter,
+            "agent": step and step.agent,
+            "meaning": meaning,
+        }
+        await connection.execute(insert(approvals), values)
+        await self._trail.record_proposal(connection, call, approval_id)
+        return values
+
+    async def _require_room(self, connection: AsyncConnection, whose: Any, most: int) -> None:
+        waiting = (approvals.c.status == "pending", approvals.c.expires_at > self._clock.now())
+        if (await connection.execute(select(func.count()).where(whose, *waiting))).scalar_one() >= most:
+            raise TooManyPending(details={"limit": most})
+
+    async def _require_bytes(self, connection: AsyncConnection, organisation: str, more: int) -> None:
+        """TooManyPending where the sealed arguments of an organisation's waiting calls leave no room for one more."""
+        waiting = (approvals.c.organisation_id == organisation, approvals.c.status == "pending")
+        size = func.coalesce(func.sum(func.length(approvals.c.arguments)), 0)
+        used = int((await connection.execute(select(size).where(*waiting))).scalar_one())
+        if used + more > MOST_BYTES_PENDING:
+            told = f"The organisation's calls that wait for approval hold {used} bytes."
+            raise TooManyPending(told, details={"limit": MOST_BYTES_PENDING, "current": used})
+
+    def _outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
+        """What became of a proposal: a result, or a refusal."""
+        if row.status == "rejected":
+            return None, ApprovalRejected(row.reason, details={"approval_id": row.id})
+        if row.status == "failed":
+            details = {**row.error["details"], "approval_id": row.id, "code": row.error["code"]}
+            return None, CallFailed(row.error["message"], remediation=row.error["remediation"], details=details)
+        if row.result is None:
+            return None, CallFailed(
+                "The call was made; its outcome is no longer kept.", details={"approval_id": row.id}
+            )
+        found = self._seals.open(row.id, "result", row.result)
+        return None if found == "null" else call.tool.decode(found), None
+
+    def _required(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
+        return ApprovalRequired(
+            details={
+                "approval_id": approval_id,
+                "status": status,
+                "summary": summary,
+                "decide_at": self.address(approval_id),
+                "expires_at": expires_at.isoformat(),
+            }
+        )
+
+
+def _word(tool: "Tool | None", row: Any, fields: Fields) -> str:
+    """What the call of a row would do, with the arguments as a person reads them."""
+    user_id = row.caller.get("user_id") if row.caller.get("kind") == "end_user" else None
+    return word_call(tool, fields, effect=row.effect, tainted=bool(row.tainted), user_id=user_id)
+
+
+def _decided_by(caller: Caller) -> str | None:
+    """Who decided: the account, or the app's user."""
+    if isinstance(caller, (Account, AppKey)):
+        return caller.account_id
+    return caller.user_id[:36] if isinstance(caller, EndUser) else None
+
+
+def required(call: "Call") -> bool:
+    """Whether a call waits for a person."""
+    if call.door.step is not None and call.door.step.asks:
+        return True
+    # What is public asks for no credential: it cannot matter which one was sent along.
+    return call.tool.access.credential and held(call.caller, call.tool.effect)
+
+
+def held(caller: Caller, effect: Effect) -> bool:
+    """Whether what a caller holds lets it make a call of this effect with approval only."""
+    return caller.limits is not None and needs_approval(effect, caller.limits.approval)
+
+
+def _digest(call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> str:
+    """What makes two calls of one tool the same: a key that acts for one user must not collect another's.
+
+    A run may want the same thing twice: its steps are told apart by their own ids.
+    """
+    step = call.door.step
+    asking: Any = proposers.kept(call.caller)
+    if step is not None:
+        asking = [step.run_id, step.call_id]
+        arguments = {name: value for name, value in arguments.items() if name not in step.pins}
+    meant = json.dumps(
+        [asking, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
+    )
+    return sha256(meant.encode()).hexdigest()

@@ -1,0 +1,164 @@
+"""Who may decide: the one rule that approve, reject, resume and cancel ask, whichever door they come through."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from baobab.tools.core.auth.access import Role, rank
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.errors import Conflict, Forbidden
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+STARTER, USER, MEMBER, ADMIN = "starter", "user", "member", "admin"
+OWNER_OF_KEY = "account"
+"""Whom the proposing key belongs to: a key that is held to approval is never released by a user of the app."""
+_ROLE = "role:"
+_NOBODY = "nobody"
+
+
+class NotYoursToDecide(Forbidden):
+    code = "APPROVAL_SELF_DECISION"
+    summary = "The credential that proposed a call cannot decide it, nor can a key that itself needs approval."
+    remediation = "A person decides, signed in (op:platform_login) or with a key of their own without limits."
+
+
+class NotAnApprover(Forbidden):
+    code = "APPROVAL_OTHERS_DECIDE"
+    summary = "Others decide about this."
+    remediation = "Ask one of its approvers, or an admin of the organisation; details.approvers says who they are."
+
+
+class NeedsAnother(Conflict):
+    code = "APPROVAL_NEEDS_ANOTHER"
+    summary = "You have approved this already; another person must approve it, too."
+    remediation = "Ask somebody else of its approvers to decide."
+
+
+@dataclass(frozen=True, slots=True)
+class Approvers:
+    """Who approves a call, as an agent or a node names it. `of` is a word, or `role:` and a role of the app's users."""
+
+    of: str
+    persons: int = 1
+
+    @classmethod
+    def read(cls, value: Any) -> "Approvers":
+        """From its JSON shape: a word, `{"role": ...}`, or `{"persons": ..., "of": ...}`; or from a model of that."""
+        if isinstance(value, BaseModel):
+            value = value.model_dump()
+        if isinstance(value, Mapping) and "of" in value:
+            return cls(cls.read(value["of"]).of, value.get("persons", 1))
+        return cls(f"{_ROLE}{value['role']}" if isinstance(value, Mapping) else str(value))
+
+    @property
+    def shape(self) -> Any:
+        """Its JSON shape."""
+        of = {"role": self.of.removeprefix(_ROLE)} if self.of.startswith(_ROLE) else self.of
+        return of if self.persons == 1 else {"persons": self.persons, "of": of}
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What a column keeps: always an object."""
+        shape = self.shape
+        return {"persons": self.persons, "of": shape["of"] if self.persons > 1 else shape}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One thing that waits for a decision: of which app, started by whom, and who may decide.
+
+    account_id: whom the proposal belongs to. run: whether a run waits for it, or the key that proposed it.
+    """
+
+    app_id: str | None
+    account_id: str
+    starter: str
+    approvers: Approvers
+    run: bool = True
+
+    @classmethod
+    def of_approval(cls, row: Any) -> "Gate":
+        of = row.approvers or (STARTER if row.run_id else OWNER_OF_KEY)
+        starter = row.starter or f"account:{row.account_id}"
+        return cls(row.app_id, row.account_id, starter, Approvers(of, row.persons or 1), row.run_id is not None)
+
+    @classmethod
+    def of_run(cls, run: Any, approvers: Any = None) -> "Gate":
+        """Of a run itself, which whoever started it may end; or of a call of it, with the approvers that were told."""
+        named = Approvers(STARTER) if approvers is None else Approvers.read(approvers)
+        return cls(run.app_id, run.account_id, starter_of(run), named)
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Somebody who wants to decide. role: of the account, or of the key's maker, in the organisation concerned."""
+
+    caller: Caller
+    role: Role | None = None
+
+    @classmethod
+    async def of(cls, call: "Call", organisation_id: str) -> "Decider":
+        """The caller, with the role that this transaction sees."""
+        caller = call.caller
+        if not isinstance(caller, (Account, AppKey)) or caller.account_id is None:
+            return cls(caller)
+        if isinstance(caller, Account) and caller.key_id and caller.organisation_id != organisation_id:
+            return cls(caller)
+        return cls(caller, await role_now(call, organisation_id, caller.account_id))
+
+    @property
+    def runs_app(self) -> bool:
+        """Whether it is an admin of the organisation, or an admin's key of the app."""
+        return self.role is not None and rank(self.role) >= rank("admin")
+
+    def may(self, gate: Gate) -> bool:
+        caller, of = self.caller, gate.approvers.of
+        if caller.limits is not None or (not isinstance(caller, Account) and not gate.run):
+            return False
+        if isinstance(caller, (AppKey, EndUser, Anonymous)) and caller.app_id != gate.app_id:
+            return False
+        began = gate.starter == person(caller)
+        if isinstance(caller, (Account, AppKey)):
+            if gate.run:
+                theirs = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and began)
+            else:
+                theirs = gate.account_id == caller.account_id
+            return self.runs_app or (self.role is not None and theirs)
+        if isinstance(caller, EndUser) and of in (USER, f"{_ROLE}{caller.role}"):
+            return True
+        # A visitor shows by the run's id, which nobody else knows, that the run is theirs.
+        return isinstance(caller, (EndUser, Anonymous)) and of == STARTER and began
+
+    def require(self, gate: Gate) -> None:
+        """NotYoursToDecide for what is held to limits itself, NotAnApprover for everybody else who may not."""
+        if self.caller.limits is not None:
+            raise NotYoursToDecide
+        if not self.may(gate):
+            raise NotAnApprover(details={"approvers": gate.approvers.shape})
+
+
+def person(caller: Caller) -> str:
+    """The person behind a credential, as one word: two keys of one account are the same."""
+    match caller:
+        case EndUser():
+            return f"user:{caller.user_id}"[:100]
+        case Account():
+            return f"account:{caller.account_id}"
+        case AppKey():
+            return f"account:{caller.account_id}" if caller.account_id else f"key:{caller.key_id}"[:100]
+    return "anonymous" if isinstance(caller, Anonymous) else _NOBODY
+
+
+def starter_of(run: Any) -> str:
+    """The person who started a run, of its row."""
+    match run.caller_kind:
+        case "end_user":
+            return f"user:{run.caller_user_id}"[:100]
+        case "anonymous":
+            return "anonymous"
+    return f"account:{run.account_id}" if run.account_id else run.subject

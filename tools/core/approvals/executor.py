@@ -1,0 +1,158 @@
+"""The executor: runs what was approved, once, on whichever worker gets to it and however often one is killed.
+
+Each execution is a durable job. The row turns `executed` in the transaction of the call's own effects, and only while
+the job is this attempt's, so that of several attempts one counts; what a call does to a key-value store is kept with
+its result there, and repeated by no later attempt.
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import select, update
+
+from baobab.storage.clock import Clock
+from baobab.storage.database import Database
+from baobab.tools.core.approvals import proposers
+from baobab.tools.core.approvals.approval_rows import Seals, approvals
+from baobab.tools.core.call import Door
+from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
+from baobab.tools.core.jobs import Again, Job
+from baobab.tools.core.services import Stores
+from baobab.tools.core.steps import ENDED
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+JOB = "approvals_execute"
+MOST_ATTEMPTS = 10
+"""After so many that each ended with their server, the call itself may be what ends them."""
+# Shorter than a store keeps the results of an attempt (storage/kv/once.py).
+GOOD_FOR = timedelta(days=1)
+_PATIENCE = timedelta(minutes=2)
+_PAUSE_SECONDS = 5.0
+
+
+class Unfinished(BaobabError):
+    code = "APPROVED_CALL_UNFINISHED"
+    status = 409
+    summary = "No server could finish the approved call; it may have been begun."
+    remediation = "Read the present state, and propose the call anew if it is still wanted."
+
+
+class MeaningChanged(BaobabError):
+    code = "APPROVED_CALL_CHANGED"
+    status = 409
+    summary = "What the call names has changed since it was proposed, so it is not made."
+    remediation = "Look at what it is now, and propose the call anew where it is still wanted."
+
+
+@dataclass(slots=True)
+class Approved:
+    """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
+
+    id: str
+    job: Job
+    run_id: str | None = None
+    meaning: str | None = None
+    """What the arguments name, as it was when the call was proposed."""
+    _stores: dict[str, Stores] = field(default_factory=dict)
+
+    def guarded(self, region: str, stores: Stores) -> Stores:
+        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
+        if region not in self._stores:
+            self._stores[region] = replace(stores, kv=stores.kv.once(self.id))
+        return self._stores[region]
+
+
+def job_of(approval_id: str) -> str:
+    """The id of the job that makes an approved call."""
+    return f"approval:{approval_id}"
+
+
+class Executor:
+    def __init__(self, database: Database, clock: Clock, seals: Seals, base_url: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._seals = seals
+        self._base_url = base_url
+
+    async def ask(self, call: "Call", approval_id: str, organisation_id: str) -> None:
+        """Have an approved call made when the decision is committed."""
+        asked = {"approval_id": approval_id}
+        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_of(approval_id), tenant=organisation_id)
+
+    async def execute(self, job: Job, approval_id: str) -> None:
+        """One attempt; JobLost where another has taken over, Again where a later one may do better."""
+        wanted = (approvals.c.id == approval_id, approvals.c.status == "approved")
+        async with self._database.reading() as connection:
+            row = (await connection.execute(select(approvals).where(*wanted))).first()
+        if row is None:
+            return
+        try:
+            await self._attempt(job, row)
+        except (Unavailable, Internal) as error:
+            # A move takes as long as it takes; while it does, nothing is done.
+            if isinstance(error, AppMigrating) or self._clock.now() <= row.decided_at + _PATIENCE:
+                raise Again(_PAUSE_SECONDS, error.message) from error
+            await self._fail(job, row, error)
+        except BaobabError as error:
+            await self._fail(job, row, error)
+
+    async def finish(self, call: "Call", result: Any) -> None:
+        """Mark an execution done, in the transaction of its effects; JobLost where it is not this attempt's now."""
+        approved = call.approved
+        assert approved is not None
+        encoded = "null" if result is None else call.tool.encode(result).decode()
+        values = {
+            "status": "executed",
+            "finished_at": call.now,
+            "result": self._seals.seal(approved.id, "result", encoded),
+            **self._seals.without_arguments(approved.id),
+        }
+        await approved.job.hold(call.unit, last=True)
+        await call.execute(update(approvals).where(approvals.c.id == approved.id).values(**values))
+        if approved.run_id is not None:
+            told = {"approval_id": approved.id, "run_id": approved.run_id}
+            app_id = call.app.id if call.app else None
+            await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=told)
+
+    async def _attempt(self, job: Job, row: Any) -> None:
+        self._require_hope(job, row)
+        async with self._database.reading() as connection:
+            caller = await proposers.restored(connection.execute, row.caller, self._clock.now())
+        tool = job.registry.find(row.tool)
+        if tool.version != row.tool_version:
+            raise ToolNotFound("The tool has changed since the call was proposed.")
+        arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
+        door = Door(row.door, row.request_id, base_url=self._base_url)
+        await job.registry.run(tool, arguments, caller, door, approved=Approved(row.id, job, row.run_id, row.meaning))
+
+    def _require_hope(self, job: Job, row: Any) -> None:
+        if job.attempt > MOST_ATTEMPTS:
+            raise Unfinished
+        if self._clock.now() > row.decided_at + GOOD_FOR:
+            begun = None if job.attempt > 1 else "No server was there in the day after the decision; nothing was done."
+            raise Unfinished(begun)
+
+    async def _fail(self, job: Job, row: Any, error: BaobabError) -> None:
+        refusal = {
+            "code": error.code,
+            "message": error.message,
+            "remediation": error.remedy,
+            # Doors render what a JSON column would not take, such as moments.
+            "details": from_json(to_json(error.details)),
+        }
+        values = {
+            "status": "failed",
+            "finished_at": self._clock.now(),
+            "error": refusal,
+            **self._seals.without_arguments(row.id),
+        }
+        async with job.writing(last=True) as unit:
+            await unit.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
+            if row.run_id is not None:
+                told = {"approval_id": row.id, "run_id": row.run_id}
+                await job.registry.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=told)

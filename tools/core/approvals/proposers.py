@@ -1,0 +1,125 @@
+"""Proposers: who made a call that waits, as it is kept, and as it acts again when the call is executed."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CursorResult, Select, select
+
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
+from baobab.tools.core.credits.rows import BUDGETED
+from baobab.tools.core.errors import Forbidden, InvalidApiKey
+from baobab.tools.core.platform_tables import api_keys, members
+from baobab.tools.core.steps import Step
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+
+def name(caller: Caller, step: Step | None = None) -> str:
+    """The credential itself: of all that an account holds, the one that proposed must not decide.
+
+    step: what a run proposes is the run's, whoever started it.
+    """
+    if step is not None:
+        return f"run:{step.run_id}"
+    key_id = getattr(caller, "key_id", None)
+    return f"key:{key_id}" if key_id else f"{caller.actor}:{caller.actor_id}"
+
+
+def kind_of(caller: Caller) -> str:
+    """Who acts, as one word; runs of agents say it as their `caller_kind`."""
+    match caller:
+        case Account():
+            return "dashboard"
+        case AppKey():
+            return "function"
+        case EndUser():
+            return "end_user"
+        case ScopedKey():
+            return "scoped_key"
+    return "anonymous"
+
+
+def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, Any]:
+    """What makes the caller again: who acts, apart from the key that vouches for them.
+
+    voucher: the account that has this done as a user, and the organisation that it must still belong to then.
+    """
+    names = ("app_id", "account_id", "organisation_id", "user_id", "role", "key_id")
+    held = {name: getattr(caller, name, None) for name in names} | {"kind": kind_of(caller)}
+    if isinstance(caller, AppKey):
+        held["gateway"] = caller.gateway
+    if isinstance(caller, ScopedKey):
+        held["scopes"] = sorted(caller.scopes)
+    if voucher is not None:
+        held["account_id"], held["organisation_id"] = voucher
+    return held
+
+
+async def restored(
+    execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]], held: dict[str, Any], now: datetime
+) -> Caller:
+    """The caller who acts, as they were, and held to what their key is held to now.
+
+    InvalidApiKey where the key that vouches was revoked since or has ended, Forbidden where the account that vouches
+    for a user has left. What the caller itself may do is asked again at each call.
+    """
+    limits = None
+    if held["key_id"] is not None:
+        query = select(api_keys, BUDGETED).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+        key = (await execute(query)).first()
+        if key is None:
+            raise InvalidApiKey("The key that proposed this call has been revoked.")
+        if key.ends_at is not None and key.ends_at <= now:
+            raise InvalidApiKey("The key that proposed this call has ended.")
+        limits = Limits.of(key)
+    caller = _actor(held, limits)
+    if isinstance(caller, EndUser) and held["account_id"] is not None:
+        which = (members.c.account_id == held["account_id"], members.c.organisation_id == held["organisation_id"])
+        if (await execute(select(members.c.role).where(*which))).first() is None:
+            raise Forbidden("The account that had this done as a user has left the organisation.")
+    return caller
+
+
+def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
+    """Forbidden where the row was written before it said who acts."""
+    key_id = held["key_id"]
+    match held.get("kind"):
+        case "dashboard":
+            return Account(held["account_id"], held["organisation_id"], key_id, limits)
+        case "function":
+            gateway = held.get("gateway", False)
+            return AppKey(held["app_id"], key_id, held["account_id"], limits, gateway)
+        case "end_user":
+            return EndUser(held["app_id"], held["user_id"], held["role"], key_id, limits)
+        case "scoped_key":
+            scopes = frozenset(held["scopes"])
+            return ScopedKey(held["account_id"], held["organisation_id"], key_id, scopes, limits)
+        case "anonymous":
+            return Anonymous(held["app_id"])
+    raise Forbidden("Whoever proposed this did so to an older version, which did not say who acts: propose it anew.")
+
+
+async def called(call: "Call", held: dict[str, Any]) -> str | None:
+    """The name that a key's owner gave it; None once it is revoked."""
+    query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+    found: str | None = (await call.execute(query)).scalar()
+    return found
+
+
+async def owner(call: "Call") -> tuple[str, str]:
+    """The organisation and the account that a proposal belongs to."""
+    caller = call.caller
+    if call.door.step is not None:
+        return call.door.step.organisation_id, call.door.step.account_id
+    if isinstance(caller, (Account, ScopedKey)):
+        organisation = call.app.organisation_id if call.app else caller.organisation_id
+        return organisation, caller.account_id
+    key_id = getattr(caller, "key_id", None)
+    query = select(api_keys.c.organisation_id, api_keys.c.account_id).where(api_keys.c.id == key_id)
+    async with call.services.database.reading() as connection:
+        row = (await connection.execute(query)).first()
+    if row is None:
+        raise Forbidden("Only keys propose calls.")
+    return row.organisation_id, row.account_id

@@ -1,0 +1,154 @@
+"""Wording: what a proposed call would do, said so that a person can decide."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.escaping import escape_json, escape_name
+
+if TYPE_CHECKING:
+    from baobab.tools.core.tool import Tool
+
+_LONGEST_VALUE = 300
+_MOST_FIELDS = 50
+_NOTHING: Any = object()
+HIDDEN = "(hidden)"
+"""What stands where a secret is."""
+COUNTED = ", counted"
+"""What stands behind a name where its operations are counted; a name that has it itself is quoted."""
+Fields = Sequence[tuple[str, str]]
+"""The arguments of a call as a person reads them: names and texts."""
+_CONSEQUENCE = {
+    "write": "It changes what is stored.",
+    "external": "It leaves the platform: what is sent or paid cannot be taken back.",
+    "destructive": "It destroys or replaces something; that cannot be undone.",
+}
+
+
+class HiddenIsUnknown(BadRequest):
+    code = "APPROVAL_HIDDEN_UNKNOWN"
+    summary = f"A secret reads `{HIDDEN}` where none was asked with."
+    remediation = (
+        "Write the secret itself, or leave it as it was; in a list, leave the rest of its item as it was, too."
+    )
+
+
+def tell_fields(tool: "Tool", arguments: Mapping[str, Any]) -> Fields:
+    """Every argument by its name, as a person reads it: secrets hidden, what is cut of a long value counted.
+
+    Before the operations of a batch stands how many there are of each kind.
+    """
+    fields: list[tuple[str, str]] = []
+    for name, value in shown(tool, arguments).items():
+        counted = _count_operations(_field_schema(tool.input_schema, name), value)
+        if counted:
+            fields.append((escape_name(name) + COUNTED, counted))
+        fields.append((escape_name(name), _shown(value)))
+    return fields
+
+
+def word_call(
+    tool: "Tool | None", fields: Fields, *, effect: str, tainted: bool = False, user_id: str | None = None
+) -> str:
+    """The tool's own first sentence, what follows from it, and every argument.
+
+    tool: None for one that is gone. user_id: the app's user for whom the call acts.
+    """
+    lines = ["An operation that is no longer there." if tool is None else tool.summary, _CONSEQUENCE.get(effect, "")]
+    if tainted:
+        lines.append("The run that asks has read text that strangers may have written: this may be their wish.")
+    if user_id is not None:
+        lines.append(f"It acts for the app's user {escape_name(user_id)}.")
+    lines += [f"{name}: {text}" for name, text in fields[:_MOST_FIELDS]]
+    if len(fields) > _MOST_FIELDS:
+        hidden = len(fields) - _MOST_FIELDS
+        lines.append(f"{hidden} more fields are not shown here; read all of the arguments.")
+    return "\n".join(line for line in lines if line)
+
+
+def shown(tool: "Tool", arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as a person may see them: what their schema calls write-only is a secret."""
+    safe: dict[str, Any] = _without_secrets(tool.input_schema, dict(arguments))
+    return safe
+
+
+def restore_hidden(tool: "Tool", asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that a person edited, with the secrets that were asked with where these still read `(hidden)`.
+
+    HiddenIsUnknown where something reads so that was not there.
+    """
+    restored: dict[str, Any] = _with_secrets(tool.input_schema, dict(asked), dict(given))
+    return restored
+
+
+def _with_secrets(schema: Mapping[str, Any], asked: Any, given: Any) -> Any:
+    if schema.get("writeOnly") and given == HIDDEN:
+        if asked is _NOTHING or asked is None:
+            raise HiddenIsUnknown
+        return asked
+    for variant in _variants(schema):
+        given = _with_secrets(variant, asked, given)
+    if isinstance(given, dict):
+        before = asked if isinstance(asked, dict) else {}
+        return {
+            name: _with_secrets(_field_schema(schema, name), before.get(name, _NOTHING), item)
+            for name, item in given.items()
+        }
+    if isinstance(given, list):
+        earlier, items = asked if isinstance(asked, list) else [], _item_schema(schema)
+        # By its place, and only where all else of the item is as it was.
+        return [
+            _with_secrets(items, earlier[n] if _is_alike(items, earlier[n : n + 1], item) else _NOTHING, item)
+            for n, item in enumerate(given)
+        ]
+    return given
+
+
+def _is_alike(schema: Mapping[str, Any], earlier: list[Any], item: Any) -> bool:
+    return bool(earlier) and _without_secrets(schema, earlier[0]) == _without_secrets(schema, item)
+
+
+def _variants(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    return (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ()))
+
+
+def _field_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    others = schema.get("additionalProperties")
+    found: Mapping[str, Any] = schema.get("properties", {}).get(name, others if isinstance(others, dict) else {})
+    return found
+
+
+def _item_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    items = schema.get("items")
+    return items if isinstance(items, dict) else {}
+
+
+def _without_secrets(schema: Mapping[str, Any], value: Any) -> Any:
+    if schema.get("writeOnly") and value is not None:
+        return HIDDEN
+    for variant in _variants(schema):
+        value = _without_secrets(variant, value)
+    if isinstance(value, dict):
+        return {name: _without_secrets(_field_schema(schema, name), item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(_item_schema(schema), item) for item in value]
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = escape_json(value)
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    hidden = len(text) - _LONGEST_VALUE
+    return f"{text[:_LONGEST_VALUE]}… ({hidden} more characters are not shown here; read all of the arguments)"
+
+
+def _count_operations(schema: Mapping[str, Any], value: Any) -> str | None:
+    """How many operations of each kind a batch has; None for what is no batch."""
+    kinds = _item_schema(schema).get("properties", {}).get("op", {}).get("enum")
+    if kinds is None or not isinstance(value, list):
+        return None
+    found = [item.get("op") if isinstance(item, dict) else None for item in value]
+    counted = [f"{found.count(kind)} {kind}" for kind in kinds if kind in found]
+    others = sum(kind not in kinds for kind in found)
+    return ", ".join(counted + ([f"{others} of no known kind"] if others else [])) or "none"

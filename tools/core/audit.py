@@ -1,0 +1,161 @@
+"""The audit trail: one row for each call that is not a read, in that call's transaction; data writes are tallied."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.cancellation import completed
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.tools.core.auth.callers import Account, EndUser, ScopedKey
+from baobab.tools.core.platform_tables import audit_logs
+from baobab.tools.core.tool import Audit
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+
+@dataclass(slots=True)
+class _Tally:
+    row: dict[str, Any]
+    count: int
+    last_at: float
+
+
+_READ = Audit("tool.read", action="read")
+
+
+class Trail:
+    """Rows for control; for data (a counter may be raised a thousand times a second) one row that counts.
+
+    Tallies are written each second and at shutdown; a kill loses at most that second's counts, never a row.
+    """
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._tallies: dict[tuple[str | None, ...], _Tally] = {}
+
+    async def record(self, call: "Call", arguments: dict[str, Any]) -> None:
+        """The row of a call that succeeded, in its own transaction."""
+        if not call.audit.nothing_done:
+            await call.execute(insert(audit_logs), self._row(call, arguments, None))
+
+    def tally(self, call: "Call", arguments: dict[str, Any]) -> None:
+        """Count a call that succeeded."""
+        acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
+        app_id = call.app.id if call.app else None
+        subject = (_organisation(call), app_id, call.tool.name, call.caller.actor_id, acted_for)
+        tally = self._tallies.get(subject)
+        if tally is None:
+            self._tallies[subject] = _Tally(self._row(call, arguments, None), 1, self._clock.time())
+        else:
+            tally.count += 1
+            tally.last_at = self._clock.time()
+
+    async def record_failure(self, call: "Call", arguments: dict[str, Any], message: str) -> None:
+        """The row of a call that its handler refused; its own transaction, for the call's has been undone."""
+        if call.tool.audit is None or call.tool.audit.tallied:
+            return
+        async with self._database.writing() as connection:
+            await connection.execute(insert(audit_logs), self._row(call, arguments, message))
+
+    async def record_proposal(self, connection: AsyncConnection, call: "Call", approval_id: str) -> None:
+        """The row of a call that now waits for a person."""
+        row = self._row(call, {}, None)
+        row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
+        await connection.execute(insert(audit_logs), row)
+
+    async def record_operator(
+        self, unit: Unit, event: str, organisation_id: str, resource: str, resource_id: str, data: Mapping[str, Any]
+    ) -> None:
+        """The row of what the operator does to an organisation on the machine itself, without a credential."""
+        row = {
+            "id": self._ids.uuid(),
+            "organisation_id": organisation_id,
+            "category": "admin",
+            "event_type": event,
+            "action": "update",
+            "resource_type": resource,
+            "resource_id": resource_id,
+            "actor_type": "operator",
+            "event_data": {"door": "cli", **data},
+            "ip_address": "local",
+            "success": True,
+            "created_at": self._clock.now(),
+        }
+        await unit.execute(insert(audit_logs), row)
+
+    async def flush(self) -> None:
+        # Not half way, where what was counted is neither here nor there any more.
+        await completed(self._flush())
+
+    async def _flush(self) -> None:
+        tallies, self._tallies = self._tallies, {}
+        try:
+            await self._write(tallies.values())
+        except DatabaseUnavailable:
+            # What was counted stays counted, with what has come since, until the database answers again.
+            for subject, tally in self._tallies.items():
+                if subject in tallies:
+                    tallies[subject].count += tally.count
+                    tallies[subject].last_at = tally.last_at
+                else:
+                    tallies[subject] = tally
+            self._tallies = tallies
+            raise
+
+    async def _write(self, tallies: Iterable[_Tally]) -> None:
+        rows = []
+        for tally in tallies:
+            # What the first call named is not what all of them were about.
+            kept = {name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user")}
+            tally.row["event_data"] = {
+                **kept,
+                "count": tally.count,
+                "last_at": datetime.fromtimestamp(tally.last_at, UTC).isoformat(),
+            }
+            tally.row["resource_id"] = None
+            rows.append(tally.row)
+        if rows:
+            async with self._database.writing() as connection:
+                await connection.execute(insert(audit_logs), rows)
+
+    def _row(self, call: "Call", arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
+        # Reads are not audited; one that an agent's graph has wait for a person is, as a proposal.
+        audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
+        # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
+        acted_for = {"as_user": caller.user_id} if isinstance(caller, EndUser) and caller.key_id else {}
+        approved = {"approval_id": call.approved.id} if call.approved else {}
+        return {
+            "id": self._ids.uuid(),
+            "organisation_id": _organisation(call),
+            "app_id": call.app.id if call.app else note.app_id,
+            "category": audit.category,
+            "event_type": (audit.failed or f"{audit.event}_failed") if failure else audit.event,
+            "action": audit.action,
+            "resource_type": audit.resource,
+            "resource_id": note.resource_id,
+            "actor_type": note.actor or caller.actor,
+            "actor_id": note.actor_id or caller.actor_id,
+            "event_data": {"tool": call.tool.name, "door": call.door.name, **acted_for, **approved, **note.data},
+            "ip_address": call.door.ip,
+            "user_agent": call.door.user_agent[:300],
+            "success": failure is None,
+            "error_message": failure and failure[:300],
+            "correlation_id": call.door.request_id[:80],
+            "created_at": self._clock.now(),
+        }
+
+
+def _organisation(call: "Call") -> str | None:
+    """Whose trail a call belongs in."""
+    if call.audit.organisation_id or call.app is not None:
+        return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)
+    caller = call.caller
+    return caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else None

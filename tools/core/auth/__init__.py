@@ -1,0 +1,1 @@
+"""Who calls, with which credential, and what that may do."""

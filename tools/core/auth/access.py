@@ -1,0 +1,202 @@
+"""Who may call a tool: small objects, each asked once per call. None of them is a default; a tool names its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+Role = Literal["member", "admin", "owner"]
+_RANK = {"member": 0, "admin": 1, "owner": 2}
+
+
+def rank(role: str) -> int:
+    return _RANK[role]
+
+
+class Access(Protocol):
+    """anonymous: whether a caller without a credential can pass at all (documents and lists say so).
+
+    credential: False where a credential is not even looked at, so that a stale one cannot fail a public read.
+    """
+
+    @property
+    def anonymous(self) -> bool: ...
+
+    @property
+    def credential(self) -> bool: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def raises(self) -> tuple[type[BaobabError], ...]: ...
+
+    def admits(self, caller: Caller) -> bool:
+        """Whether a caller of this kind could pass: what lists of tools are filtered by."""
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        """Raise Unauthenticated, Forbidden or NotFound; set `call.role` where a role was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Everybody:
+    """Public: nothing is asked."""
+
+    anonymous: bool = True
+    credential: bool = False
+    description: str = "Public; no credential."
+    raises: tuple[type[BaobabError], ...] = ()
+
+    def admits(self, caller: Caller) -> bool:
+        return True
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AnyAccount:
+    """A platform account: token, or key with the scope `*` unless `keys` is False. `role`: in its organisation."""
+
+    role: Role = "member"
+    keys: bool = True
+    anonymous: bool = False
+    credential: bool = True
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    @property
+    def description(self) -> str:
+        return f"A platform account: its token, {'or an API key with the scope `*`' if self.keys else 'not a key'}."
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account) and (self.keys or caller.key_id is None)
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if not isinstance(caller, Account):
+            raise Forbidden("This operation needs the credential of an account.")
+        if caller.key_id is not None and not self.keys:
+            raise Forbidden(
+                "This operation takes the account's own token, not a key.",
+                remediation="Sign in with op:platform_login and send the token that it answers.",
+            )
+        call.role = await call.services.directory.role(caller.organisation_id, caller.account_id)
+        require_role(call.role, self.role)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyCredential:
+    """An account or any key; not the users of an app."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A platform account, or any API key."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, (Account, AppKey, ScopedKey))
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        if isinstance(call.caller, Anonymous):
+            raise Unauthenticated
+        if not self.admits(call.caller):
+            raise Forbidden("This operation is for accounts and keys, not for the users of an app.")
+
+
+@dataclass(frozen=True, slots=True)
+class AppOwner:
+    """Those who run an app: accounts with a role in its organisation, and keys of that app unless `keys` is False."""
+
+    role: Role = "member"
+    keys: bool = True
+    anonymous: bool = False
+    credential: bool = True
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden, AppNotFound)
+
+    @property
+    def description(self) -> str:
+        keys = ", or a key of this app" if self.keys else ""
+        return f"An account with the role `{self.role}` in the app's organisation{keys}."
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, Account) or (self.keys and isinstance(caller, AppKey))
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if isinstance(caller, Account) or (self.keys and isinstance(caller, AppKey)):
+            call.role = await owner_role(call)
+            require_role(call.role, self.role)
+            return
+        raise Forbidden("This operation is for those who run the app.")
+
+
+@dataclass(frozen=True, slots=True)
+class OfApp:
+    """Whoever runs an app, its keys, and its users. What each may do with which thing is asked of the thing."""
+
+    anonymous: bool = False
+    credential: bool = True
+    description: str = "A member of the app's organisation, a key of the app, or a user of the app."
+    raises: tuple[type[BaobabError], ...] = (Unauthenticated, Forbidden, AppNotFound)
+
+    def admits(self, caller: Caller) -> bool:
+        return isinstance(caller, (Account, AppKey, EndUser))
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        caller = call.caller
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated
+        if isinstance(caller, EndUser):
+            if caller.app_id != call.require_app().id:
+                raise Forbidden("This credential does not belong to that app.")
+            return
+        if not isinstance(caller, (Account, AppKey)):
+            raise Forbidden("This operation is for an app's organisation and its users.")
+        call.role = await owner_role(call)
+
+
+EVERYBODY, OF_APP = Everybody(), OfApp()
+
+
+def require_sign_in(call: "Call") -> None:
+    """Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
+
+    What shows a token of its own in place of a credential (an event stream) is not meant.
+    """
+    if not isinstance(call.caller, Anonymous) or call.app is None or not call.tool.access.credential:
+        return
+    if call.app.access_mode == "authenticated":
+        raise Unauthenticated("This app requires sign-in.", remediation="Send a token of one of the app's users.")
+
+
+async def owner_role(call: "Call") -> Role:
+    """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to."""
+    app, caller = call.require_app(), call.caller
+    if isinstance(caller, Account):
+        if caller.key_id is None or caller.organisation_id == app.organisation_id:
+            role = await call.services.directory.role(app.organisation_id, caller.account_id)
+            if role is not None:
+                return role
+    elif isinstance(caller, AppKey) and caller.app_id == app.id:
+        # A key never gives more than its maker has now, whatever they had when they made it.
+        account_id = caller.account_id
+        role = "owner" if account_id is None else await call.services.directory.role(app.organisation_id, account_id)
+        if role is not None:
+            return role
+    raise Forbidden("This credential does not belong to that app.")
+
+
+def require_role(role: Role | None, needed: Role) -> None:
+    if role is None:
+        raise Forbidden("This account is not a member of the organisation.")
+    if _RANK[role] < _RANK[needed]:
+        raise Forbidden(f"This needs the role `{needed}`; this account has `{role}`.")

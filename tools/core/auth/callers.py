@@ -1,0 +1,161 @@
+"""Who is calling. A door turns a credential into one of these; access objects ask them; audit rows name them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from baobab.tools.core.effects import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a key is held to, beside what its account may: chosen when the key was made."""
+
+    toolsets: frozenset[str] | None = None
+    """The families it opens; None is all."""
+    read_only: bool = False
+    approval: Policy = "none"
+    budgeted: bool = False
+    """Whether there is a budget of what it spends, which nothing that it hands out may get around."""
+    app_id: str | None = None
+    """The only app that it opens, where an account's key opens one only."""
+    ends_at: datetime | None = None
+    """When it ends, with all that it has handed out."""
+
+    @classmethod
+    def of(cls, row: Any) -> "Limits | None":
+        """What the row of a key says, and its `budgeted` (credit_rows.py); None where that is nothing."""
+        families = None if row.toolsets is None else frozenset(row.toolsets)
+        found = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
+        return None if found == cls() else found
+
+
+_KV_ONLY = Limits(frozenset({"kv"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The base. `actor` and `actor_id` are what audit rows say of who it was."""
+
+    @property
+    def limits(self) -> Limits | None:
+        """None for a credential that is held to nothing more."""
+        return None
+
+    @property
+    def actor(self) -> str:
+        return "anonymous"
+
+    @property
+    def actor_id(self) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Anonymous(Caller):
+    """No credential, or the public anon key of one app."""
+
+    app_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account(Caller):
+    """A platform account, by token or by a key with the scope `*`; a key is pinned to its organisation."""
+
+    account_id: str
+    organisation_id: str
+    key_id: str | None = None
+    limits: Limits | None = None
+
+    @property
+    def actor(self) -> str:
+        return "api_key" if self.key_id else "platform_user"
+
+    @property
+    def actor_id(self) -> str | None:
+        return self.key_id or self.account_id
+
+
+@dataclass(frozen=True, slots=True)
+class AppKey(Caller):
+    """A key of one app: what the account that made it may do there now.
+
+    account_id: None where no credential came at all: the platform itself acts for the app.
+    """
+
+    app_id: str
+    key_id: str
+    account_id: str | None = None
+    limits: Limits | None = None
+    gateway: bool = False
+    """Whether it has the scope `ai:gateway`: it then calls models at `/v1` as it does in its app."""
+
+    @property
+    def actor(self) -> str:
+        return "api_key"
+
+    @property
+    def actor_id(self) -> str | None:
+        return self.key_id
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionKey(Caller):
+    """The key that an app's functions carry. It belongs to no person and opens the app's key-value store only."""
+
+    app_id: str
+
+    @property
+    def key_id(self) -> str:
+        return f"function:{self.app_id}"
+
+    @property
+    def actor(self) -> str:
+        return "api_key"
+
+    @property
+    def actor_id(self) -> str | None:
+        return self.key_id
+
+    @property
+    def for_users(self) -> Limits:
+        """What a user is held to for whom this key acts."""
+        return _KV_ONLY
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedKey(Caller):
+    """A key that opens a few operations only: `ai:gateway` or `substrate`."""
+
+    account_id: str
+    organisation_id: str
+    key_id: str
+    scopes: frozenset[str]
+    limits: Limits | None = None
+
+    @property
+    def actor(self) -> str:
+        return "api_key"
+
+    @property
+    def actor_id(self) -> str | None:
+        return self.key_id
+
+
+@dataclass(frozen=True, slots=True)
+class EndUser(Caller):
+    """A user of one app, by its token, or by the app's own key that acts for the user (`key_id` names it then)."""
+
+    app_id: str
+    user_id: str
+    role: str = "user"
+    key_id: str | None = None
+    limits: Limits | None = None
+
+    @property
+    def actor(self) -> str:
+        return "api_key" if self.key_id else "app_user"
+
+    @property
+    def actor_id(self) -> str | None:
+        return self.key_id or self.user_id

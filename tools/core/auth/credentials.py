@@ -1,0 +1,217 @@
+"""Credentials: the texts that callers send, turned into callers. What was verified is remembered for a while."""
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sqlalchemy import bindparam, update
+
+from baobab.storage.cancellation import completed
+from baobab.storage.clock import Clock
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.notices import Notices
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey, ScopedKey
+from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.auth.signing import PLATFORM, Signers, issuer
+from baobab.tools.core.errors import (
+    BadRequest,
+    Forbidden,
+    ImpersonationForbidden,
+    InvalidApiKey,
+    InvalidToken,
+    InvalidUserToken,
+    Unauthenticated,
+)
+from baobab.tools.core.platform_tables import api_keys
+
+_REMEMBERED_SECONDS = 30.0
+_REMEMBERED = 20_000
+_MAX_TOKEN = 8192
+_UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+
+ANONYMOUS = Anonymous()
+ANON_KEY = "bb_anon_"
+"""What the public key of an app begins with, in the header `apikey` or in `Authorization`."""
+
+
+class Credentials:
+    def __init__(self, directory: Directory, signers: Signers, clock: Clock, notices: Notices) -> None:
+        self._directory = directory
+        self._signers = signers
+        self._time = clock.time
+        self._callers: dict[bytes, tuple[float, Caller]] = {}
+        self._used: dict[str, float] = {}
+        self._changes = 0
+        # A verified token stays in force no longer than what it rests on; a change to that clears the lot.
+        for topic in ("key", "app", "members", "account"):
+            notices.subscribe(topic, self._changed)
+
+    def known(self, authorization: bytes | None) -> Caller | None:
+        """The caller of a credential that was verified a moment ago; None when it must be looked at."""
+        if authorization is None:
+            return None
+        entry = self._callers.get(hashlib.sha256(authorization).digest())
+        return entry[1] if entry is not None and entry[0] > self._time() else None
+
+    async def caller(
+        self,
+        authorization: bytes | None,
+        *,
+        anon_key: bytes | None = None,
+        organisation: bytes | None = None,
+        as_user: bytes | None = None,
+    ) -> Caller:
+        """The caller of a request, from its headers; Unauthenticated for a credential that does not count."""
+        if authorization is None:
+            caller = await self._anonymous(anon_key)
+        else:
+            caller = self.known(authorization) or await self._verify(authorization)
+        if organisation is not None:
+            caller = await self._in_organisation(caller, organisation)
+        if as_user is not None:
+            caller = _as_user(caller, as_user)
+        return caller
+
+    def _changed(self, _subject: str) -> None:
+        self._changes += 1
+        self._callers.clear()
+
+    async def flush(self, database: Database) -> None:
+        """Write down when keys were last used, at most once for each remembered use."""
+        await completed(self._flush(database))
+
+    async def _flush(self, database: Database) -> None:
+        used, self._used = self._used, {}
+        if not used:
+            return
+        rows = [{"key": key, "at": datetime.fromtimestamp(at, UTC)} for key, at in used.items()]
+        statement = update(api_keys).where(api_keys.c.id == bindparam("key")).values(last_used_at=bindparam("at"))
+        try:
+            async with database.writing() as connection:
+                await connection.execute(statement, rows)
+        except DatabaseUnavailable:
+            self._used = used | self._used
+            raise
+
+    async def _verify(self, authorization: bytes) -> Caller:
+        token = _bearer(authorization)
+        deadline, changes = self._time() + _REMEMBERED_SECONDS, self._changes
+        if token.count(".") == 2:
+            caller, expiry = await self._token(token)
+            deadline = min(deadline, expiry)
+        else:
+            caller, expiry = await self._key(token)
+            deadline = min(deadline, expiry)
+        if changes != self._changes:
+            # Something was revoked while this was looked up, perhaps this very key: it must not be remembered.
+            return caller
+        while len(self._callers) >= _REMEMBERED:
+            del self._callers[next(iter(self._callers))]
+        self._callers[hashlib.sha256(authorization).digest()] = (deadline, caller)
+        return caller
+
+    async def _key(self, token: str) -> tuple[Caller, float]:
+        """The caller of a key, and until when its text is good, in seconds since 1970."""
+        if token.startswith(ANON_KEY):
+            return await self._anonymous(token.encode()), math.inf
+        key = await self._directory.key(hashlib.sha256(token.encode()).hexdigest())
+        if key is None:
+            raise InvalidApiKey
+        if isinstance(key, FunctionKey):
+            return key, math.inf
+        expiry = math.inf if key.expires_at is None else key.expires_at
+        if expiry <= self._time():
+            raise InvalidApiKey("This access token has expired.", remediation="Exchange the refresh token for another.")
+        self._used[key.id] = self._time()
+        if key.app_id is not None:
+            gateway = "ai:gateway" in key.scopes
+            return AppKey(key.app_id, key.id, key.account_id, key.limits, gateway=gateway), expiry
+        if "*" in key.scopes:
+            return Account(key.account_id, key.organisation_id, key.id, key.limits), expiry
+        return ScopedKey(key.account_id, key.organisation_id, key.id, key.scopes, key.limits), expiry
+
+    async def _token(self, token: str) -> tuple[Caller, float]:
+        named = _unverified_issuer(token)
+        if named == issuer(PLATFORM):
+            claims = await self._signers.verify(PLATFORM, token)
+            organisation = claims.get("org_id")
+            if not isinstance(organisation, str):
+                raise InvalidToken
+            return Account(claims["sub"], organisation), claims["exp"]
+        owner = named.rpartition(":")[2]
+        if named != issuer(owner):
+            raise InvalidToken
+        claims = await self._signers.verify(owner, token)
+        role = claims.get("role", "user")
+        if not isinstance(role, str):
+            raise InvalidUserToken
+        return EndUser(owner, claims["sub"], role), claims["exp"]
+
+    async def _anonymous(self, anon_key: bytes | None) -> Caller:
+        if anon_key is None:
+            return ANONYMOUS
+        app_id = await self._directory.app_id_of_anon_key(anon_key.decode("latin-1")[:100])
+        if app_id is None:
+            raise InvalidApiKey("This is no app's anon key.")
+        return Anonymous(app_id)
+
+    async def _in_organisation(self, caller: Caller, organisation: bytes) -> Caller:
+        if not isinstance(caller, Account):
+            return caller
+        wanted = organisation.decode("latin-1")
+        if wanted == caller.organisation_id:
+            return caller
+        if caller.key_id is not None:
+            raise Forbidden("An API key is pinned to its organisation.")
+        if not _UUID.match(wanted) or await self._directory.role(wanted, caller.account_id) is None:
+            raise Forbidden("This account is not a member of the organisation in X-Organization-Id.")
+        return Account(caller.account_id, wanted)
+
+
+def _bearer(authorization: bytes) -> str:
+    scheme, _, token = authorization.partition(b" ")
+    if scheme.lower() != b"bearer":
+        raise Unauthenticated("The Authorization header must be `Bearer <key or token>`.")
+    token = token.strip()
+    if not token or len(token) > _MAX_TOKEN or not token.isascii():
+        raise InvalidToken
+    return token.decode()
+
+
+def _unverified_issuer(token: str) -> str:
+    """Who a token says issued it: only to choose the key that must verify it."""
+    with _malformed():
+        claims = json.loads(_segment(token.split(".")[1]))
+        named = claims["iss"]
+        if isinstance(named, str):
+            return named
+    raise InvalidToken
+
+
+def _segment(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, binascii.Error, RecursionError) as exc:
+        raise InvalidToken from exc
+
+
+def _as_user(caller: Caller, as_user: bytes) -> Caller:
+    if not isinstance(caller, (AppKey, FunctionKey)):
+        raise ImpersonationForbidden
+    user_id = as_user.decode("latin-1").lower()
+    if not _UUID.match(user_id):
+        raise BadRequest("X-Platform-As-User must be a user's id (uuid).")
+    # Acting for a user takes nothing off what the key is held to.
+    limits = caller.for_users if isinstance(caller, FunctionKey) else caller.limits
+    return EndUser(caller.app_id, user_id, key_id=caller.key_id, limits=limits)

@@ -1,0 +1,55 @@
+"""Function keys: how an app's own key is made, who was shown it, and when it is void."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, select, update
+
+from baobab.storage.clock import Ids
+from baobab.storage.secrets import Vault, digest
+from baobab.tools.core.call import Call
+from baobab.tools.core.platform_tables import apps
+
+_UNKNOWN = "unknown"
+"""In the place of the account that was shown a key, where that was not written down (migration 0013)."""
+
+
+def make_function_key(ids: Ids, vault: Vault, app_id: str) -> tuple[str, dict[str, str]]:
+    """Makes a key for an app: its text, and what the app's row keeps of it."""
+    key = ids.hex(48)
+    sealed = vault.seal(key.encode(), f"apps.function_key:{app_id}")
+    return key, {"function_key": sealed, "function_key_digest": digest(key)}
+
+
+async def rotate_function_key(call: Call, app_id: str, *, shown_to: str | None, key_id: str | None) -> str:
+    """Replaces an app's function key, on every worker; the new one's text.
+
+    shown_to, key_id: the account that will be shown it, and the API key by which it asked; None for nobody.
+    """
+    key, kept = make_function_key(call.services.ids, call.services.vault, app_id)
+    this = apps.c.id == app_id
+    old = (await call.execute(select(apps.c.function_key_digest).where(this))).scalar_one()
+    shown = {"function_key_account_id": shown_to, "function_key_key_id": key_id}
+    await call.execute(update(apps).where(this).values(**kept, **shown))
+    await call.services.notices.publish(call.unit, "key", old)
+    return key
+
+
+async def void_function_keys_shown_to(call: Call, organisation_id: str, account_id: str) -> int:
+    """Replaces the function keys that an account was shown, or may have been, by ones that nobody has seen.
+
+    Returns how many there were.
+    """
+    shown = apps.c.function_key_account_id.in_((account_id, _UNKNOWN))
+    return await _void(call, apps.c.organisation_id == organisation_id, shown)
+
+
+async def void_function_keys_shown_by(call: Call, key_ids: Select[Any]) -> int:
+    """Replaces the function keys that were shown to whoever used one of these API keys; how many there were."""
+    return await _void(call, apps.c.function_key_key_id.in_(key_ids))
+
+
+async def _void(call: Call, *which: ColumnElement[bool]) -> int:
+    app_ids: Any = (await call.execute(select(apps.c.id).where(*which))).scalars().all()
+    for app_id in app_ids:
+        await rotate_function_key(call, app_id, shown_to=None, key_id=None)
+    return len(app_ids)

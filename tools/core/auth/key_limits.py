@@ -1,0 +1,96 @@
+"""Limits of a key: what it may not call although its account may."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from baobab.tools.core.auth.callers import Caller, Limits
+from baobab.tools.core.effects import Policy, stricter
+from baobab.tools.core.errors import BadRequest, KeyLimited
+from baobab.tools.core.tool import Tool
+from baobab.tools.core.types import Text
+
+if TYPE_CHECKING:
+    from baobab.tools.core.registry import Registry
+
+Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
+"""Names of families of tools."""
+# What a key with limits sees of these is what it asked itself.
+_OF_ONE_KEY = frozenset({"approvals"})
+
+
+class UnknownToolset(BadRequest):
+    summary = "There is no such family of tools."
+    remediation = "Use names of details.known."
+
+
+def passed(caller: Caller, tool: Tool) -> str | None:
+    """Which limit a call would pass, in words; None where it is within all of them."""
+    limits = caller.limits
+    if limits is None:
+        return None
+    if limits.toolsets is not None and tool.toolset.name not in limits.toolsets:
+        return f"This key opens {', '.join(sorted(limits.toolsets))}, not {tool.toolset.name}."
+    if limits.read_only and tool.effect != "read":
+        return "This key only reads."
+    if limits.app_id is not None and tool.app_parameter != "app_id" and tool.toolset.name not in _OF_ONE_KEY:
+        return "This key opens one app only."
+    if tool.grants:
+        # What it hands out would know nothing of this key's limits.
+        what = "a budget" if limits.budgeted else "limits"
+        return f"A key with {what} cannot hand out credentials or rights."
+    return None
+
+
+def hold_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise KeyLimited where a caller with limits gives an argument that widens what somebody may.
+
+    values: the arguments as they were validated; given: as they came, so without defaults.
+    """
+    if caller.limits is None:
+        return
+    for name, widens in tool.widens.items():
+        if name in given and widens(values[name]):
+            raise KeyLimited(
+                f"A key with limits cannot give this `{name}`: it widens what somebody may do.",
+                remediation=f"Leave `{name}` out, or have somebody do it who is signed in or has a key without limits.",
+                details={"argument": name},
+            )
+
+
+def hold(caller: Caller, tool: Tool, app_id: str | None) -> None:
+    """Raise KeyLimited where a call passes a limit. app_id: the app that the call is made in, if in any."""
+    reason = passed(caller, tool)
+    limits = caller.limits
+    if reason is None and limits is not None and limits.app_id not in (None, app_id) and app_id is not None:
+        reason = "This key opens one app only, and not this one."
+    if reason is not None:
+        raise KeyLimited(reason)
+
+
+def narrowed(asked: Limits, maker: Limits | None) -> Limits:
+    """What a new key is held to: never less than the key that makes it."""
+    if maker is None:
+        return asked
+    toolsets = asked.toolsets
+    if maker.toolsets is not None:
+        toolsets = maker.toolsets if toolsets is None else toolsets & maker.toolsets
+    return Limits(
+        toolsets,
+        asked.read_only or maker.read_only,
+        stricter(asked.approval, maker.approval),
+        app_id=maker.app_id or asked.app_id,
+        ends_at=min((end for end in (maker.ends_at, asked.ends_at) if end is not None), default=None),
+    )
+
+
+def open_families(registry: "Registry", toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
+    """The families that a key opens: one that must ask may always look at what it asked. UnknownToolset."""
+    if toolsets is None:
+        return None
+    known = {toolset.name for toolset in registry.toolsets}
+    unknown = sorted(set(toolsets) - known)
+    if unknown:
+        raise UnknownToolset(f"No family of tools is called `{unknown[0]}`.", details={"known": sorted(known)})
+    return frozenset({*toolsets, "approvals"} if approval != "none" else toolsets)

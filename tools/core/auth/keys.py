@@ -1,0 +1,102 @@
+"""API keys: how their texts are made, kept and taken out of force, for every domain that hands them out."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, select, update
+
+from baobab.storage.clock import Ids
+from baobab.storage.secrets import digest
+from baobab.tools.core import plan_room
+from baobab.tools.core.auth.callers import Limits
+from baobab.tools.core.auth.function_keys import void_function_keys_shown_by
+from baobab.tools.core.call import Call
+from baobab.tools.core.plan_room import hold_plan
+from baobab.tools.core.platform_tables import api_keys, invitations
+from baobab.tools.core.services import Services
+
+SERVICE, SUBSTRATE = "bb_sk_", "bb_sub_"
+_SECRET = 40
+_UNACCEPTED = invitations.c.accepted_at.is_(None)
+_SHOWN = 12
+
+
+def plaintext(ids: Ids, kind: str = SERVICE) -> str:
+    return kind + ids.secret(_SECRET)
+
+
+def key_row(
+    services: Services,
+    key: str,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    organisation_id: str,
+    account_id: str,
+    app_id: str | None = None,
+    limits: Limits | None = None,
+    made_by: str | None = None,
+) -> dict[str, Any]:
+    """What is kept of a key: its digest and its first characters, never its text. made_by: the key that makes it."""
+    held_to = limits or Limits()
+    return {
+        "id": services.ids.uuid(),
+        "organisation_id": organisation_id,
+        "account_id": account_id,
+        "made_by": made_by,
+        "app_id": app_id,
+        "name": name,
+        "prefix": key[:_SHOWN],
+        "digest": digest(key),
+        "scopes": list(scopes),
+        "toolsets": None if held_to.toolsets is None else sorted(held_to.toolsets),
+        "read_only": held_to.read_only,
+        "approval": held_to.approval,
+        "only_app_id": held_to.app_id,
+        "ends_at": held_to.ends_at,
+        "expires_at": held_to.ends_at,
+        "created_at": services.clock.now(),
+    }
+
+
+async def require_room(call: Call, organisation_id: str) -> None:
+    """PlanLimitReached where the organisation has as many live keys as its plan has room for."""
+    plan = await hold_plan(call.execute, organisation_id)
+    live = select(func.count()).where(api_keys.c.organisation_id == organisation_id, api_keys.c.revoked_at.is_(None))
+    plan_room.require_room("live API keys", plan, plan.api_keys, (await call.execute(live)).scalar_one())
+
+
+async def revoke(call: Call, *which: ColumnElement[bool], keep_made: bool = False) -> int:
+    """Take the live keys that match out of force on every worker; how many there were. Their rows stay.
+
+    What they made goes with them unless `keep_made`: the keys that they made, and those that these made; invitations
+    that nobody has accepted; function keys that they were shown.
+    """
+    live = api_keys.c.revoked_at.is_(None)
+    these = select(api_keys.c.id).where(*which, live)
+    if not keep_made:
+        these = _with_made(these)
+        await call.execute(delete(invitations).where(invitations.c.key_id.in_(these), _UNACCEPTED))
+        await void_function_keys_shown_by(call, these)
+    gone = (api_keys.c.id.in_(these), live)
+    digests = (await call.execute(select(api_keys.c.digest).where(*gone))).scalars().all()
+    if digests:
+        await call.execute(update(api_keys).where(*gone).values(revoked_at=call.now))
+    for revoked in digests:
+        await call.services.notices.publish(call.unit, "key", revoked)
+    return len(digests)
+
+
+async def count_made(call: Call, key_id: str) -> int:
+    """How many live keys a key has made, and those that these have made."""
+    made = _with_made(select(api_keys.c.id).where(api_keys.c.id == key_id))
+    live = (api_keys.c.id.in_(made), api_keys.c.id != key_id, api_keys.c.revoked_at.is_(None))
+    counted: int = (await call.execute(select(func.count()).select_from(api_keys).where(*live))).scalar_one()
+    return counted
+
+
+def _with_made(makers: Select[Any]) -> Select[Any]:
+    """The ids of keys, and of all that were made with them, also by way of keys that have been revoked since."""
+    made = makers.cte("made", recursive=True)
+    made = made.union(select(api_keys.c.id).where(api_keys.c.made_by == made.c.id))
+    return select(made.c.id)

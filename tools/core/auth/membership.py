@@ -1,0 +1,76 @@
+"""Membership: founding organisations and reading who stands where, in the caller's own transaction."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy import Select, insert, select
+
+from baobab.storage.database import Execute
+from baobab.tools.core.auth.access import Role, require_role
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits.budgets import first_day
+from baobab.tools.core.credits.rows import credit_accounts
+from baobab.tools.core.credits.terms import TERMS
+from baobab.tools.core.errors import Forbidden
+from baobab.tools.core.platform_tables import members, organisations
+from baobab.tools.core.services import Services
+
+
+async def found(execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool) -> dict[str, Any]:
+    """A new organisation with one owner; its row. Whatever is not an account's own begins without an allowance.
+
+    No notice: nobody can have asked for an id that did not exist.
+    """
+    row = {
+        "id": services.ids.uuid(),
+        "name": name,
+        "personal": personal,
+        "plan": services.options.default_plan,
+        "created_at": services.clock.now(),
+    }
+    await execute(insert(organisations), row)
+    if not personal and TERMS[services.options.default_plan].allowance is not None:
+        # One allowance for each account: organisations are made for nothing.
+        await execute(insert(credit_accounts), _without_allowance(row))
+    member = {"organisation_id": row["id"], "account_id": owner_id, "role": "owner", "created_at": row["created_at"]}
+    await execute(insert(members), member)
+    return row
+
+
+def _without_allowance(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The account of credits of a new organisation."""
+    nothing = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
+    return {"organisation_id": row["id"], "month": first_day("month", row["created_at"].date()), **nothing}
+
+
+def of_account(account_id: str) -> Select[Any]:
+    """The organisations that an account belongs to, each with the account's role; its own personal one first."""
+    return (
+        select(organisations, members.c.role)
+        .join(members, members.c.organisation_id == organisations.c.id)
+        .where(members.c.account_id == account_id)
+        .order_by(
+            (organisations.c.personal & (members.c.role == "owner")).desc(),
+            organisations.c.created_at,
+            organisations.c.id,
+        )
+    )
+
+
+async def role_now(call: Call, organisation_id: str, account_id: str) -> Role | None:
+    """The role as this transaction sees it: what a change is decided on, where the directory's may be stale."""
+    query = select(members.c.role).where(
+        members.c.organisation_id == organisation_id, members.c.account_id == account_id
+    )
+    return cast(Role | None, (await call.execute(query)).scalar())
+
+
+async def chosen_organisation(call: Call, wanted: str | None) -> str:
+    """The organisation to act in: the one asked for, when the caller may, else the caller's own."""
+    account = call.account
+    if wanted is None or wanted == account.organisation_id:
+        return account.organisation_id
+    if account.key_id is not None:
+        raise Forbidden("An API key is pinned to its organisation.")
+    require_role(await call.services.directory.role(wanted, account.account_id), "member")
+    return wanted

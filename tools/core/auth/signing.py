@@ -1,0 +1,145 @@
+"""Signing keys and tokens: one pair for the platform, one for each app; algorithm, issuer and app are pinned."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, KeySet, RSAKey
+from sqlalchemy import func, insert, select
+
+from baobab.storage.cache import Cache
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database
+from baobab.storage.notices import Notices
+from baobab.storage.secrets import SecretUnreadable, Vault
+from baobab.tools.core.errors import InvalidToken, InvalidUserToken, UserTokenExpired
+from baobab.tools.core.platform_tables import signing_keys
+
+PLATFORM = "platform"
+_ISSUER = "baobab"
+_CONTEXT = "signing_keys.private_jwk:"
+
+# RS256 for apps is the contract's; the platform's own tokens take the shorter and faster ES256.
+_ALGORITHMS = {PLATFORM: "ES256"}
+_APP_ALGORITHM = "RS256"
+_LEEWAY_SECONDS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    algorithm: str
+    current: RSAKey | ECKey
+    public: KeySet
+
+
+class Signers:
+    """Mints and verifies tokens. A pair is made when it is first needed."""
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids, vault: Vault, notices: Notices) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._vault = vault
+        self._pairs: Cache[str, _Pair] = Cache(self._load, clock, keep=300.0)
+        notices.subscribe("app", self._pairs.forget)
+
+    async def mint(self, owner: str, claims: dict[str, Any], lifetime: int) -> str:
+        """A signed token of `lifetime` seconds for `platform` or for an app's user."""
+        pair = await self._pairs.get(owner) or await self._create(owner)
+        issued = int(self._clock.time())
+        body = {**claims, "iss": issuer(owner), "iat": issued, "exp": issued + lifetime}
+        if owner != PLATFORM:
+            body["app_id"] = owner
+        header = {"alg": pair.algorithm, "kid": str(pair.current.kid), "typ": "JWT"}
+        return jwt.encode(header, body, pair.current, algorithms=[pair.algorithm])
+
+    async def verify(self, owner: str, token: str) -> dict[str, Any]:
+        """The claims of a token that this owner's key signed and that has not expired."""
+        refused = InvalidToken if owner == PLATFORM else InvalidUserToken
+        pair = await self._pairs.get(owner)
+        if pair is None:
+            raise refused
+        try:
+            decoded = jwt.decode(token, pair.public, algorithms=[pair.algorithm])
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as exc:
+            raise refused from exc
+        claims = decoded.claims
+        # joserfc has checked the signature. We know no critical extension, so a token that names one is refused, even
+        # an empty list of them. The rest is pinned here.
+        if "crit" in decoded.header:
+            raise refused
+        if claims.get("iss") != issuer(owner) or not isinstance(claims.get("sub"), str):
+            raise refused
+        if owner != PLATFORM and claims.get("app_id") != owner:
+            raise refused
+        expiry = claims.get("exp")
+        if not isinstance(expiry, int) or isinstance(expiry, bool):
+            raise refused
+        if expiry + _LEEWAY_SECONDS <= self._clock.time():
+            raise (InvalidToken("The token has expired.") if owner == PLATFORM else UserTokenExpired())
+        not_before = claims.get("nbf", 0)
+        if isinstance(not_before, bool) or not isinstance(not_before, int | float):
+            raise refused
+        if not not_before <= self._clock.time():
+            raise refused
+        return dict(claims)
+
+    async def public_keys(self, owner: str) -> list[dict[str, Any]]:
+        """The public halves as JWKs, newest first."""
+        pair = await self._pairs.get(owner) or await self._create(owner)
+        return [dict(key.as_dict(private=False)) for key in pair.public.keys]
+
+    async def _load(self, owner: str) -> _Pair | None:
+        query = (
+            select(signing_keys)
+            .where(signing_keys.c.owner == owner, signing_keys.c.retired_at.is_(None))
+            .order_by(signing_keys.c.generation.desc())
+        )
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        if not rows:
+            return None
+        try:
+            current = json.loads(self._vault.open(rows[0].private_jwk, _CONTEXT + rows[0].id))
+        except SecretUnreadable as exc:
+            raise SecretUnreadable(f"{exc}: restore DATA/secret.key, or set BAOBAB_SECRET_KEY as it was") from exc
+        kind = ECKey if rows[0].algorithm == "ES256" else RSAKey
+        public = KeySet([kind.import_key(row.public_jwk) for row in rows])
+        return _Pair(rows[0].algorithm, kind.import_key(current), public)
+
+    async def _create(self, owner: str) -> _Pair:
+        algorithm = _ALGORITHMS.get(owner, _APP_ALGORITHM)
+        key_id = self._ids.uuid()
+        parameters: Any = {"kid": key_id, "use": "sig", "alg": algorithm}
+        if algorithm == "ES256":
+            key: RSAKey | ECKey = ECKey.generate_key("P-256", parameters)
+        else:
+            # Tens of milliseconds of arithmetic: not on the event loop.
+            key = await asyncio.to_thread(RSAKey.generate_key, 2048, parameters)
+        row = {
+            "id": key_id,
+            "owner": owner,
+            "generation": 1,
+            "algorithm": algorithm,
+            "public_jwk": key.as_dict(private=False),
+            "private_jwk": self._vault.seal(json.dumps(key.as_dict(private=True)).encode(), _CONTEXT + key_id),
+            "created_at": self._clock.now(),
+        }
+        async with self._database.writing() as connection:
+            # Two workers may get here at once; the first one's pair is everybody's.
+            there = await connection.scalar(
+                select(func.count()).select_from(signing_keys).where(signing_keys.c.owner == owner)
+            )
+            if not there:
+                await connection.execute(insert(signing_keys), row)
+        self._pairs.forget(owner)
+        pair = await self._pairs.get(owner)
+        assert pair is not None
+        return pair
+
+
+def issuer(owner: str) -> str:
+    return f"{_ISSUER}:{PLATFORM}" if owner == PLATFORM else f"{_ISSUER}:app:{owner}"

@@ -1,0 +1,1 @@
+"""Credits: what organisations, keys and agents may spend, and what they have spent."""

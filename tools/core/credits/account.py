@@ -1,0 +1,71 @@
+"""One organisation's account: its terms, and what it has used of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+
+from baobab.storage.transactions import Statements
+from baobab.tools.core.credits.terms import TERMS, Balance, Terms
+
+_OPEN = """
+    INSERT INTO credit_accounts (organisation_id, month, allowance_used, once_used, credits, reserved)
+    SELECT id, ?, 0, 0, 0, 0 FROM organisations WHERE id IN ? ORDER BY id
+    ON CONFLICT DO NOTHING"""
+
+
+@dataclass(slots=True)
+class Account:
+    """One organisation's money, as its row says."""
+
+    organisation_id: str
+    terms: Terms
+    month: date
+    used: int
+    """Of this month's allowance."""
+    once_used: int
+    """Of an allowance that is given once."""
+    credits: int
+    reserved: int
+
+    def roll(self, today: date) -> None:
+        """Begin the month of this day. Never backwards: another machine's clock may be ahead."""
+        month = today.replace(day=1)
+        if month > self.month:
+            self.month, self.used = month, 0
+
+    @property
+    def balance(self) -> Balance:
+        allowance = self.terms.allowance
+        used = self.once_used if self.terms.once else self.used
+        left = None if allowance is None else max(0, allowance - used)
+        return Balance(left, self.credits, self.reserved, self.terms.floor)
+
+    def debit(self, cost: int) -> None:
+        """From the allowance, then from what was topped up, then owed: what was used has been used."""
+        left = self.balance.allowance
+        allowed = cost if left is None else min(left, cost)
+        if self.terms.once:
+            self.once_used += allowed
+        else:
+            self.used += allowed
+        self.credits -= cost - allowed
+
+
+def open_accounts(statements: Statements, organisation_ids: Iterable[str], month: date) -> None:
+    """Make the accounts of organisations that have none yet.
+
+    In a transaction of its own: one that holds locks may not wait for another that is just making the same account.
+    """
+    statements.rows(_OPEN, month, sorted(organisation_ids))
+
+
+def terms_of(plan: str, allowance: int | None, floor: int | None) -> Terms:
+    """The terms of a plan, or an organisation's own where it has them."""
+    terms = TERMS[plan]
+    if allowance is None and floor is None:
+        return terms
+    return Terms(
+        terms.allowance if allowance is None else allowance,
+        terms.once and allowance is None,
+        terms.floor if floor is None else floor,
+    )

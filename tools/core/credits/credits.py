@@ -1,0 +1,353 @@
+"""Credits: what an organisation has, what is set aside for work under way, and what was used.
+
+Whoever is about to spend reserves first and settles after: so what many do at once never spends more than there is, and
+a process that dies leaves nothing behind but a reservation, which the sweeper gives back. docs/credits.md is the page
+for those who use it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from datetime import date, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Row, Select, delete, func, select, update
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database, Unit
+from baobab.storage.transactions import Statements
+from baobab.tools.core.credits.account import Account, terms_of
+from baobab.tools.core.credits.budgets import Budget, BudgetPeriod, BudgetSubject, Spender, first_day
+from baobab.tools.core.credits.errors import NoCreditAccount
+from baobab.tools.core.credits.ledger import Ledger
+from baobab.tools.core.credits.operations import Release, Reservation, Reserve, Settle, TopUp
+from baobab.tools.core.credits.rows import credit_accounts, credit_budgets, credit_reservations
+from baobab.tools.core.credits.terms import MOST, Balance
+from baobab.tools.core.credits.usage import Usage, UsagePart, Used, used
+from baobab.tools.core.credits.writer import CreditWriter
+from baobab.tools.core.platform_tables import organisations
+
+T = TypeVar("T")
+
+REMEMBERED = timedelta(days=3)
+"""How long a settled reservation is known, so that to settle it twice is to settle it once."""
+LATE = timedelta(days=35)
+"""How long after its release a reservation can still be settled; and how long what a run of an agent cost is known."""
+_ROUND = 500
+
+_SET_TERMS = "UPDATE credit_accounts SET allowance = ?, floor = ? WHERE organisation_id = ?"
+_SET_BUDGET = """
+    INSERT INTO credit_budgets (organisation_id, subject, subject_id, period, most, since, spent, reserved)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (organisation_id, subject, subject_id, period) DO UPDATE SET
+        most = excluded.most, since = excluded.since, spent = excluded.spent, reserved = excluded.reserved"""
+_SPENT = """
+    SELECT coalesce(sum(cost), 0) FROM credit_usage
+    WHERE organisation_id = ? AND day >= ? AND CASE ? WHEN 'app' THEN app_id ELSE key_id END = ? AND NOT byok"""
+_RESERVED = """
+    SELECT coalesce(sum(amount), 0) FROM credit_reservations
+    WHERE organisation_id = ? AND ended_at IS NULL AND CASE ? WHEN 'app' THEN app_id ELSE key_id END = ?"""
+
+
+class Credits:
+    """Every amount is integer nano-dollars, at most a million dollars; ValueError where it is not.
+
+    Every method may raise DatabaseUnavailable. To settle, release or top up once more is then safe; what was reserved
+    without anybody hearing of it comes back by itself.
+
+    unit: what is changed becomes a part of it, to stand or fall with whatever else it does; it has its turn then, and
+    calls nothing else here that writes before it is committed.
+    """
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+        self._writer = CreditWriter(database, clock)
+
+    async def close(self) -> None:
+        """Returns when everything asked before has its outcome."""
+        await self._writer.close()
+
+    async def reserve(
+        self,
+        organisation_id: str,
+        amount: int,
+        *,
+        app_id: str | None = None,
+        key_id: str | None = None,
+        purpose: str,
+        ttl_seconds: float,
+        least: int | None = None,
+        spender: Spender | None = None,
+    ) -> Reservation:
+        """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NoCreditAccount (404).
+
+        amount: 0 where nothing will be charged (a free model, the customer's own key); that is never refused.
+        least: where less will do, the least that is of use: what is set aside is then at most a quarter of what is left
+            in the balance and in each budget, and never less than this.
+        ttl_seconds: after which the sweeper gives it back; what is settled later is charged all the same.
+        spender: the run of an agent that it is for; it counts against the day's budgets of its agents.
+        """
+        _require_amount(amount)
+        for text, most in ((organisation_id, 36), (app_id or "", 36), (key_id or "", 36), (purpose, 40)):
+            _require_text(text, most)
+        if ttl_seconds <= 0:
+            raise ValueError("a reservation lasts longer than no time")
+        ttl = timedelta(seconds=ttl_seconds)
+        made: Reservation = await self._writer.do(
+            Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least, spender)
+        )
+        return made
+
+    async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
+        """Hold it for so long from now; nothing happens where it has ended."""
+        columns = credit_reservations.c
+        mine = (columns.id == reservation.id, columns.ended_at.is_(None))
+        until = self._clock.now() + timedelta(seconds=ttl_seconds)
+        async with self._database.writing(turn=False) as connection:
+            await connection.execute(update(credit_reservations).where(*mine).values(expires_at=until))
+
+    async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
+        """Charge what it cost, give back the rest, count the usage: once, however often it is called.
+
+        cost: may be more than was reserved; what is not there is owed. With `usage.byok` it is counted, not charged.
+        Raises UnknownReservation.
+        """
+        _require_amount(cost)
+        await self._writer.do(Settle(reservation.id, reservation.organisation_id, cost, usage))
+
+    async def release(self, reservation: Reservation) -> None:
+        """Give everything back; nothing happens where that is done or it was settled."""
+        await self._writer.do(Release(reservation.id, reservation.organisation_id))
+
+    async def sweep(self) -> int:
+        """Release what is past its time, forget what ended long ago; how many were released."""
+        released = 0
+        columns = credit_reservations.c
+        while True:
+            due = (
+                select(columns.id, columns.organisation_id)
+                .where(columns.ended_at.is_(None), columns.expires_at <= self._clock.now())
+                .order_by(columns.expires_at)
+                .limit(_ROUND)
+            )
+            async with self._database.reading() as connection:
+                found = (await connection.execute(due)).all()
+            ending = [Release(row.id, row.organisation_id, expired=True) for row in found]
+            ended: list[bool] = await self._writer.do_all(ending)
+            released += sum(ended)
+            if len(found) < _ROUND:
+                break
+        await self._forget()
+        return released
+
+    async def account(self, organisation_id: str) -> Account:
+        """An organisation's terms and what it has used of them, as they stand in this month. NoCreditAccount (404)."""
+        query = (
+            select(organisations.c.plan, credit_accounts)
+            .join(credit_accounts, credit_accounts.c.organisation_id == organisations.c.id, isouter=True)
+            .where(organisations.c.id == organisation_id)
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            raise NoCreditAccount
+        terms, today = terms_of(row.plan, row.allowance, row.floor), self._clock.now().date()
+        if row.organisation_id is None:
+            return Account(organisation_id, terms, first_day("month", today), 0, 0, 0, 0)
+        account = Account(
+            organisation_id, terms, row.month, row.allowance_used, row.once_used, row.credits, row.reserved
+        )
+        account.roll(today)
+        return account
+
+    async def balance(self, organisation_id: str) -> Balance:
+        """NoCreditAccount (404)."""
+        return (await self.account(organisation_id)).balance
+
+    async def top_up(self, organisation_id: str, amount: int, reference: str, *, unit: Unit | None = None) -> Balance:
+        """Add money, once for each reference. TopUpConflict (409), NoCreditAccount (404).
+
+        reference: names the payment, up to 200 characters.
+        """
+        _require_amount(amount)
+        if not amount:
+            raise ValueError("a top-up of nothing")
+        _require_text(reference, 200)
+        operation = TopUp(organisation_id, amount, reference)
+
+        def adding(_: Statements, ledger: Ledger) -> Balance:
+            ledger.read([], [reference], set())
+            added = operation.apply(ledger)
+            ledger.save()
+            return added
+
+        balance: Balance
+        if unit is None:
+            balance = await self._writer.do(operation)
+        else:
+            balance = await self._writer.within(unit, organisation_id, adding)
+        return balance
+
+    async def set_terms(
+        self,
+        organisation_id: str,
+        *,
+        allowance: int | None = None,
+        floor: int | None = None,
+        unit: Unit | None = None,
+    ) -> None:
+        """Terms of its own: each month's allowance, and how far below zero it may go; None: what its plan says.
+
+        floor: at most 0. NoCreditAccount (404).
+        """
+        _require_amount(allowance or 0)
+        _require_amount(-(floor or 0))
+
+        def setting(statements: Statements, ledger: Ledger) -> None:
+            _require_account(ledger, organisation_id)
+            statements.rows(_SET_TERMS, allowance, floor, organisation_id)
+
+        await self._locked(organisation_id, setting, unit)
+
+    async def set_budget(
+        self,
+        organisation_id: str,
+        subject: BudgetSubject,
+        subject_id: str,
+        period: BudgetPeriod,
+        most: int,
+        *,
+        unit: Unit | None = None,
+    ) -> Budget:
+        """Bound what an app or a key may spend in each day or month; what it has spent in this one counts.
+
+        NoCreditAccount (404). Whether the app or the key is the organisation's is for the caller to know.
+        """
+        _require_amount(most)
+        _require_text(subject_id, 36)
+
+        def setting(statements: Statements, ledger: Ledger) -> Budget:
+            _require_account(ledger, organisation_id)
+            since = first_day(period, ledger.today)
+            ((spent,),) = statements.rows(_SPENT, organisation_id, since, subject, subject_id)
+            ((reserved,),) = statements.rows(_RESERVED, organisation_id, subject, subject_id)
+            # Postgres adds up 64-bit integers into a decimal.
+            budget = Budget(organisation_id, subject, subject_id, period, most, since, int(spent), int(reserved))
+            statements.rows(_SET_BUDGET, *astuple(budget))
+            return budget
+
+        return await self._locked(organisation_id, setting, unit)
+
+    async def delete_budget(
+        self,
+        organisation_id: str,
+        subject: BudgetSubject,
+        subject_id: str,
+        period: BudgetPeriod,
+        *,
+        unit: Unit | None = None,
+    ) -> bool:
+        """Whether there was one."""
+        columns = credit_budgets.c
+        gone = delete(credit_budgets).where(
+            columns.organisation_id == organisation_id,
+            columns.subject == subject,
+            columns.subject_id == subject_id,
+            columns.period == period,
+        )
+        if unit is not None:
+            return bool((await unit.execute(gone)).rowcount)
+        async with self._database.writing(turn=False) as connection:
+            return bool((await connection.execute(gone)).rowcount)
+
+    async def budgets(
+        self,
+        organisation_id: str,
+        subject: BudgetSubject | None = None,
+        subject_id: str | None = None,
+        *,
+        unit: Unit | None = None,
+    ) -> list[Budget]:
+        """Those that are set for an organisation's apps and keys, or those of one subject, as they stand today."""
+        query = select(credit_budgets).where(credit_budgets.c.organisation_id == organisation_id)
+        if subject is None:
+            query = query.where(credit_budgets.c.subject != "agent")
+        else:
+            query = query.where(credit_budgets.c.subject == subject)
+        if subject_id is not None:
+            query = query.where(credit_budgets.c.subject_id == subject_id)
+        query = query.order_by(*credit_budgets.primary_key)
+        budgets = [Budget(*row) for row in await self._rows(query, unit)]
+        for budget in budgets:
+            budget.roll(self._clock.now().date())
+        return budgets
+
+    async def agent_budget(self, organisation_id: str, agent_id: str) -> Budget | None:
+        """What the runs of an agent have cost today; None where none of them has cost anything for days."""
+        return next(iter(await self.budgets(organisation_id, "agent", agent_id)), None)
+
+    async def run_cost(self, run_id: str) -> int:
+        """What was charged for the calls that a run of an agent made, without those of the runs below it."""
+        columns = credit_reservations.c
+        query = select(func.coalesce(func.sum(columns.cost), 0)).where(columns.run_id == run_id)
+        async with self._database.reading() as connection:
+            return int((await connection.execute(query)).scalar_one())
+
+    async def usage(
+        self,
+        organisation_id: str,
+        first: date,
+        last: date,
+        *,
+        app_id: str | None = None,
+        key_id: str | None = None,
+        by: Sequence[UsagePart] = ("model",),
+        most: int | None = None,
+    ) -> list[Used]:
+        """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`. most: rows."""
+        async with self._database.reading() as connection:
+            return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most)
+
+    async def _rows(self, query: Select[*tuple[Any, ...]], unit: Unit | None) -> Sequence[Row[*tuple[Any, ...]]]:
+        if unit is not None:
+            return (await unit.execute(query)).all()
+        async with self._database.reading() as connection:
+            return (await connection.execute(query)).all()
+
+    async def _locked(self, organisation_id: str, work: Callable[[Statements, Ledger], T], unit: Unit | None) -> T:
+        if unit is not None:
+            return await self._writer.within(unit, organisation_id, work)
+        return await self._writer.locked({organisation_id}, work)
+
+    async def _forget(self) -> None:
+        now, columns = self._clock.now(), credit_reservations.c
+        # What a run has cost is told while the run lives.
+        settled = (columns.cost == 0) | (columns.cost.is_not(None) & columns.run_id.is_(None))
+        late = columns.ended_at < now - LATE
+        old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)
+        while True:
+            async with self._database.writing(turn=False) as connection:
+                gone = await connection.execute(delete(credit_reservations).where(columns.id.in_(old), settled | late))
+            if gone.rowcount < _ROUND:
+                break
+        budgets = credit_budgets.c
+        idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)
+        async with self._database.writing(turn=False) as connection:
+            await connection.execute(delete(credit_budgets).where(*idle))
+
+
+def _require_account(ledger: Ledger, organisation_id: str) -> None:
+    if organisation_id not in ledger.accounts:
+        raise NoCreditAccount
+
+
+def _require_amount(amount: int) -> None:
+    if not 0 <= amount <= MOST:
+        raise ValueError(f"an amount is between 0 and {MOST} nano-dollars")
+
+
+def _require_text(text: str, most: int) -> None:
+    # In the database it would undo what others do in the same transaction.
+    if len(text) > most or "\0" in text:
+        raise ValueError(f"at most {most} characters and no NUL")

@@ -1,0 +1,213 @@
+"""What one transaction of credits has locked, read and changed."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass
+from datetime import date, datetime
+from typing import Any
+
+from baobab.storage.transactions import Statements
+from baobab.tools.core.credits.account import Account, terms_of
+from baobab.tools.core.credits.budgets import Budget, BudgetSubject
+from baobab.tools.core.credits.usage import Usage
+
+# Everybody locks in one order, so nobody waits in a circle.
+_LOCKED = """
+    SELECT locked.organisation_id, month, allowance_used, once_used, credits, reserved, allowance, floor, plan
+    FROM credit_accounts locked JOIN organisations ON organisations.id = locked.organisation_id
+    WHERE locked.organisation_id IN ? ORDER BY locked.organisation_id FOR NO KEY UPDATE OF locked"""
+_HELD = """
+    SELECT id, organisation_id, app_id, key_id, amount, cost, ended_at IS NULL, expires_at <= ?, run_id, agent_ids
+    FROM credit_reservations WHERE id IN ?"""
+_BUDGETS = """
+    SELECT organisation_id, subject, subject_id, period, most, since, spent, reserved
+    FROM credit_budgets WHERE organisation_id IN ? AND subject_id IN ?"""
+_TOPPED_UP = """
+    SELECT organisation_id, reference, amount FROM credit_top_ups WHERE organisation_id IN ? AND reference IN ?"""
+_ADD_RESERVATION = """
+    INSERT INTO credit_reservations
+        (id, organisation_id, app_id, key_id, purpose, amount, created_at, expires_at, run_id, agent_ids)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_END_RESERVATION = "UPDATE credit_reservations SET cost = ?, ended_at = ? WHERE id = ?"
+_ADD_TOP_UP = "INSERT INTO credit_top_ups (organisation_id, reference, amount, created_at) VALUES (?, ?, ?, ?)"
+_ADD_USAGE = """
+    INSERT INTO credit_usage
+        (organisation_id, day, app_id, key_id, model, byok, requests, prompt_tokens, completion_tokens, cost)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (organisation_id, day, app_id, key_id, model, byok) DO UPDATE SET
+        requests = credit_usage.requests + excluded.requests,
+        prompt_tokens = credit_usage.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = credit_usage.completion_tokens + excluded.completion_tokens,
+        cost = credit_usage.cost + excluded.cost"""
+_SAVE_ACCOUNT = """
+    UPDATE credit_accounts SET month = ?, allowance_used = ?, once_used = ?, credits = ?, reserved = ?
+    WHERE organisation_id = ?"""
+_SAVE_AGENT_BUDGET = """
+    INSERT INTO credit_budgets (organisation_id, subject, subject_id, period, most, since, spent, reserved)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (organisation_id, subject, subject_id, period) DO UPDATE SET
+        most = excluded.most, since = excluded.since, spent = excluded.spent, reserved = excluded.reserved"""
+_SAVE_BUDGET = """
+    UPDATE credit_budgets SET since = ?, spent = ?, reserved = ?
+    WHERE organisation_id = ? AND subject = ? AND subject_id = ? AND period = ?"""
+
+
+@dataclass(slots=True)
+class Held:
+    """A reservation, as its row says."""
+
+    id: str
+    organisation_id: str
+    app_id: str | None
+    key_id: str | None
+    amount: int
+    cost: int | None = None
+    is_open: bool = True
+    is_overdue: bool = False
+    """Past its time, open or not."""
+    run_id: str | None = None
+    agent_ids: str | None = None
+    """The agents for whose runs it is, with spaces between."""
+
+    @property
+    def subjects(self) -> list[tuple[BudgetSubject, str]]:
+        """What it counts against beside its organisation."""
+        named: list[tuple[BudgetSubject, str | None]] = [("app", self.app_id), ("key", self.key_id)]
+        agents: list[tuple[BudgetSubject, str]] = [("agent", one) for one in (self.agent_ids or "").split()]
+        return [(subject, id_) for subject, id_ in named if id_] + agents
+
+
+class Ledger:
+    """Holds the locks of its accounts; what is changed in it is written by `save`."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self.now: datetime
+        self.today: date
+        self.accounts: dict[str, Account] = {}
+        self.held: dict[str, Held] = {}
+        self.topped_up: dict[tuple[str, str], int] = {}
+        self._budgets: dict[tuple[str, str], list[Budget]] = {}
+        self._reserved: list[tuple[Any, ...]] = []
+        self._ended: dict[str, Held] = {}
+        self._new_top_ups: list[tuple[Any, ...]] = []
+        self._usage: dict[tuple[Any, ...], list[int]] = {}
+
+    def lock(self, organisation_ids: Iterable[str], now: Callable[[], datetime]) -> None:
+        """Lock the accounts that are there; `now` is asked for the time when that is done, not before it waits."""
+        found = self._statements.rows(_LOCKED, sorted(set(organisation_ids)))
+        self.now = now()
+        self.today = self.now.date()
+        for organisation_id, month, used, once_used, money, reserved, allowance, floor, plan in found:
+            terms = terms_of(plan, allowance, floor)
+            account = Account(organisation_id, terms, _day(month), used, once_used, money, reserved)
+            account.roll(self.today)
+            self.accounts[organisation_id] = account
+
+    def read(self, reservations: list[str], references: list[str], subjects: set[str]) -> None:
+        """Read what the operations will look at: after the locks, so nobody changes it before they have."""
+        rows = self._statements.rows
+        if reservations:
+            for row in rows(_HELD, self.now, reservations):
+                held = Held(*row)
+                self.held[held.id] = held
+                subjects.update(subject_id for _, subject_id in held.subjects)
+        accounts = list(self.accounts)
+        if references:
+            topped_up = rows(_TOPPED_UP, accounts, references)
+            self.topped_up = {(organisation_id, reference): amount for organisation_id, reference, amount in topped_up}
+        if subjects:
+            for organisation_id, subject, subject_id, period, most, since, *sums in rows(
+                _BUDGETS, accounts, sorted(subjects)
+            ):
+                budget = Budget(organisation_id, subject, subject_id, period, most, _day(since), *sums)
+                budget.roll(self.today)
+                self._budgets.setdefault((organisation_id, subject_id), []).append(budget)
+
+    def budgets(self, held: Held) -> list[Budget]:
+        """Those that a reservation counts against."""
+        if not self._budgets:
+            return []
+        found = []
+        for subject, subject_id in held.subjects:
+            every = self._budgets.get((held.organisation_id, subject_id), ())
+            found += [budget for budget in every if budget.subject == subject]
+        return found
+
+    def bound_agent(self, organisation_id: str, agent_id: str, most: int) -> None:
+        """Have a budget of the day for an agent, as it is bounded now."""
+        there = self._budgets.setdefault((organisation_id, agent_id), [])
+        budget = next((one for one in there if one.subject == "agent"), None)
+        if budget is None:
+            budget = Budget(organisation_id, "agent", agent_id, "day", most, self.today, 0, 0)
+            there.append(budget)
+        budget.most = most
+
+    def hold(self, held: Held, purpose: str, until: datetime) -> None:
+        """Add a reservation: to the account's reserved money and to that of the budgets it counts against."""
+        self.accounts[held.organisation_id].reserved += held.amount
+        for budget in self.budgets(held):
+            budget.reserved += held.amount
+        whose = (held.id, held.organisation_id, held.app_id, held.key_id)
+        self._reserved.append((*whose, purpose, held.amount, self.now, until, held.run_id, held.agent_ids))
+
+    def end(self, held: Held, cost: int | None) -> None:
+        """Give back what is reserved, unless that was done before, and charge what it cost, if it did."""
+        account = self.accounts[held.organisation_id]
+        budgets = self.budgets(held)
+        if held.is_open:
+            account.reserved -= held.amount
+            for budget in budgets:
+                budget.reserved -= held.amount
+        if cost is not None:
+            account.debit(cost)
+            for budget in budgets:
+                budget.spent += cost
+        held.cost, held.is_open = cost, False
+        self._ended[held.id] = held
+
+    def top_up(self, organisation_id: str, amount: int, reference: str) -> None:
+        self.accounts[organisation_id].credits += amount
+        self.topped_up[organisation_id, reference] = amount
+        self._new_top_ups.append((organisation_id, reference, amount, self.now))
+
+    def count(self, held: Held, usage: Usage, cost: int) -> None:
+        place = (held.organisation_id, self.today, held.app_id or "", held.key_id or "", usage.model, usage.byok)
+        counts = self._usage.setdefault(place, [0, 0, 0, 0])
+        counts[0] += usage.requests
+        counts[1] += usage.prompt_tokens
+        counts[2] += usage.completion_tokens
+        counts[3] += cost
+
+    def save(self) -> None:
+        each = self._statements.each
+        if self._reserved:
+            each(_ADD_RESERVATION, self._reserved)
+        if self._ended:
+            each(_END_RESERVATION, [(held.cost, self.now, held.id) for held in self._ended.values()])
+        if self._new_top_ups:
+            each(_ADD_TOP_UP, self._new_top_ups)
+        if self._usage:
+            each(_ADD_USAGE, [(*place, *counts) for place, counts in self._usage.items()])
+        if self._reserved or self._ended or self._new_top_ups:
+            each(_SAVE_ACCOUNT, map(_account_row, self.accounts.values()))
+            budgets = [budget for some in self._budgets.values() for budget in some]
+            if kept := [_budget_row(budget) for budget in budgets if budget.subject != "agent"]:
+                each(_SAVE_BUDGET, kept)
+            # Those of agents come and go by themselves.
+            if made := [astuple(budget) for budget in budgets if budget.subject == "agent"]:
+                each(_SAVE_AGENT_BUDGET, made)
+
+
+def _account_row(account: Account) -> tuple[Any, ...]:
+    money = (account.used, account.once_used, account.credits, account.reserved)
+    return (account.month, *money, account.organisation_id)
+
+
+def _budget_row(budget: Budget) -> tuple[Any, ...]:
+    name = (budget.organisation_id, budget.subject, budget.subject_id, budget.period)
+    return (budget.since, budget.spent, budget.reserved, *name)
+
+
+def _day(kept: date | str) -> date:
+    """A day as the database has it: SQLite keeps text."""
+    return date.fromisoformat(kept) if isinstance(kept, str) else kept

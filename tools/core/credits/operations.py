@@ -1,0 +1,145 @@
+"""The operations of credits, each on one organisation's account; many of them share one transaction."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from baobab.tools.core.credits.budgets import Spender
+from baobab.tools.core.credits.errors import (
+    BudgetExhausted,
+    CreditsExhausted,
+    NoCreditAccount,
+    TopUpConflict,
+    UnknownReservation,
+)
+from baobab.tools.core.credits.ledger import Held, Ledger
+from baobab.tools.core.credits.terms import MOST, Balance
+from baobab.tools.core.credits.usage import Usage
+
+_SHARES = 4
+"""The part of what is left that one call is given at most, where it names no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Money set aside, in nano-dollars. A job that outlives its process keeps these three beside its own row."""
+
+    id: str
+    organisation_id: str
+    amount: int
+
+
+class Operation(ABC):
+    """What is to be done; many of them are done by one ledger, in the order in which they were asked."""
+
+    __slots__ = ()
+    organisation_id: str
+    durable: ClassVar[bool] = False
+    """Whether the disk must have it before anybody is told (docs/decisions/0019-credits-durability.md)."""
+
+    @abstractmethod
+    def apply(self, ledger: Ledger) -> Any:
+        """Change the ledger, or raise and leave it as it was."""
+
+    def undo(self, result: Any) -> "Operation | None":
+        """What makes up for it when nobody waits for its result any more; None: it is right as it is."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve(Operation):
+    id: str
+    organisation_id: str
+    amount: int
+    app_id: str | None
+    key_id: str | None
+    purpose: str
+    ttl: timedelta
+    least: int | None = None
+    """Where less than `amount` will do, the least of it that is of use."""
+    spender: Spender | None = None
+
+    def apply(self, ledger: Ledger) -> Reservation:
+        account = ledger.accounts.get(self.organisation_id)
+        if account is None:
+            raise NoCreditAccount
+        amount = self.amount
+        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, amount)
+        if self.spender is not None:
+            held.run_id, held.agent_ids = self.spender.run_id, " ".join(id_ for id_, _ in self.spender.agents)
+        # What costs nothing is refused to nobody.
+        if amount:
+            for agent_id, most in self.spender.agents if self.spender else ():
+                ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
+            balance, budgets = account.balance, ledger.budgets(held)
+            if self.least is not None:
+                left = [budget.most - budget.spent - budget.reserved for budget in budgets]
+                left += [] if balance.available is None else [balance.available]
+                # Others come, too.
+                amount = max(self.least, min([amount, *(room // _SHARES for room in left)]))
+            if balance.available is not None and balance.available < amount:
+                raise CreditsExhausted(balance, amount)
+            for budget in budgets:
+                if not budget.fits(amount):
+                    raise BudgetExhausted(budget, amount)
+        held.amount = amount
+        ledger.hold(held, self.purpose, ledger.now + self.ttl)
+        return Reservation(self.id, self.organisation_id, amount)
+
+    def undo(self, result: Reservation) -> Operation:
+        return Release(result.id, self.organisation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Settle(Operation):
+    reservation_id: str
+    organisation_id: str
+    cost: int
+    usage: Usage
+
+    def apply(self, ledger: Ledger) -> None:
+        held = ledger.held.get(self.reservation_id)
+        if held is None or held.organisation_id not in ledger.accounts or held.organisation_id != self.organisation_id:
+            raise UnknownReservation(self.reservation_id)
+        if held.cost is not None:
+            return
+        ledger.end(held, 0 if self.usage.byok else self.cost)
+        ledger.count(held, self.usage, self.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Operation):
+    reservation_id: str
+    organisation_id: str
+    expired: bool = False
+    """Only if it is past its time."""
+
+    def apply(self, ledger: Ledger) -> bool:
+        """Whether it was open until now."""
+        held = ledger.held.get(self.reservation_id)
+        if held is None or not held.is_open or held.organisation_id != self.organisation_id:
+            return False
+        if self.expired and not held.is_overdue:
+            return False
+        ledger.end(held, None)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TopUp(Operation):
+    durable = True
+    organisation_id: str
+    amount: int
+    reference: str
+
+    def apply(self, ledger: Ledger) -> Balance:
+        account = ledger.accounts.get(self.organisation_id)
+        if account is None:
+            raise NoCreditAccount
+        before = ledger.topped_up.get((self.organisation_id, self.reference))
+        if before is None:
+            ledger.top_up(self.organisation_id, self.amount, self.reference)
+        elif before != self.amount:
+            raise TopUpConflict
+        return account.balance

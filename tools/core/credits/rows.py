@@ -1,0 +1,116 @@
+"""The rows of credits. All money is integer nano-dollars.
+
+Whoever changes any of an organisation's rows holds the lock of its row in `credit_accounts` first.
+"""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Date, ForeignKey, Index, String, Table, Text, exists
+
+from baobab.storage.tables import Instant, metadata
+from baobab.tools.core.platform_tables import api_keys
+
+_ID = String(36)
+
+
+def _of_account(**options: Any) -> Column[str]:
+    account = ForeignKey("credit_accounts.organisation_id", ondelete="CASCADE")
+    return Column("organisation_id", _ID, account, nullable=False, **options)
+
+
+credit_accounts = Table(
+    "credit_accounts",
+    metadata,
+    Column("organisation_id", _ID, ForeignKey("organisations.id", ondelete="CASCADE"), primary_key=True),
+    # The first day of the month that `allowance_used` is about.
+    Column("month", Date, nullable=False),
+    Column("allowance_used", BigInteger, nullable=False),
+    # Of an allowance that is given once instead.
+    Column("once_used", BigInteger, nullable=False),
+    # What was topped up and not spent; below zero it is owed.
+    Column("credits", BigInteger, nullable=False),
+    # The sum of the open reservations.
+    Column("reserved", BigInteger, nullable=False),
+    # Terms of its own; null is what the plan says.
+    Column("allowance", BigInteger),
+    Column("floor", BigInteger),
+)
+
+credit_reservations = Table(
+    "credit_reservations",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    _of_account(),
+    Column("app_id", String(36)),
+    Column("key_id", _ID),
+    # The run of an agent that it is for, and the ids of the agents whose runs that is part of, with spaces between.
+    Column("run_id", _ID),
+    Column("agent_ids", Text),
+    Column("purpose", String(40), nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    # Open until it has an end; ended with a cost it was settled, without one released.
+    Column("cost", BigInteger),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+)
+# Each holds its own rows only: a reservation is in one of them, and not in the other.
+_OPEN, _ENDED = credit_reservations.c.ended_at.is_(None), credit_reservations.c.ended_at.is_not(None)
+Index("ix_credit_reservations_open", credit_reservations.c.expires_at, sqlite_where=_OPEN, postgresql_where=_OPEN)
+Index("ix_credit_reservations_ended", credit_reservations.c.ended_at, sqlite_where=_ENDED, postgresql_where=_ENDED)
+_OF_RUN = credit_reservations.c.run_id.is_not(None)
+Index("ix_credit_reservations_run", credit_reservations.c.run_id, sqlite_where=_OF_RUN, postgresql_where=_OF_RUN)
+
+credit_budgets = Table(
+    "credit_budgets",
+    metadata,
+    _of_account(primary_key=True),
+    # `app`, `key` or `agent`, and its id. Every agent that spends has one for the day, whether it is bounded or not.
+    Column("subject", String(10), primary_key=True),
+    Column("subject_id", _ID, primary_key=True),
+    # `day` or `month`.
+    Column("period", String(10), primary_key=True),
+    Column("most", BigInteger, nullable=False),
+    # The first day of the period that `spent` is about.
+    Column("since", Date, nullable=False),
+    Column("spent", BigInteger, nullable=False),
+    Column("reserved", BigInteger, nullable=False),
+)
+
+BUDGETED = (
+    exists()
+    .where(
+        credit_budgets.c.organisation_id == api_keys.c.organisation_id,
+        credit_budgets.c.subject == "key",
+        credit_budgets.c.subject_id == api_keys.c.id,
+    )
+    .correlate(api_keys)
+    .label("budgeted")
+)
+"""Beside the columns of a key: whether it has a budget."""
+
+credit_top_ups = Table(
+    "credit_top_ups",
+    metadata,
+    _of_account(primary_key=True),
+    Column("reference", String(200), primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+credit_usage = Table(
+    "credit_usage",
+    metadata,
+    _of_account(primary_key=True),
+    Column("day", Date, primary_key=True),
+    # Empty where there was none: a primary key takes no nulls.
+    Column("app_id", String(36), primary_key=True),
+    Column("key_id", _ID, primary_key=True),
+    Column("model", Text, primary_key=True),
+    # Paid for by the customer's own contract with the provider; its cost is told and was not charged.
+    Column("byok", Boolean, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+)

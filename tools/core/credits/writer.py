@@ -1,0 +1,204 @@
+"""The one who writes credits in a process.
+
+Whatever is asked in one turn of the event loop, and while a transaction is under way, goes into one transaction: a
+commit costs about the same for one operation and for hundreds. A single caller waits for nothing but its own.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from baobab.storage.clock import Clock
+from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
+from baobab.storage.transactions import Statements, transactions_on, within
+from baobab.tools.core.credits.account import open_accounts
+from baobab.tools.core.credits.errors import UnknownReservation
+from baobab.tools.core.credits.ledger import Ledger
+from baobab.tools.core.credits.operations import Operation, Release, Reserve, Settle, TopUp
+from baobab.tools.core.errors import BaobabError
+
+T = TypeVar("T")
+
+# Bounds the time that one transaction takes of the event loop, or holds its accounts against other processes.
+_LARGEST_GROUP = 128
+_LONE = 15
+"""Operations that are done at once after one that nobody joined: the next one is waited with, to see who joins it."""
+
+
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Any]
+    operation: Operation
+
+
+class _Outcome(NamedTuple):
+    result: Any
+    error: Exception | None
+
+
+class CreditWriter:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._transactions = transactions_on(database)
+        self._clock = clock
+        self._queue: deque[_Waiting] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._lone = 0
+
+    async def do(self, operation: Operation) -> Any:
+        """The operation's result, committed; what it refused with, or DatabaseUnavailable."""
+        if self._lone and not self._queue and not operation.durable and (self._task is None or self._task.done()):
+            self._lone -= 1
+            with contextlib.suppress(Busy):
+                return self._done_now(operation)
+        future = self._queued(operation)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Both in the same turn of the loop: it is done, and nobody will hear of it.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._undo(operation, future.result())
+            raise
+
+    def _done_now(self, operation: Operation) -> Any:
+        def work(statements: Statements) -> Any:
+            ledger = self._ledger(statements, {operation.organisation_id})
+            if not ledger.accounts:
+                raise Busy("its account may have to be made")
+            _read(ledger, [operation])
+            result = operation.apply(ledger)
+            ledger.save()
+            return result
+
+        return self._transactions.run_now(work)
+
+    async def do_all(self, operations: Iterable[Operation]) -> list[Any]:
+        """The same of several, which share a transaction as far as they fit."""
+        return await asyncio.gather(*[self._queued(operation) for operation in operations])
+
+    async def locked(self, wanted: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True) -> T:
+        """Call `work` in a transaction that holds the locks of these accounts, those that can be made made."""
+        missing: set[str] = set()
+
+        def first(statements: Statements) -> T | None:
+            ledger = self._ledger(statements, wanted)
+            missing.update(wanted - ledger.accounts.keys())
+            return None if missing else work(statements, ledger)
+
+        def making(statements: Statements) -> None:
+            open_accounts(statements, missing, self._clock.now().date().replace(day=1))
+
+        def again(statements: Statements) -> T:
+            return work(statements, self._ledger(statements, wanted))
+
+        result = await self._transactions.run(first, durable=durable)
+        if not missing:
+            return result  # type: ignore[return-value]  # it was called
+        await self._transactions.run(making)
+        return await self._transactions.run(again, durable=durable)
+
+    async def within(self, unit: Unit, organisation_id: str, work: Callable[[Statements, Ledger], T]) -> T:
+        """The same as a part of a unit, before which that unit has locked no account."""
+
+        def working(statements: Statements) -> T:
+            # Here it may wait for another that is just making the account: nobody waits for what this holds yet.
+            open_accounts(statements, [organisation_id], self._clock.now().date().replace(day=1))
+            return work(statements, self._ledger(statements, {organisation_id}))
+
+        return await within(unit, working)
+
+    async def close(self) -> None:
+        """Returns when everything asked before has its outcome."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+        await self._transactions.close()
+
+    def _ledger(self, statements: Statements, wanted: set[str]) -> Ledger:
+        ledger = Ledger(statements)
+        ledger.lock(wanted, self._clock.now)
+        return ledger
+
+    def _queued(self, operation: Operation) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(future, operation))
+        if self._task is None or self._task.done():
+            # It begins when all who are ready now have asked.
+            self._task = asyncio.create_task(self._run(), name="credit-writer")
+        return future
+
+    async def _run(self) -> None:
+        while self._queue:
+            group = [self._queue.popleft() for _ in range(min(len(self._queue), _LARGEST_GROUP))]
+            try:
+                outcomes = await self._committed([waiting.operation for waiting in group])
+            except DatabaseUnavailable as exc:
+                # One each: many raise it at once.
+                outcomes = [_Outcome(None, _again(exc)) for _ in group]
+            except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
+                outcomes = [_Outcome(None, exc) for _ in group]
+            # Whoever comes alone is likely to come alone again: that needs no task, and no future.
+            self._lone = _LONE if len(group) == 1 else 0
+            self._resolve(group, outcomes)
+
+    async def _committed(self, operations: list[Operation]) -> list[_Outcome]:
+        def work(_: Statements, ledger: Ledger) -> list[_Outcome]:
+            _read(ledger, operations)
+            outcomes = [_applied(operation, ledger) for operation in operations]
+            ledger.save()
+            return outcomes
+
+        wanted = {operation.organisation_id for operation in operations}
+        return await self.locked(wanted, work, durable=any(operation.durable for operation in operations))
+
+    def _resolve(self, group: list[_Waiting], outcomes: list[_Outcome]) -> None:
+        for (future, operation), (result, error) in zip(group, outcomes, strict=True):
+            if not future.done():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+            elif error is None:
+                # The caller has gone.
+                self._undo(operation, result)
+
+    def _undo(self, operation: Operation, result: Any) -> None:
+        undoing = operation.undo(result)
+        if undoing is not None:
+            # Nobody waits for this either; if it fails, the sweeper does it later.
+            self._queued(undoing).add_done_callback(_heard)
+
+
+def _read(ledger: Ledger, operations: list[Operation]) -> None:
+    reservations: list[str] = []
+    references: list[str] = []
+    subjects: set[str] = set()
+    for operation in operations:
+        match operation:
+            case Reserve():
+                if operation.amount:
+                    subjects.update(part for part in (operation.app_id, operation.key_id) if part)
+                    if operation.spender is not None:
+                        subjects.update(agent_id for agent_id, _ in operation.spender.agents)
+            case Settle() | Release():
+                reservations.append(operation.reservation_id)
+            case TopUp():
+                references.append(operation.reference)
+    ledger.read(reservations, references, subjects)
+
+
+def _applied(operation: Operation, ledger: Ledger) -> _Outcome:
+    try:
+        return _Outcome(operation.apply(ledger), None)
+    except (BaobabError, UnknownReservation) as exc:
+        return _Outcome(None, exc)
+
+
+def _again(error: DatabaseUnavailable) -> DatabaseUnavailable:
+    again = DatabaseUnavailable(str(error), error.reason)
+    again.__cause__ = error
+    return again
+
+
+def _heard(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

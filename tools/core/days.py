@@ -1,0 +1,30 @@
+"""Days (UTC) that callers ask about: the first and the last, both included."""
+
+from datetime import date, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from baobab.tools.core.errors import BadRequest
+
+_USUAL = timedelta(days=30)
+_OLDEST = date(2000, 1, 1)
+
+
+def _known(day: date) -> date:
+    # Nobody reckons with the first days of the calendar: there are none before them.
+    if day < _OLDEST:
+        raise ValueError(f"must be {_OLDEST} or later")
+    return day
+
+
+Day = Annotated[date, Field(strict=False), AfterValidator(_known)]
+
+
+def first_and_last(start: date | None, end: date | None, today: date) -> tuple[date, date]:
+    """The days that `startDate` and `endDate` ask for: up to today, from 30 days before the last. BadRequest."""
+    last = end or today
+    first = start or last - _USUAL
+    if first > last:
+        raise BadRequest("`startDate` is after `endDate`.")
+    return first, last

@@ -1,0 +1,103 @@
+"""Envelopes: how one family of operations words an error. The error says what; the family says how."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baobab.tools.core.errors import BaobabError
+
+Schema = dict[str, Any]
+
+
+class Envelope:
+    """The base. `codes` renames errors for this family, nearest class first; the others keep their own code."""
+
+    name = "structured"
+
+    def __init__(self, codes: Mapping[type[BaobabError], str] | None = None) -> None:
+        self._codes = dict(codes or {})
+
+    def code(self, kind: type[BaobabError]) -> str:
+        for ancestor in kind.__mro__:
+            if ancestor in self._codes:
+                return self._codes[ancestor]
+            if "code" in ancestor.__dict__:
+                break
+        return kind.code
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        """The body of an error; `docs` is the address of the error pages."""
+        raise NotImplementedError
+
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+
+class Structured(Envelope):
+    """`{error: {code, message, remediation, documentation_url, details?}}`: the platform's own shape."""
+
+    name = "StructuredError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        code = self.code(type(error))
+        body: dict[str, Any] = {
+            "code": code,
+            "message": error.message,
+            "remediation": error.remedy,
+            "documentation_url": f"{docs}/errors#{code.lower().replace('_', '-')}",
+        }
+        if error.details:
+            body["details"] = error.details
+        return {"error": body}
+
+    def schema(self) -> Schema:
+        text = {"type": "string"}
+        inner = {"code": text, "message": text, "remediation": text, "documentation_url": text}
+        return _object(
+            error=_object(
+                **inner, details={"type": "object"}, required=("code", "message", "remediation", "documentation_url")
+            )
+        )
+
+
+class Flat(Envelope):
+    """`{error: <message>, code, remediation, details?}`: the older groups, whose `error` is a sentence."""
+
+    name = "FlatError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        body = {"error": error.message, "code": self.code(type(error)), "remediation": error.remedy}
+        return body | ({"details": error.details} if error.details else {})
+
+    def schema(self) -> Schema:
+        text = {"type": "string"}
+        return _object(error=text, code=text, remediation=text, details={"type": "object"}, required=("error", "code"))
+
+
+class PlanEnvelope(Envelope):
+    """`{error: <slug>, message, remediation, current, limit, upgradeUrl, ...}`: what a plan has no room for."""
+
+    name = "PlanError"
+
+    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
+        code = self.code(type(error))
+        words = {"error": code, "code": code, "message": error.message, "remediation": error.remedy}
+        return {**words, **error.details, "upgradeUrl": f"{docs}/guides/settings#plans"}
+
+    def schema(self) -> Schema:
+        text, number = {"type": "string"}, {"type": "integer"}
+        told = dict.fromkeys(("error", "code", "message", "remediation", "plan", "what", "upgradeUrl"), text)
+        return _object(None, **told, limit=number, current=number)
+
+
+def _object(required: tuple[str, ...] | None = None, **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required or properties)}
+
+
+STRUCTURED = Structured()
+FLAT = Flat()
+PLAN_ENVELOPE = PlanEnvelope()
+
+
+def envelope_for(family: Envelope, kind: type[BaobabError]) -> Envelope:
+    """How an error is worded: as its family does, but for what a plan says."""
+    return PLAN_ENVELOPE if kind.flat else family

@@ -1,0 +1,116 @@
+"""Refusals: the recent answers of 400 and above that a family keeps for an app's developer to look at."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, insert, select
+
+from baobab.storage.cancellation import completed
+from baobab.storage.clock import Clock
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.tables import Instant, metadata
+from baobab.tools.core.auth.directory import App
+from baobab.tools.core.services import Stores
+
+failures = Table(
+    "failures",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("app_id", String(36), nullable=False),
+    Column("family", String(40), nullable=False),
+    Column("at", Instant, nullable=False, index=True),
+    Column("method", String(10), nullable=False),
+    Column("path", String(700), nullable=False),
+    Column("status_code", Integer, nullable=False),
+    Column("error_code", String(60)),
+    Column("subject", String(600)),
+    sqlite_autoincrement=True,
+)
+
+KEPT = 1000
+KEPT_FOR = timedelta(days=7)
+_PENDING = 5000
+
+
+class Failures:
+    """Collected in memory, written each second, trimmed to the last 1000 of an app and to 7 days.
+
+    What a flood adds faster than it is written pushes the oldest out: a refusal must never cost a transaction.
+    """
+
+    def __init__(self, regions: Mapping[str, Stores], clock: Clock) -> None:
+        self._regions = regions
+        self._clock = clock
+        self._pending: dict[str, deque[dict[str, Any]]] = {region: deque(maxlen=_PENDING) for region in regions}
+
+    def record(
+        self, app: App, family: str, method: str, path: str, status: int, code: str | None, subject: object
+    ) -> None:
+        pending = self._pending.get(app.region)
+        if pending is None:
+            return
+        pending.append(
+            {
+                "app_id": app.id,
+                "family": family,
+                "at": self._clock.now(),
+                "method": method[:10],
+                "path": path[:700],
+                "status_code": status,
+                "error_code": code,
+                "subject": subject[:600] if isinstance(subject, str) else None,
+            }
+        )
+
+    async def recent(self, stores: Stores, app_id: str, family: str, limit: int) -> Sequence[RowMapping]:
+        """Newest first, this process's latest included."""
+        for region, found in self._regions.items():
+            # Only where it looks: that another region does not answer is nothing to this one.
+            if found.database is stores.database:
+                await completed(self._flush(region))
+        query = (
+            select(failures)
+            .where(failures.c.app_id == app_id, failures.c.family == family)
+            .order_by(failures.c.id.desc())
+            .limit(limit)
+        )
+        async with stores.database.reading() as connection:
+            return (await connection.execute(query)).mappings().all()
+
+    async def flush(self) -> None:
+        """Write what has come; DatabaseUnavailable when a region's database did not take it, which is kept then."""
+        refused: DatabaseUnavailable | None = None
+        for region in self._pending:
+            try:
+                await completed(self._flush(region))
+            except DatabaseUnavailable as exc:
+                refused = exc
+        if refused is not None:
+            raise refused
+
+    async def _flush(self, region: str) -> None:
+        pending = self._pending[region]
+        rows = list(pending)
+        pending.clear()
+        try:
+            await self._write(self._regions[region].database, rows)
+        except DatabaseUnavailable:
+            room = _PENDING - len(pending)
+            # The newest of them: what came meanwhile is newer still.
+            pending.extendleft(reversed(rows[-room:] if room else []))
+            raise
+
+    async def _write(self, database: Database, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        async with database.writing() as connection:
+            await connection.execute(insert(failures), rows)
+            await connection.execute(delete(failures).where(failures.c.at < self._clock.now() - KEPT_FOR))
+            for app_id in {row["app_id"] for row in rows}:
+                mine = failures.c.app_id == app_id
+                kept = select(failures.c.id).where(mine).order_by(failures.c.id.desc()).offset(KEPT).limit(1)
+                oldest = await connection.scalar(kept)
+                if oldest is not None:
+                    await connection.execute(delete(failures).where(mine, failures.c.id <= oldest))

@@ -1,0 +1,23 @@
+"""Gauges: what a domain tells operators about its state, each read anew whenever `/metrics` is asked for."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from baobab.tools.core.services import Services
+
+Reading = Mapping[tuple[str, ...], float]
+"""A number for each combination of the labels' values; `{(): 1.0}` where there are no labels."""
+
+ReadGauge = Callable[["Services"], Awaitable[Reading]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One series of `/metrics`. Labels never name tenants: the number of series must not grow with them."""
+
+    name: str
+    labels: tuple[str, ...]
+    description: str
+    read: ReadGauge

@@ -1,0 +1,155 @@
+"""The guides: the pages of `docs/`, which come with the package, as text for whoever serves them."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from baobab.tools.core.errors import NotFound
+
+FOLDER = Path(__file__).parents[2] / "docs"
+
+MAX_PART = 12_000
+"""Characters of one part of a page: what a model is given at a time."""
+
+_COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+_HEADING = re.compile(r"^(#{1,3}) (.+)$")
+_INDEXED = re.compile(r"^- \[[^\]]*\]\(([a-z-]+)\.md\): (.+(?:\n  .+)*)", re.MULTILINE)
+_FENCE = "```"
+
+
+class GuideNotFound(NotFound):
+    code = "GUIDE_NOT_FOUND"
+    summary = "There is no such page or section."
+    remediation = "Take one of `details.known`; without a name, docs_read lists the pages."
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a page, or a piece of one that is long. `slug` is what its links end with."""
+
+    slug: str
+    title: str
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Guide:
+    name: str
+    description: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        return self.parts[0].title
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The page from its beginning to its end, divided at its headings."""
+        return tuple(_parts(self.text))
+
+    def section(self, slug: str | None) -> tuple[str, str | None]:
+        """The text from a heading on, up to MAX_PART, and the slug of what follows. It ends where a section of the page
+        ends; without a slug it is the page from its beginning.
+
+        GuideNotFound for a section that the page has not.
+        """
+        at = 0
+        if slug is not None:
+            slugs = [part.slug for part in self.parts]
+            if slug not in slugs:
+                raise unknown("section", slug, slugs)
+            at = slugs.index(slug)
+        level, text = self.parts[at].level, self.parts[at].text
+        for part in self.parts[at + 1 :]:
+            if (slug is not None and part.level <= min(level, 2)) or len(text) + len(part.text) > MAX_PART:
+                return text, part.slug
+            text += part.text
+        return text, None
+
+
+def unknown(what: str, name: str, known: list[str]) -> GuideNotFound:
+    """The error for a page or a section that is not there, with the names that are."""
+    near = difflib.get_close_matches(name, known, 1)
+    meant = f" Did you mean `{near[0]}`?" if near else ""
+    return GuideNotFound(f"There is no {what} `{name[:100]}`.{meant}", details={"known": known})
+
+
+def find_guide(name: str) -> Guide:
+    """The page of a name, with or without `.md`; GuideNotFound where there is none."""
+    guide = guides().get(name.removesuffix(".md"))
+    if guide is None:
+        raise unknown("page", name, list(guides()))
+    return guide
+
+
+@cache
+def guides() -> Mapping[str, Guide]:
+    """Every page by its name, the index first."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
+    described = {name: " ".join(text.split()) for name, text in _INDEXED.findall(texts["index"])}
+    described["index"] = "Every page, and what is in it"
+    names = sorted(texts, key=lambda name: (name != "index", name))
+    return {name: Guide(name, described.get(name, ""), _served(texts[name], texts)) for name in names}
+
+
+class Slugs:
+    """What links to the headings of one page end with: made from their words, as elsewhere, too."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def of(self, heading: str) -> str:
+        """The slug of the next heading; a second one of the same words has a number behind it."""
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        number = self._taken[slug] = self._taken.get(slug, -1) + 1
+        return f"{slug}-{number}" if number else slug
+
+
+def _served(text: str, known: Mapping[str, str]) -> str:
+    """A page without remarks for those who change it, and without links to what is not served beside it."""
+
+    def keep(link: re.Match[str]) -> str:
+        words, target = link[1], link[2]
+        beside = "/" not in target and target.removesuffix(".md") in known
+        return link[0] if not target or "://" in target or beside else words
+
+    return _LINK.sub(keep, _COMMENT.sub("", text))
+
+
+def _parts(text: str) -> list[Part]:
+    parts: list[Part] = []
+    lines: list[str] = []
+    slug, title, level = "", "", 1
+    slugs = Slugs()
+    fenced = False
+
+    def close() -> None:
+        for number, piece in enumerate(_pieces(lines)):
+            parts.append(Part(slug if not number else f"{slug}~{number + 1}", title, level + bool(number), piece))
+
+    for line in text.splitlines(keepends=True):
+        heading = None if fenced else _HEADING.match(line)
+        fenced ^= line.startswith(_FENCE)
+        if heading is not None:
+            if lines:
+                close()
+            lines, title, level = [], heading[2].strip(), len(heading[1])
+            slug = slugs.of(title)
+        lines.append(line)
+    close()
+    return parts
+
+
+def _pieces(lines: list[str]) -> list[str]:
+    """The text of lines in pieces of at most MAX_PART, as far as lines are no longer."""
+    pieces = [""]
+    for line in lines:
+        if pieces[-1] and len(pieces[-1]) + len(line) > MAX_PART:
+            pieces.append("")
+        pieces[-1] += line
+    return pieces

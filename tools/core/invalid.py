@@ -1,0 +1,102 @@
+"""What pydantic found wrong, told so that a caller can mend it: which field, what about it, what to send."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from baobab.tools.core.errors import BadRequest, InvalidType, MissingField, UnknownField
+
+_MOST = 10
+
+
+_BRANCH = re.compile(r"[\[(]|^(?:constrained-)?(?:str|int|float|bool|list|dict|none)$")
+"""What pydantic puts into a path for a branch of a union: no field is called so."""
+
+
+def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
+    """One error for all faults; the first decides its code. Values are never repeated."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    fields = [{"field": _path(fault["loc"]), "problem": _problem(fault)} for fault in faults[:_MOST]]
+    first, kind = fields[0], faults[0]["type"]
+    message = f"`{first['field']}`: {first['problem']}."
+    missing = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
+    unknown = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "extra_forbidden"]
+    if kind in ("missing", "extra_forbidden"):
+        return _misnamed(kind, missing, unknown, model, fields)
+    if kind.endswith("_type") or kind == "is_instance_of":
+        return InvalidType(message, details={"fields": fields})
+    return BadRequest(message, details={"fields": fields})
+
+
+Place = tuple[str | int, ...]
+"""Where something stands in the arguments of a call."""
+
+
+def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Place]:
+    """The fields, at any depth, that are known, were refused, and are null."""
+    faults = error.errors(include_url=False, include_input=False)
+    found = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
+    return {place for place, value in found if value is None and place and isinstance(place[-1], str)}
+
+
+def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Place]:
+    """The fields, at any depth, that must be there and are not."""
+    faults = error.errors(include_url=False, include_input=False)
+    missing = [fault["loc"] for fault in faults if fault["type"] == "missing"]
+    return {(*_follow(arguments, location)[0], location[-1]) for location in missing}
+
+
+def leave_out(value: Any, places: set[Place], path: Place = ()) -> Any:
+    """The same value without what stands at some places."""
+    if isinstance(value, Mapping):
+        kept = {name: item for name, item in value.items() if (*path, name) not in places}
+        return {name: leave_out(item, places, (*path, name)) for name, item in kept.items()}
+    if isinstance(value, list):
+        return [leave_out(item, places, (*path, at)) for at, item in enumerate(value)]
+    return value
+
+
+def _follow(value: Any, location: Place) -> tuple[Place, Any]:
+    """How far a fault's location leads, and what is there. Branches of unions are no steps of it."""
+    path: list[str | int] = []
+    for part in location:
+        within = isinstance(value, Mapping) and part in value
+        if within or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+            path.append(part)
+            value = value[part]
+    return tuple(path), value
+
+
+def _misnamed(
+    kind: str, missing: list[str], unknown: list[str], model: type[BaseModel], fields: list[dict[str, Any]]
+) -> BadRequest:
+    """An error that names the fields that are missing and those that are unknown: often they are misspelt."""
+    said = [f"{_quoted(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
+    if len(unknown) == 1:
+        said.append(f"{_quoted(unknown)} is not a field of this operation.")
+    elif unknown:
+        said.append(f"{_quoted(unknown)} are not fields of this operation.")
+    known = _quoted([info.alias or name for name, info in model.model_fields.items()]) or "none"
+    action = "Remove it or correct its name" if len(unknown) == 1 else "Remove them or correct their names"
+    if missing and unknown:
+        action = "Add what is missing, and correct or remove what is unknown"
+    # Inside another object, the fields are those of that object: the names above are the operation's own.
+    remedy = f"{action}; the fields are {known}." if unknown else None
+    error = MissingField if kind == "missing" else UnknownField
+    return error(" ".join(said), remediation=remedy, details={"fields": fields})
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _path(location: tuple[Any, ...]) -> str:
+    parts = [str(part) for number, part in enumerate(location) if number == 0 or not _BRANCH.search(str(part))]
+    return ".".join(parts)[:200] or "body"
+
+
+def _problem(fault: Any) -> str:
+    text = str(fault["msg"]).removeprefix("Value error, ")
+    return text[0].lower() + text[1:] if text.startswith(("Input", "String", "List", "Field")) else text

@@ -1,0 +1,62 @@
+"""Amounts as people write them: decimal dollars, exactly, turned into whole nano-dollars and back."""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from baobab.tools.core.credits.terms import MOST, USD
+
+_PLACES = 9
+_WRITTEN = r"^([0-9]{1,7})(\.[0-9]{1,9})?$"
+
+
+def nanos(written: str) -> int:
+    """Nano-dollars of a text such as `12.50`; ValueError for what is no amount from nothing to a million dollars."""
+    found = re.fullmatch(_WRITTEN, written)
+    amount = int(found[1] + (found[2] or ".")[1:].ljust(_PLACES, "0")) if found else -1
+    if not 0 <= amount <= MOST:
+        raise ValueError(f"must be a number of dollars from 0 to {MOST // USD} with at most 9 decimals, such as 12.50")
+    return amount
+
+
+def dollars(amount: int) -> str:
+    """The exact decimal text of nano-dollars, with two decimals or as many as it takes: `12.50`."""
+    whole, places = divmod(abs(amount), USD)
+    decimals = f"{places:0{_PLACES}d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if amount < 0 else ''}{whole}.{decimals}"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Nano-dollars that callers give as a JSON number of dollars or as the text of one: `Annotated[int, Amount()]`.
+
+    JSON's numbers arrive as binary fractions. The shortest decimal of one is what was written, as long as that had 15
+    digits or fewer, which every amount up to a million dollars with 9 decimals has.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_given)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        number = {"type": "number", "minimum": 0, "maximum": MOST // USD}
+        return {"anyOf": [number, {"type": "string", "pattern": _WRITTEN, "maxLength": 17}]}
+
+
+Usd = Annotated[
+    int, Amount(), Field(description="US dollars, with up to 9 decimals; a number or its text.", examples=["12.50"])
+]
+
+
+def _given(value: object) -> int:
+    match value:
+        case bool():
+            pass
+        case str():
+            return nanos(value)
+        case int() | float():
+            return nanos(format(Decimal(repr(value)), "f"))
+    raise PydanticCustomError("amount_type", "must be a number or a string")

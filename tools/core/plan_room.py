@@ -1,0 +1,58 @@
+"""Room in a plan: what is added to an organisation is counted in the transaction that adds it."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.storage.database import Execute
+from baobab.tools.core.errors import Forbidden
+from baobab.tools.core.plans import PLANS, Plan
+from baobab.tools.core.platform_tables import accounts, members, organisations
+
+
+class PlanLimitReached(Forbidden):
+    code = "plan_limit_exceeded"
+    flat = True
+    summary = "The plan of the organisation has room for no more."
+    remediation = "Remove what is no longer needed, or have the operator give another plan (`baobab plan`)."
+
+
+class ProjectLimitReached(PlanLimitReached):
+    code = "project_limit_reached"
+    summary = "The organisation has as many apps as its plan has room for."
+    remediation = "Delete an app that is no longer needed, or have the operator give another plan (`baobab plan`)."
+
+
+async def hold_plan(execute: Execute, organisation_id: str) -> Plan:
+    """The plan of an organisation. Whoever else adds something to it at once waits here, and counts afterwards."""
+    here = select(organisations.c.plan).where(organisations.c.id == organisation_id)
+    return PLANS[(await execute(here.with_for_update(key_share=True))).scalar_one()]
+
+
+def require_room(
+    what: str, plan: Plan, cap: int | None, used: int, more: int = 1, error: type[PlanLimitReached] = PlanLimitReached
+) -> None:
+    """Raise PlanLimitReached where `more` of something do not fit into the cap.
+
+    used: counted in the transaction that adds them, so that callers who come at once do not pass the cap together.
+    """
+    if cap is not None and used + more > cap:
+        details = {"plan": plan.name, "what": what, "limit": cap, "current": used}
+        raise error(f"The plan {plan.name} has room for {cap} {what}; there are {used}.", details=details)
+
+
+async def cap_of_apps(execute: Execute, organisation_id: str, plan: Plan) -> int | None:
+    """How many apps an organisation may have. Whose server it is may have as many as it holds: none is sold to them."""
+    return None if plan.apps is None or organisation_id == await _operators_own(execute) else plan.apps
+
+
+async def _operators_own(execute: Execute) -> str | None:
+    """The personal organisation of the first account, which the first start has made."""
+    first = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1).scalar_subquery()
+    own: Any = (
+        select(organisations.c.id)
+        .join(members, members.c.organisation_id == organisations.c.id)
+        .where(members.c.account_id == first, members.c.role == "owner", organisations.c.personal)
+    )
+    organisation: str | None = (await execute(own)).scalar()
+    return organisation

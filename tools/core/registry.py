@@ -1,0 +1,377 @@
+"""The registry: every tool by its name, and the one way in."""
+
+import logging
+import time
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+from sqlalchemy.exc import IntegrityError, NoResultFound
+
+from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, Unit
+from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
+from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
+from baobab.tools.core.approvals import approval
+from baobab.tools.core.approvals.executor import Approved, MeaningChanged
+from baobab.tools.core.auth import key_limits
+from baobab.tools.core.auth.access import require_sign_in
+from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
+from baobab.tools.core.call import Call, Door, WouldDestroy
+from baobab.tools.core.errors import (
+    AppMigrating,
+    AppNotFound,
+    BaobabError,
+    Damaged,
+    Internal,
+    Naming,
+    ToolNotFound,
+    Unavailable,
+)
+from baobab.tools.core.invalid import find_missing, find_nulls, invalid, leave_out
+from baobab.tools.core.jobs import JobKind
+from baobab.tools.core.limits import Allowance, Remaining, network
+from baobab.tools.core.services import Services
+from baobab.tools.core.tenancy import STRANGER, set_tenant
+from baobab.tools.core.tool import RegistrationError, Tool, Toolset
+
+_log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Told of every call that ended: metrics and traces hang here."""
+
+    def __call__(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None: ...
+
+
+class Registry:
+    """Made once from the toolsets; a name, a route or a family that stands twice is an error at once."""
+
+    def __init__(self, toolsets: Iterable[Toolset]) -> None:
+        self.toolsets = tuple(toolsets)
+        self.tools: dict[str, Tool] = {}
+        self.jobs: dict[str, JobKind] = {}
+        self.gauges = tuple(gauge for toolset in self.toolsets for gauge in toolset.gauges.values())
+        routes: dict[tuple[str, str], str] = {}
+        for toolset in self.toolsets:
+            for kind in toolset.jobs.values():
+                if kind.name in self.jobs:
+                    raise RegistrationError(f"{kind.name}: two toolsets have a job of this name")
+                self.jobs[kind.name] = kind
+            for tool in toolset.tools.values():
+                if tool.name in self.tools:
+                    raise RegistrationError(f"{tool.name}: two toolsets have a tool of this name")
+                self.tools[tool.name] = tool
+                if tool.rest is None:
+                    continue
+                for path in (tool.rest.path, *tool.rest.also):
+                    route = (tool.rest.method, _shape(path))
+                    if route in routes:
+                        raise RegistrationError(f"{tool.name}: {routes[route]} has the route {' '.join(route)} already")
+                    routes[route] = tool.name
+        self.observers: list[Observer] = []
+        self._services: Services | None = None
+
+    def bind(self, services: Services) -> "Registry":
+        """Give the tools what they work with; until then they can be listed and described, not called."""
+        self._services = services
+        return self
+
+    @property
+    def services(self) -> Services:
+        if self._services is None:
+            raise RuntimeError("the registry has no services yet")
+        return self._services
+
+    def find(self, name: str) -> Tool:
+        tool = self.tools.get(name)
+        if tool is None:
+            raise ToolNotFound(details={"name": name[:128]})
+        return tool
+
+    def naming(self, door: Door) -> Naming:
+        """What operations are called in the errors that a door tells."""
+        return self.name_by_route if door.name == "rest" else self.name_by_tool
+
+    def name_by_route(self, name: str) -> str:
+        """Method and path of an operation; its tool's name where it has no route."""
+        tool = self.tools.get(name)
+        return name if tool is None or tool.rest is None else f"{tool.rest.method} {tool.rest.path}"
+
+    def name_by_tool(self, name: str) -> str:
+        """The name of a tool; method and path of one that models are not offered."""
+        tool = self.tools.get(name)
+        return name if tool is None or tool.mcp else self.name_by_route(name)
+
+    def visible_to(self, caller: Caller) -> list[Tool]:
+        """The tools that models of this caller are offered, by name."""
+        return sorted(
+            (t for t in self.tools.values() if t.mcp and t.access.admits(caller) and not key_limits.passed(caller, t)),
+            key=lambda t: t.name,
+        )
+
+    def prepare(self) -> None:
+        """Make what tools make lazily; meant for a thread beside a server that answers already."""
+        for tool in self.tools.values():
+            tool.prepare()
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller, door: Door, *, unit: Unit | None = None
+    ) -> Any:
+        """Use a tool. The result of its handler, or a BaobabError and nothing changed."""
+        return (await self.run(self.find(name), arguments, caller, door, unit=unit))[0]
+
+    async def run(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        door: Door,
+        *,
+        unit: Unit | None = None,
+        approved: Approved | None = None,
+    ) -> tuple[Any, Call]:
+        """As `call`, with the record of the call: doors tell callers what is left of their allowance.
+
+        approved: the approval that this call is the execution of.
+        """
+        services = self.services
+        nested = unit is not None
+        if unit is not None and tool.effect != "read" and not unit.writes:
+            raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
+        work = unit or services.database.unit(write=tool.effect != "read" or approved is not None)
+        call = Call(self, services, tool, caller, door, work)
+        call.approved = approved
+        call.nested = nested
+        started = time.perf_counter()
+        outcome = "ok"
+        try:
+            result = await self._steps(call, arguments, nested)
+        except BaobabError as error:
+            outcome = error.code
+            error.naming = self.naming(door)
+            raise
+        except BaseException:
+            outcome = "error"
+            raise
+        finally:
+            if self.observers:
+                seconds = time.perf_counter() - started
+                for observe in self.observers:
+                    observe(tool, door, outcome, seconds)
+        return result, call
+
+    async def preview(
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door, unit: Unit
+    ) -> str | None:
+        """What a call would do now, in plain words and changing nothing; None where the tool cannot tell.
+
+        Raises what the call would be refused with. unit: that of the read which asks.
+        """
+        call = Call(self, self.services, tool, caller, door, unit)
+        key_limits.hold(caller, tool, arguments.get(tool.app_parameter or ""))
+        values = await self._admitted(call, arguments, nested=True)
+        if tool.preview is None:
+            return None
+        told: str = await tool.preview(call, **values)
+        return told
+
+    async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door) -> None:
+        """Raise what a call would be refused with whatever the arguments say that its door has not read yet.
+
+        Nothing is taken from the rate limit here; it is only looked whether something is left.
+        """
+        asking = replace(self.services, limits=Remaining(self.services.limits))
+        call = Call(self, asking, tool, caller, door, self.services.database.unit(write=False))
+        try:
+            if tool.app_parameter is not None:
+                call.app = await self.services.directory.app(arguments.get(tool.app_parameter))
+            if tool.access.anonymous:
+                require_sign_in(call)
+            await tool.access.authorise(call, arguments)
+            if tool.access.credential:
+                key_limits.hold(caller, tool, None if call.app is None else call.app.id)
+            if tool.limit is not None and isinstance(spent := tool.limit.spend(call, arguments), Awaitable):
+                await spent
+        finally:
+            if not call.unit.untouched:
+                await call.unit.commit()
+        # What is done for the call from here on is done for whoever it is for.
+        set_tenant(_tenant(call))
+
+    async def recheck(self, call: Call) -> None:
+        """Raise what a call that goes on for long would be refused with if it were made now."""
+        again = Call(self, self.services, call.tool, call.caller, call.door, self.services.database.unit(write=False))
+        arguments = {} if call.app is None else {call.tool.app_parameter or "": call.app.id}
+        try:
+            if call.app is not None:
+                again.app = await self.services.directory.app(call.app.id)
+            await call.tool.access.authorise(again, arguments)
+            key_limits.hold(call.caller, call.tool, None if call.app is None else call.app.id)
+        finally:
+            if not again.unit.untouched:
+                await again.unit.commit()
+
+    async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
+        try:
+            values = await self._admitted(call, arguments, nested)
+            if not nested and call.approved is None and approval.required(call):
+                meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+                # Proposals have a transaction of their own: no turn may be held that they would wait for.
+                await call.unit.commit()
+                await self._require_hope(call, arguments, values, meaning)
+                return await call.services.approvals.propose(call, arguments, meaning)
+            if call.tool.destructive_when is not None and call.asks_before_destroying:
+                return await self._work_or_propose(call, values, arguments)
+            if call.approved is not None and not nested and call.approved.meaning is not None:
+                meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+                if meaning != call.approved.meaning:
+                    raise MeaningChanged
+            return await self._work(call, values, nested)
+        except (IntegrityError, NoResultFound) as exc:
+            # The app may have been deleted while the call was on its way.
+            if call.app is not None and await call.services.directory.is_gone(call.app.id):
+                raise AppNotFound from exc
+            raise
+        except (DatabaseDamaged, StoreDamaged) as exc:
+            raise _damaged(call, exc.reason) from exc
+        except DatabaseUnavailable as exc:
+            raise _unanswered(call, "The database does not answer.", exc.reason) from exc
+        except SpaceFrozen as exc:
+            raise AppMigrating from exc
+        except StoreUnavailable as exc:
+            raise _unanswered(call, "The key-value store does not answer.", exc.reason) from exc
+        except ObjectsUnavailable as exc:
+            raise _unanswered(call, "The object store does not answer.", exc.reason) from exc
+
+    async def _require_hope(
+        self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any], meaning: str | None
+    ) -> None:
+        """Refuse a call at once that could only fail once a person has approved it, as its preview knows.
+
+        One that was proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
+        """
+        preview = call.tool.preview
+        if preview is None or await call.services.approvals.has_standing(call, arguments, meaning):
+            return
+        unit = call.services.database.unit(write=False)
+        reading = Call(self, call.services, call.tool, call.caller, call.door, unit)
+        reading.app, reading.role = call.app, call.role
+        try:
+            await preview(reading, **values)
+        except BaseException as exc:
+            await unit.rollback(exc)
+            raise
+        # Whoever proposes may hold no turn that the proposal would wait for.
+        await unit.commit()
+
+    async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
+        """Make the call where it destroys nothing now; else it waits for a person, as one that always does."""
+        meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
+        if not await call.services.approvals.has_standing(call, arguments, meaning):
+            try:
+                return await self._work(call, values, nested=False)
+            except WouldDestroy:
+                # What it had changed has been taken back.
+                pass
+        call.effect = "destructive"
+        await call.unit.commit()
+        return await call.services.approvals.propose(call, arguments, meaning)
+
+    async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
+        """The validated arguments of a call that may be made."""
+        tool = call.tool
+        if not isinstance(call.caller, Anonymous) and not tool.names_fit(arguments):
+            # Before any look-up: who misspells `app_id` must not be told that there is no such app.
+            _validated(tool, arguments)
+        if tool.app_parameter is not None:
+            call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
+        if tool.access.anonymous:
+            require_sign_in(call)
+        await tool.access.authorise(call, arguments)
+        if not nested:
+            set_tenant(_tenant(call))
+        if call.caller.limits is not None and not nested and tool.access.credential:
+            key_limits.hold(call.caller, tool, None if call.app is None else call.app.id)
+        if tool.limit is not None and not nested and call.approved is None:
+            allowance = tool.limit.spend(call, arguments)
+            # What is counted in this process is here already: no coroutine on the hot path.
+            if allowance is not None and not isinstance(allowance, Allowance):
+                allowance = await allowance
+            call.allowance = allowance
+        values = _validated(tool, arguments)
+        if tool.widens and not nested:
+            key_limits.hold_arguments(call.caller, tool, values, arguments)
+        return values
+
+    async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
+        tool = call.tool
+        try:
+            result = await tool.handler(call, **values)
+            if tool.audit is not None:
+                if tool.audit.tallied:
+                    call.services.trail.tally(call, values)
+                else:
+                    await call.services.trail.record(call, values)
+            if call.approved is not None and not nested:
+                await call.services.approvals.executor.finish(call, result)
+            if not nested and not call.unit.untouched:
+                await call.unit.commit()
+        except BaseException as exc:
+            if nested:
+                raise
+            await call.unit.rollback(exc)
+            if isinstance(exc, BaobabError) and not isinstance(exc, Internal):
+                await call.services.trail.record_failure(call, values, exc.message)
+            raise
+        return result
+
+
+def _validated(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The handler's arguments. BadRequest names what is wrong with those that came.
+
+    Null for what may be left out means that it was left out, unless its type gives null a meaning.
+    """
+    try:
+        return tool.validate(arguments)
+    except ValidationError as exc:
+        error = exc
+    nulls = find_nulls(arguments, error)
+    while nulls:
+        without = leave_out(arguments, nulls)
+        try:
+            return tool.validate(without)
+        except ValidationError as exc:
+            again = exc
+        needed = nulls & find_missing(without, again)
+        if not needed:
+            error = again
+            break
+        nulls -= needed
+    raise invalid(error, tool.arguments) from error
+
+
+def _unanswered(call: Call, message: str, reason: str) -> Unavailable:
+    """What the caller is told. The reason is for operators: a fault of our own may look like a store's, too."""
+    told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
+    _log.warning("a store does not answer", extra=told)
+    return Unavailable(message)
+
+
+def _damaged(call: Call, reason: str) -> Damaged:
+    told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
+    _log.error("a store is damaged: restore it from a backup", extra=told)
+    return Damaged()
+
+
+def _tenant(call: Call) -> str:
+    """For whom a call is: the organisation that it is at, or the address of a stranger."""
+    if isinstance(call.caller, (Account, ScopedKey)):
+        return call.caller.organisation_id
+    if call.app is not None and not isinstance(call.caller, Anonymous):
+        return call.app.organisation_id
+    return f"{STRANGER}:{network(call.door.ip)}"
+
+
+def _shape(path: str) -> str:
+    return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))

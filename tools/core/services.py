@@ -1,0 +1,102 @@
+"""What tools work with, put together once by the composition and injected into every call."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from baobab.storage.clock import Clock, Ids
+from baobab.storage.database import Database
+from baobab.storage.kv.engine import Engine
+from baobab.storage.notices import Notices
+from baobab.storage.objects.store import ObjectStore
+from baobab.storage.secrets import Vault
+from baobab.tools.core.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from baobab.tools.core.approvals.approval import Approvals
+    from baobab.tools.core.audit import Trail
+    from baobab.tools.core.auth.credentials import Credentials
+    from baobab.tools.core.auth.directory import Directory
+    from baobab.tools.core.auth.signing import Signers
+    from baobab.tools.core.credits.credits import Credits
+    from baobab.tools.core.failures import Failures
+    from baobab.tools.core.jobs import Jobs
+    from baobab.tools.core.limits import Limiter
+
+
+T = TypeVar("T")
+
+
+class Outgoing(Protocol):
+    """The one guarded client for requests that leave the platform."""
+
+    async def request(self, method: str, url: str, **options: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The stores of one region: an app's data is only ever in those of its own."""
+
+    database: Database
+    kv: Engine
+    objects: ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator has decided and tools must know."""
+
+    base_url: str
+    base_domain: str
+    default_plan: str
+    default_region: str
+    signup_open: bool
+    data: Path
+    """The folder of the installation."""
+    version: str
+    ai_markup: int = 0
+    """Percent added to what providers charge."""
+    ai_drop_params: bool = False
+    ai_web_search: Literal["drop", "refuse", "allow"] = "drop"
+    run_retention_days: int = 90
+    """For how long ended runs of agents are kept; 0 is for ever."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that clients may reach the server by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    options: Options
+    clock: Clock
+    ids: Ids
+    vault: Vault
+    database: Database
+    regions: Mapping[str, Stores]
+    notices: Notices
+    limits: "Limiter"
+    directory: "Directory"
+    signers: "Signers"
+    credentials: "Credentials"
+    trail: "Trail"
+    failures: "Failures"
+    approvals: "Approvals"
+    jobs: "Jobs"
+    credits: "Credits"
+    outgoing: Outgoing
+    parts: Mapping[type, object] = field(default_factory=dict)
+    """What rooms below the domains bring, by its class."""
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    _own: dict[Any, Any] = field(default_factory=dict)
+
+    def part(self, kind: type[T]) -> T:
+        found = self.parts[kind]
+        assert isinstance(found, kind)
+        return found
+
+    def of(self, kind: "Callable[[Services], T]") -> T:
+        """A domain's own service, such as a cache of its rules: made when first asked for, one for each house."""
+        found: T | None = self._own.get(kind)
+        if found is None:
+            found = self._own[kind] = kind(self)
+        return found

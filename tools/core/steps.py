@@ -1,0 +1,32 @@
+"""Steps: the calls that a run of an agent makes."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+ENDED = "approval.ended"
+"""The event of a step's approval that has its outcome: it tells `approval_id` and `run_id`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Which call of which run it is: made again after a crash it is the same call, and has the same outcome.
+
+    organisation_id, account_id: whose approval it needs, where it needs one; patience: and for how long it waits.
+    """
+
+    run_id: str
+    call_id: str
+    organisation_id: str
+    account_id: str
+    patience: timedelta
+    asks: bool = False
+    """Whether it waits for a person, whatever its caller may do without one."""
+    tainted: bool = False
+    """Whether text from outside has been read on the way to it."""
+    approvers: str = "starter"
+    """Who decides where it waits (deciders.py), of which `persons` must agree; `starter` began the run."""
+    persons: int = 1
+    starter: str = ""
+    agent: str = ""
+    pins: frozenset[str] = frozenset()
+    """Arguments that hold fast what is called. Whoever retries the step may find others: it is the same call."""

@@ -1,0 +1,109 @@
+"""Types that carry their constraints: what a handler receives needs no second look."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
+from pydantic_core import CoreSchema, core_schema, to_json
+
+from baobab.tools.core.escaping import is_seen
+
+OMITTED: Any = object()
+"""The default of a parameter whose absence means something else than null."""
+
+_JSON_SUSPECTS = re.compile(rb"\\u0000|NaN|Infinity")
+
+
+def without_nul(text: str) -> str:
+    # No database text column and no C string holds it; refusing it here keeps every store alike.
+    if "\x00" in text:
+        raise ValueError("must not contain NUL characters")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string of at most `max_length` characters, none of them NUL by default: `Annotated[str, Text(100)]`."""
+
+    max_length: int
+    min_length: int = 0
+    pattern: str | None = None
+    nul: bool = False
+    """Whether it may hold NUL: for what is passed on, and never stored as it is."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(
+            strict=True, max_length=self.max_length, min_length=self.min_length or None, pattern=self.pattern
+        )
+        return text if self.nul else core_schema.no_info_after_validator_function(without_nul, text)
+
+
+@dataclass(frozen=True, slots=True)
+class NameText(Text):
+    """What people tell things apart by: a text of which every character is seen, on one line and in its order."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = Text.__get_pydantic_core_schema__(self, source, handler)
+        return core_schema.no_info_after_validator_function(_seen, text)
+
+
+def _seen(name: str) -> str:
+    for character in name:
+        if not is_seen(character):
+            raise ValueError(f"must not contain the invisible character U+{ord(character):04X}")
+    return name
+
+
+def encode_json(value: Any) -> bytes:
+    """The compact JSON text of a value that came from JSON; ValueError for what JSON or a store cannot hold."""
+    raw = to_json(value, inf_nan_mode="constants")
+    if _JSON_SUSPECTS.search(raw):
+        _check_json(value)
+    return raw
+
+
+def _check_json(value: Any) -> None:
+    match value:
+        case str():
+            without_nul(value)
+        case float():
+            if not math.isfinite(value):
+                raise ValueError("must not contain NaN or Infinity")
+        case dict():
+            for name, item in value.items():
+                without_nul(name)
+                _check_json(item)
+        case list():
+            for item in value:
+                _check_json(item)
+
+
+def _storable(value: Any) -> Any:
+    encode_json(value)
+    return value
+
+
+Json = Annotated[Any, AfterValidator(_storable), WithJsonSchema({})]
+"""Any JSON value."""
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(_storable), WithJsonSchema({"type": "object"})]
+
+AnyJsonObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
+"""A JSON object of whatever texts: NUL too, as tools read it from files. Not for what is stored as text or JSON."""
+
+APP_ID = r"^app_[0-9a-z]{6,32}$"
+AppId = Annotated[
+    str, StringConstraints(pattern=APP_ID, max_length=36), Field(description="The app.", examples=["app_1a2b3c4d5e6f"])
+]
+Uuid = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", max_length=36),
+    Field(examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"]),
+]
+Email = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^@\s\x00]{1,64}@[^@\s\x00]{1,185}$", max_length=250, to_lower=True),
+    Field(description="An e-mail address.", examples=["ada@example.com"], json_schema_extra={"format": "email"}),
+]
