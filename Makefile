@@ -8,7 +8,7 @@ GROWN := tests/tools tests/mcp_server tests/http tests/storage/test_database.py 
 # Where hypothesis draws the examples.
 PROPERTIES = $(shell grep -rlE "^(from|import) hypothesis" --include="test_*.py" tests)
 BIN := $(VENV)/bin
-# A process for each core. The crash suite runs by itself: its servers want the machine.
+# In parallel (tests/conftest.py says how many). The crash suite runs by itself: its servers want the machine.
 PARALLEL := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --ignore tests/crash
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-config --no-emit-index-url --generate-hashes \

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,11 @@ class Baobab:
 def settings() -> dict[str, str]:
     """Environment of the installation; a test module overrides this fixture to set more."""
     return {"BAOBAB_PLAN": "enterprise"}
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: a test waits about as long as it works."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
