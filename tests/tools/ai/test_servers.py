@@ -217,6 +217,7 @@ async def test_a_server_cannot_pass_for_the_installations_own(world: Installatio
         {"url": "http://[::ffff:10.0.0.1]/v1"},
         {"url": "http://2130706433/v1"},
         {"url": "http://0x7f.1/v1"},
+        {"url": "http://93.184.216.34/v1", "key": OWN_KEY},
         {"key": "two\r\nlines"},
         {"key": ""},
         {"models": ["openai/gpt-4o"]},
