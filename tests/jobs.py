@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, Protocol
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from baobab.storage.database import Database
 from baobab.storage.tables import metadata
@@ -33,14 +33,14 @@ async def made(house: Housed, kind: str) -> None:
 async def settled(house: Housed, database: Database | None = None) -> None:
     """Return when every job that is due by the house's clock has been made."""
     services: Any = house.services
-    held = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.held_by.is_not(None))
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             services.jobs.wake()
-            # Anew each time: what one job asks for is due after the look before.
-            due = select(func.count()).where(jobs.c.finished_at.is_(None), jobs.c.due_at <= services.clock.now())
+            # Anew each time, for what one job asks for is due after the look before; and in one look, for a job that
+            # ends may have asked for another.
+            left = or_(jobs.c.held_by.is_not(None), jobs.c.due_at <= services.clock.now())
             async with (database or services.database).reading() as connection:
-                if not await connection.scalar(due) and not await connection.scalar(held):
+                if not await connection.scalar(select(func.count()).where(jobs.c.finished_at.is_(None), left)):
                     return
             await asyncio.sleep(0.005)
 

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from baobab.http.approval_page import approval_routes
 from baobab.http.docs_page import docs_routes
+from baobab.http.programs_page import program_routes
 from tests.conftest import Baobab
 from tests.http.test_docs_page import POLICY, Page
 
@@ -27,7 +28,7 @@ each_file = pytest.mark.parametrize("path", CONTENT_TYPES)
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    with TestClient(Starlette(routes=[*docs_routes(), *approval_routes()])) as client:
+    with TestClient(Starlette(routes=[*docs_routes(), *approval_routes(), *program_routes()])) as client:
         yield client
 
 

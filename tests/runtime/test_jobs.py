@@ -384,7 +384,7 @@ async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path: Pat
     slow, most, running = Toolset("slow", "Slow."), 0, 0
     go = asyncio.Event()
 
-    @slow.job(at_once=2)
+    @slow.job(at_once=3)
     async def long_one(job: Job) -> None:
         nonlocal most, running
         running += 1
@@ -402,4 +402,4 @@ async def test_of_a_kind_that_has_a_bound_no_more_are_made_at_once(tmp_path: Pat
                 await asyncio.sleep(0.01)
         go.set()
         await jobs.settled(baobab.house)
-    assert most == 2
+    assert most == 2  # One is left to other tenants.
