@@ -22,12 +22,16 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
     ("agents_threads_delete", {"name": "nobody", "thread_id": "t"}, "agent_not_found"),
     ("mcp_servers_delete", {"id": RUN}, "tool_server_not_found"),
     ("mcp_servers_probe", {"id": RUN}, "tool_server_not_found"),
+    ("agents_runs_webhook", {"name": "nobody", "id": RUN}, "run_not_found"),
+    ("moves_start", {"dest_region": "nowhere"}, "ineligible"),
+    ("moves_reverse", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("moves_abort", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("kv_flush", {}, "CONFIRM_REQUIRED"),
 ]
 HOPELESS_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
     ("gateway_response_delete", {"response_id": "resp_0123456789abcdef01234567"}, "RESPONSE_NOT_FOUND"),
     ("model_servers_delete", {"name": "mine"}, "NOT_FOUND"),
+    ("model_servers_update", {"name": "mine", "url": "https://models.example.com/v1"}, "NOT_FOUND"),
     ("model_servers_probe", {"name": "mine"}, "NOT_FOUND"),
     ("provider_keys_delete", {"provider": "openai"}, "NOT_FOUND"),
     ("source_replicas_delete", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
@@ -64,6 +68,16 @@ async def test_a_call_about_what_is_not_there_asks_nobody(
 ) -> None:
     told = refusal(await called(baobab, name, {"app_id": await baobab.app(), **arguments}, era))
     assert told["code"].upper() == code.upper()
+    assert await waiting(baobab) == []
+
+
+async def test_what_is_no_counter_is_not_proposed_to_be_counted(baobab: Baobab) -> None:
+    app_id = await baobab.app()
+    text = {"value": "text"}
+    assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json=text, headers=baobab.owner)).status_code == 204
+    for name in ("kv_incr", "kv_decr"):
+        told = refusal(await called(baobab, name, {"app_id": app_id, "key": "a"}, ERAS[0]))
+        assert told["code"] != "APPROVAL_REQUIRED"
     assert await waiting(baobab) == []
 
 

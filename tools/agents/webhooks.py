@@ -107,10 +107,16 @@ async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
     return {"made_at": row.made_at, "earlier_until": until}
 
 
+async def _sending_again(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002
+    row = await _told_run(call, app_id, name, id)
+    return f"It would send the webhook of the run, which is {row.status}, once more."
+
+
 @agents.tool(
     "POST /agents/{name}/runs/{id}/webhook",
     access=AppOwner(),
     effect="external",
+    preview=_sending_again,
     status=202,
     raises=(RunNotFound, RunUnderWay, NoWebhook),
     audit=Audit("agent.run.webhook", category="agents", resource="run"),
@@ -120,16 +126,22 @@ async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
 )
 async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
     """Send the webhook of a run that has ended once more, with the same event id."""
-    row = await run_row(call, app_id, id, name)
-    if row.webhook_url is None:
-        raise NoWebhook
-    if row.status not in ENDED:
-        raise RunUnderWay(details={"status": row.status})
+    row = await _told_run(call, app_id, name, id)
     call.audit.resource_id = id
     async with writing(call) as unit:
         job_id = f"webhook:{id}:{call.services.ids.uuid()}"
         await call.services.jobs.enqueue(unit, WEBHOOK, {"run_id": id}, job_id=job_id)
     return {"run_id": id, "status": row.status}
+
+
+async def _told_run(call: Call, app_id: str, name: str, run_id: str) -> Any:
+    """The row of a run that has ended and has a webhook."""
+    row = await run_row(call, app_id, run_id, name)
+    if row.webhook_url is None:
+        raise NoWebhook
+    if row.status not in ENDED:
+        raise RunUnderWay(details={"status": row.status})
+    return row
 
 
 @agents.job()

@@ -166,10 +166,23 @@ async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     return _shown(await _row(call, name))
 
 
+async def _updating(
+    call: Call,
+    name: ServerName,
+    url: Url | None = None,
+    key: ServerKey | None = OMITTED,
+    timeouts: Timeouts | None = OMITTED,
+) -> str:
+    row, address = await _changeable(call, name, url, key, timeouts)
+    where = f"at {escape_text(row['url'])}" if address == row["url"] else f"to be at {escape_text(address)}"
+    return f"It would change the model server {name} {where}, and ask it for its models."
+
+
 @model_servers.tool(
     "PATCH /servers/{name}",
     access=AnyAccount("admin"),
     effect="external",
+    preview=_updating,
     raises=(ServerNotFound, ServerChanged, KeyNeededAgain, MissingField, AddressRefused, UrlRefused),
     audit=Audit("ai.server.update", resource="model_server"),
     destructive_when="where it replaces a key",
@@ -190,15 +203,12 @@ async def model_servers_update(
     key: the new key; null for none.
     timeouts: how long it may take to answer; null for as long as the installation allows.
     """
-    if url is None and key is OMITTED and timeouts is OMITTED:
-        raise MissingField("None of `url`, `key` and `timeouts` is given.", remediation="Say what is to be changed.")
-    before = await _row(call, name)
-    address = before["url"] if url is None else _address(url)
-    if key is OMITTED and before["key"] is not None and _origin(address) != _origin(before["url"]):
-        raise KeyNeededAgain
+    before, address = await _changeable(call, name, url, key, timeouts)
     if key is not OMITTED and before["key"] is not None:
         call.destroys()
-    values = {"url": address} if key is OMITTED else {"url": address, **_sealed(call, before["id"], key)}
+    values: dict[str, Any] = {"url": address}
+    if key is not OMITTED:
+        values |= _sealed(call, before["id"], key)
     if timeouts is not OMITTED:
         values["timeouts"] = timeouts
     opened = _opened(call, before) if key is OMITTED else key
@@ -269,6 +279,19 @@ async def _asked(call: Call, name: str, url: str, key: str | None) -> dict[str, 
         return {"problem": exc.message, "probed_at": call.now}
     listed = {model.id.removeprefix(f"{name}/"): model.context_window for model in models[:_MOST_MODELS]}
     return {"models": listed, "problem": None, "probed_at": call.now}
+
+
+async def _changeable(
+    call: Call, name: str, url: str | None, key: str | None, timeouts: Timeouts | None
+) -> tuple[Mapping[str, Any], str]:
+    """The row of a server that may be changed so, and the address that it has then."""
+    if url is None and key is OMITTED and timeouts is OMITTED:
+        raise MissingField("None of `url`, `key` and `timeouts` is given.", remediation="Say what is to be changed.")
+    before = await _row(call, name)
+    address = before["url"] if url is None else _address(url)
+    if key is OMITTED and before["key"] is not None and _origin(address) != _origin(before["url"]):
+        raise KeyNeededAgain
+    return before, address
 
 
 async def _write(call: Call, before: Mapping[str, Any], values: dict[str, Any]) -> ModelServer:

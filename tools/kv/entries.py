@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from baobab.storage.kv import errors as store
@@ -208,10 +209,22 @@ async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     return {"deleted": await call.stores.kv.delete(app_id, key)}
 
 
+async def _counting(call: Call, app_id: AppId, key: Key, by: Step = 1) -> str:
+    del by
+    raw = await call.stores.kv.get(app_id, key)
+    if raw is None:
+        return "The counter is not there: it would begin at 0."
+    value = from_json(raw)
+    if type(value) is not int:
+        raise NotAnInteger
+    return f"The counter is at {value}."
+
+
 @kv.tool(
     "POST /{key:path}/incr",
     access=Exposed("write"),
     effect="write",
+    preview=_counting,
     limit=KV_OPERATIONS,
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
@@ -233,6 +246,7 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     "POST /{key:path}/decr",
     access=Exposed("write"),
     effect="write",
+    preview=_counting,
     limit=KV_OPERATIONS,
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,

@@ -115,11 +115,19 @@ async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
         await unit.execute(update(moves_table).where(*left, going).values(source_replica_state="torn_down"))
 
 
+async def _starting(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:
+    if not dest_region:
+        raise DestRegionRequired
+    await _require_eligible(call, app_id, dest_region)
+    return f"It would move the app from the region {call.require_app().region} to {dest_region}."
+
+
 @moves.tool(
     "POST /v1/apps/{app_id}/move",
     access=AppOwner("admin"),
     effect="write",
     status=202,
+    preview=_starting,
     raises=(DestRegionRequired, Ineligible),
     audit=Audit("app.move", resource="app"),
     examples={"dest_region": "eu-west-1"},
@@ -198,11 +206,18 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborti
     return {"migration_id": row.id, "status": "aborting"}
 
 
+async def _reversing(call: Call, app_id: AppId, migration_id: MoveId) -> str:
+    row = await _reversible(call, app_id, migration_id)
+    await _require_eligible(call, app_id, row.source_region)
+    return f"It would move the app back to the region {row.source_region}, and replace the old copy there."
+
+
 @moves.tool(
     "POST /v1/apps/{app_id}/migrations/{migration_id}/reverse",
     access=AppOwner("admin"),
     effect="write",
     status=202,
+    preview=_reversing,
     raises=(MoveNotFound, NoReplica, Ineligible),
     audit=Audit("app.move.reverse", resource="app"),
     keywords="undo, roll back a migration, return the app to its old region; "
@@ -211,9 +226,7 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborti
 )
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
-    row = await _of_app(call, app_id, migration_id)
-    if row.source_replica_state != "active" or row.completed_at is None:
-        raise NoReplica
+    row = await _reversible(call, app_id, migration_id)
     begun = await _start(call, app_id, row.source_region)
     move_id = begun["migration_id"]
     return {**begun, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
@@ -289,8 +302,9 @@ async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     return {"status": "torn_down"}
 
 
-async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
-    app, now = call.require_app(), call.now
+async def _require_eligible(call: Call, app_id: str, dest_region: str) -> None:
+    """Ineligible, where the app cannot move to a region now."""
+    app = call.require_app()
     if dest_region not in call.services.regions:
         raise Ineligible(f"There is no region `{dest_region}`.")
     underway = (moves_table.c.app_id == app_id, moves_table.c.completed_at.is_(None))
@@ -302,6 +316,11 @@ async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
     if (await call.execute(select(moves_table.c.id).where(*going, moves_table.c.source_region == dest_region))).first():
         # It would go on in the middle of what the move brings there.
         raise Ineligible(f"The copy that was left in the region `{dest_region}` is still being deleted.")
+
+
+async def _start(call: Call, app_id: str, dest_region: str) -> MoveStarted:
+    await _require_eligible(call, app_id, dest_region)
+    app, now = call.require_app(), call.now
     move_id = call.services.ids.uuid()
     row = {
         "id": move_id,
@@ -329,6 +348,14 @@ async def _of_app(call: Call, app_id: str, move_id: str) -> Any:
     row = (await call.execute(select(moves_table).where(*mine))).first()
     if row is None:
         raise MoveNotFound
+    return row
+
+
+async def _reversible(call: Call, app_id: str, move_id: str) -> Any:
+    """A move of an app that has ended and left a copy behind."""
+    row = await _of_app(call, app_id, move_id)
+    if row.source_replica_state != "active" or row.completed_at is None:
+        raise NoReplica
     return row
 
 
