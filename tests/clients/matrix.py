@@ -35,6 +35,13 @@ CHECKS = {
         Check("tools", "models", "runs its own tool when the model calls it", ("Rain in Oslo.",)),
         Check("structured", "models", "gets an answer to its schema", ('"city":"Oslo"', '"degrees":7')),
         Check("turns", "models", "goes on with a conversation", ("One.", "Two.")),
+        Check(
+            "refused",
+            "models",
+            "shows why the provider refuses a request",
+            ("400", "The model's provider refused the request", "only the default is taken"),
+        ),
+        Check("param", "models", "shows which field of the request is at fault", ("the field is temperature.",)),
         Check("embeddings", "models", "gets embeddings", ("384 numbers",)),
         Check("connect", "mcp", "connects and lists the tools", ("kv_get", "search_tools")),
         Check("value", "mcp", "shows a model the value that a tool returns", ("hello, client",)),
@@ -48,6 +55,9 @@ CHECKS = {
         ),
     )
 }
+
+PROVIDER_MODELS = {"openai": "openai/gpt-4o-mini", "anthropic": "anthropic/claude-haiku-4.5"}
+"""A model of a provider that speaks each wire; a fake provider answers for both."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,10 @@ class Client:
     faults: Mapping[str, str]
     """Check that this client does not pass by a fault of its own, and which fault it is."""
     note: str = ""
+    wire: Literal["openai", "anthropic"] | None = None
+    """The wire it speaks, if it is also run on models of providers."""
+    provider_shows: tuple[str, ...] = ()
+    """The checks that are made on these."""
     extras: tuple[str, ...] = ()
     """Of the client itself."""
 
@@ -72,6 +86,16 @@ class Client:
         """What is to be installed, as pip takes it."""
         client, *others = (f"{package}=={version}" for package, version in self.packages.items())
         return [client.replace("==", f"[{','.join(self.extras)}]==") if self.extras else client, *others]
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The models it is run on, by what the server does with its requests."""
+        provided = {"relayed" if wire == self.wire else "translated": model for wire, model in PROVIDER_MODELS.items()}
+        return {"built-in": "baobab/echo"} | (provided if self.wire else {})
+
+    def checks_on(self, model: str) -> tuple[str, ...]:
+        """The checks made on a model, named as in `models`."""
+        return self.shows if model == "built-in" else self.provider_shows
 
     @property
     def version(self) -> str:
@@ -98,6 +122,7 @@ def load_clients() -> list[Client]:
                 **fields,
                 "shows": tuple(fields["shows"]),
                 "extras": tuple(fields.get("extras", ())),
+                "provider_shows": tuple(fields.get("provider_shows", ())),
                 "lines": fields["lines"].strip(),
             }
         )

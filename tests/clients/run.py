@@ -5,13 +5,14 @@ come out as declared, with the date; `docs/clients.md` is made from it.
 """
 
 import argparse
+import contextlib
 import datetime as dt
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,8 @@ _QUIET = {
 @dataclass(frozen=True)
 class Outcome:
     client: Client
+    model: str
+    """Which of the client's models it was run on."""
     reports: dict[str, dict[str, str]]
     """What the script reported, by check."""
     errors: str
@@ -53,8 +56,9 @@ class Outcome:
 
     def faults(self) -> list[str]:
         """What did not come out as declared: a check that fails, or passes though it is declared not to."""
-        faults = [] if set(self.reports) >= set(self.client.shows) else [f"the script ended early: {self.errors}"]
-        for check in self.client.shows:
+        shown = self.client.checks_on(self.model)
+        faults = [] if set(self.reports) >= set(shown) else [f"the script ended early: {self.errors}"]
+        for check in shown:
             if self.passed(check) == (check in self.client.faults):
                 report = json.dumps(self.reports.get(check, "no report"))
                 faults.append(f"{check}: {'passes after all' if self.passed(check) else report[:1000]}")
@@ -75,11 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for outcome in outcomes:
         faults = outcome.faults()
         failed += len(faults)
-        print(f"{outcome.client.title} {outcome.client.version}: {_counted(outcome)}")
+        print(f"{outcome.client.title} {outcome.client.version}, {outcome.model} model: {_counted(outcome)}")
         print(*(f"  {fault}" for fault in faults), sep="\n", end="\n" * bool(faults))
-    print(f"{len(outcomes)} clients, {failed} checks not as declared")
+    print(f"{len(clients)} clients, {failed} checks not as declared")
     if options.all or options.names:
-        note_results([outcome for outcome in outcomes if not outcome.faults()])
+        note_results(outcomes)
     return 1 if failed else 0
 
 
@@ -98,11 +102,9 @@ def run_clients(clients: Sequence[Client]) -> list[Outcome]:
             for client in clients
             if client.language == "python"
         }
-        # Everything comes from one address and one account.
-        settings = {"BAOBAB_PLAN": "enterprise"}
-        with serving(folder / "data", settings=settings) as server:
+        with provider() as url, serving(folder / "data", settings=server_settings(url)) as server:
             baobab("password", "--data", folder / "data", "--password", _PASSWORD).check_returncode()
-            outcomes = {}
+            outcomes: dict[str, list[Outcome]] = {}
             # The Python environments are ready one by one, and first.
             for client in sorted(clients, key=lambda client: client.language != "python"):
                 if client.language == "python":
@@ -110,12 +112,40 @@ def run_clients(clients: Sequence[Client]) -> list[Outcome]:
                 else:
                     packages[client.weight].result()
                     command = [NODE / "node", client.script]
-                outcomes[client.name] = run_client(client, command, server, folder / client.name)
+                outcomes[client.name] = [
+                    run_client(client, model, command, server, folder / f"{client.name}-{model}")
+                    for model in client.models
+                ]
             server.terminate()
-    return [outcomes[client.name] for client in clients]
+    return [outcome for client in clients for outcome in outcomes[client.name]]
 
 
-def run_client(client: Client, command: Sequence[object], server: ServerProcess, home: Path) -> Outcome:
+@contextlib.contextmanager
+def provider() -> Iterator[str]:
+    """The address of a fake provider of models that does what it is asked, in a process of its own."""
+    command = [sys.executable, "-m", "tests.runtime.gateway.upstream", "--behaviour", "obedient"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+def server_settings(provider_url: str) -> dict[str, str]:
+    """The settings of a server whose models of OpenAI and Anthropic come from the fake provider."""
+    return {
+        # Everything comes from one address and one account.
+        "BAOBAB_PLAN": "enterprise",
+        "BAOBAB_AI_PROBE": "false",
+        "OPENAI_API_KEY": "sk-fake-0123456789",
+        "OPENAI_BASE_URL": f"{provider_url}/v1",
+        "ANTHROPIC_API_KEY": "sk-ant-fake-0123456789",
+        "ANTHROPIC_BASE_URL": provider_url,
+    }
+
+
+def run_client(client: Client, model: str, command: Sequence[object], server: ServerProcess, home: Path) -> Outcome:
     """Runs a client's script in an app of its own, with a key whose destructive calls wait for a person."""
     home.mkdir()
     app = _ask(server, "POST", "/init", {"name": client.name})["app_id"]
@@ -132,6 +162,8 @@ def run_client(client: Client, command: Sequence[object], server: ServerProcess,
         "CLIENT_KEY": key,
         "CLIENT_OWNER": server.key,
         "CLIENT_PASSWORD": _PASSWORD,
+        "CLIENT_MODEL": client.models[model],
+        "CLIENT_CHECKS": ",".join(client.checks_on(model)),
     }
     try:
         done = subprocess.run(
@@ -148,23 +180,30 @@ def run_client(client: Client, command: Sequence[object], server: ServerProcess,
         written = (expired.stdout or b"").decode()
         errors = f"not done after {_SCRIPT_SECONDS} s"
     reports = (json.loads(line) for line in written.splitlines() if line.startswith('{"check"'))
-    return Outcome(client, {report["check"]: report for report in reports}, errors[-1500:])
+    return Outcome(client, model, {report["check"]: report for report in reports}, errors[-1500:])
 
 
 def note_results(outcomes: Sequence[Outcome]) -> None:
-    """Notes what `docs/clients.md` is made from, without what is no longer declared."""
+    """Notes the clients that come out as declared, for `docs/clients.md`, without those no longer declared."""
     found = load_results()
     today = dt.datetime.now(dt.UTC).date().isoformat()
+    failed = {outcome.client.name for outcome in outcomes if outcome.faults()}
     for outcome in outcomes:
-        checks = {check: outcome.passed(check) for check in outcome.client.shows}
-        found[outcome.client.name] = {"version": outcome.client.version, "date": today, "checks": checks}
+        client = outcome.client
+        if client.name in failed:
+            continue
+        checks = {check: outcome.passed(check) for check in client.checks_on(outcome.model)}
+        if outcome.model == "built-in":
+            found[client.name] = {"version": client.version, "date": today, "checks": checks}
+        else:
+            found[client.name].setdefault("provider", {})[outcome.model] = checks
     kept = {client.name: found[client.name] for client in load_clients() if client.name in found}
     RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
 
 
 def _counted(outcome: Outcome) -> str:
-    passed = sum(outcome.passed(check) for check in outcome.client.shows)
-    return f"{passed} of {len(outcome.client.shows)} checks pass"
+    shown = outcome.client.checks_on(outcome.model)
+    return f"{sum(map(outcome.passed, shown))} of {len(shown)} checks pass"
 
 
 def _ask(server: ServerProcess, method: str, path: str, body: dict[str, Any]) -> Any:

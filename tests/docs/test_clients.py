@@ -25,13 +25,17 @@ def test_a_client_is_locked_at_the_version_that_it_names(client: Client) -> None
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_a_client_has_a_script_and_shows_known_checks(client: Client) -> None:
     assert client.script.exists()
-    assert set(client.shows) <= set(CHECKS)
+    assert {*client.shows, *client.provider_shows} <= set(CHECKS)
+    assert bool(client.provider_shows) == bool(client.wire)
     assert set(client.faults) <= set(client.shows)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_a_client_was_run_as_it_is_declared(client: Client) -> None:
-    expected = {"version": client.version, "checks": {check: check not in client.faults for check in client.shows}}
+    checks = {
+        model: {check: check not in client.faults for check in client.checks_on(model)} for model in client.models
+    }
+    expected = {"version": client.version, "checks": checks.pop("built-in"), **({"provider": checks} if checks else {})}
     found = load_results()[client.name]
     assert found["date"]
     assert found == {**expected, "date": found["date"]}, "run `make clients`, then `make docs`"

@@ -1,7 +1,9 @@
 // What the Vercel AI SDK shows with any of its providers.
 import { Output, generateText, isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
-import { CHAT, FIRST, SECOND, STRUCTURED, TOOL, joined, weather } from "./checks.mjs";
+import { CHAT, FIRST, REFUSED, SECOND, STRUCTURED, TOOL, failure, joined, weather } from "./checks.mjs";
+
+const refusal = (model) => failure(generateText({ model, prompt: REFUSED, temperature: 0.5 }));
 
 export const checksOf = (model) => ({
   chat: async () => (await generateText({ model, prompt: CHAT })).text,
@@ -21,4 +23,9 @@ export const checksOf = (model) => ({
     messages.push(...first.response.messages, { role: "user", content: SECOND });
     return `${first.text} ${(await generateText({ model, messages })).text}`;
   },
+  refused: async () => {
+    const { statusCode, message } = await refusal(model);
+    return `${statusCode} ${message}`;
+  },
+  param: async () => `the field is ${(await refusal(model)).data.error.param}.`,
 });

@@ -3,7 +3,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { betaZodTool } from "@anthropic-ai/sdk/helpers/beta/zod";
 import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
 import { z } from "zod";
-import { BASE, CHAT, FIRST, KEY, MODEL, SECOND, STRUCTURED, TOOL, joined, run, weather } from "./checks.mjs";
+import { BASE, CHAT, FIRST, KEY, MODEL, REFUSED, SECOND, STRUCTURED, TOOL, failure, joined, run, weather } from "./checks.mjs";
 
 const client = new Anthropic({ baseURL: BASE, apiKey: KEY });
 const request = (...texts) => ({
@@ -33,4 +33,5 @@ await run({
     const first = await ask(FIRST);
     return `${first} ${await ask(FIRST, first, SECOND)}`;
   },
+  refused: async () => (await failure(client.messages.create({ ...request(REFUSED), temperature: 0.5 }))).message,
 });

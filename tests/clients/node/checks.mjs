@@ -3,7 +3,7 @@
 export const BASE = process.env.CLIENT_BASE;
 export const APP = process.env.CLIENT_APP;
 export const KEY = process.env.CLIENT_KEY;
-export const MODEL = "baobab/echo";
+export const MODEL = process.env.CLIENT_MODEL;
 export const V1 = `${BASE}/v1/${APP}`;
 export const MCP = `${BASE}/mcp?app_id=${APP}`;
 export const HEADERS = { Authorization: `Bearer ${KEY}` };
@@ -12,6 +12,7 @@ export const CHAT = "/say Hello from a client.";
 export const FIRST = "/say One.";
 export const SECOND = "/say Two.";
 export const TOOL = '/call weather {"city": "Oslo"}';
+export const REFUSED = "/refuse temperature";
 export const STRUCTURED = 'The weather: {"city": "Oslo", "degrees": 7}';
 
 const VALUE = ["kv_get", { key: "greeting" }];
@@ -55,9 +56,14 @@ export const toolChecks = (call) => ({
   },
 });
 
-/** Make each check, a function that returns what the client saw, and report it. */
+/** The error with which a request that is refused ends. */
+export const failure = (answer) => answer.then(() => Promise.reject(new Error("it is answered")), (error) => error);
+
+/** Make each check that is wanted, a function that returns what the client saw, and report it. */
 export async function run(checks) {
+  const wanted = process.env.CLIENT_CHECKS.split(",");
   for (const [check, see] of Object.entries(checks)) {
+    if (!wanted.includes(check)) continue;
     let report;
     try {
       const saw = await see();

@@ -2,10 +2,11 @@
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
-import { CHAT, FIRST, KEY, MODEL, SECOND, STRUCTURED, TOOL, V1, joined, run, weather } from "./checks.mjs";
+import { CHAT, FIRST, KEY, MODEL, REFUSED, SECOND, STRUCTURED, TOOL, V1, failure, joined, run, weather } from "./checks.mjs";
 
 const client = new OpenAI({ baseURL: V1, apiKey: KEY });
 const said = (content) => [{ role: "user", content }];
+const refusal = () => failure(client.chat.completions.create({ model: MODEL, messages: said(REFUSED), temperature: 0.5 }));
 
 await run({
   chat: async () => (await client.chat.completions.create({ model: MODEL, messages: said(CHAT) })).choices[0].message.content,
@@ -34,6 +35,8 @@ await run({
     const second = await client.responses.create({ model: MODEL, input: SECOND, previous_response_id: first.id });
     return `${first.output_text} ${second.output_text}`;
   },
+  refused: async () => (await refusal()).message,
+  param: async () => `the field is ${(await refusal()).param}.`,
   embeddings: async () => {
     const answer = await client.embeddings.create({ model: "baobab/minilm-l6-v2", input: "Hello" });
     return `${answer.data[0].embedding.length} numbers`;

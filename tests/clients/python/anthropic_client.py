@@ -1,7 +1,7 @@
 """The Anthropic SDK for Python."""
 
 import checks
-from anthropic import Anthropic, beta_tool
+from anthropic import Anthropic, BadRequestError, beta_tool
 
 client = Anthropic(base_url=checks.BASE, api_key=checks.KEY)
 
@@ -42,4 +42,14 @@ def turns():
     return f"{first} {ask(checks.FIRST, first, checks.SECOND)}"
 
 
-checks.run(chat, stream, tools, structured, turns)
+def refused():
+    messages = [{"role": "user", "content": checks.REFUSED}]
+    try:
+        # It has no argument for it.
+        client.messages.create(model=checks.MODEL, max_tokens=200, messages=messages, extra_body={"temperature": 0.5})
+    except BadRequestError as error:
+        return str(error)
+    raise AssertionError("it is answered")
+
+
+checks.run(chat, stream, tools, structured, turns, refused)

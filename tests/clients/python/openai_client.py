@@ -3,7 +3,7 @@
 import json
 
 import checks
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 
 client = OpenAI(base_url=checks.V1, api_key=checks.KEY)
 TOOLS = [
@@ -52,8 +52,25 @@ def turns():
     return f"{first.output_text} {second.output_text}"
 
 
+def refusal():
+    messages = [{"role": "user", "content": checks.REFUSED}]
+    try:
+        client.chat.completions.create(model=checks.MODEL, messages=messages, temperature=0.5)
+    except BadRequestError as error:
+        return error
+    raise AssertionError("it is answered")
+
+
+def refused():
+    return str(refusal())
+
+
+def param():
+    return f"the field is {refusal().param}."
+
+
 def embeddings():
     return f"{len(client.embeddings.create(model='baobab/minilm-l6-v2', input='Hello').data[0].embedding)} numbers"
 
 
-checks.run(chat, stream, tools, structured, turns, embeddings)
+checks.run(chat, stream, tools, structured, turns, refused, param, embeddings)

@@ -36,9 +36,11 @@ model's name is of no matter. Any other name is answered normally.
     no-done              a stream that ends without its last event; a chat completion has said why it ends
     comments             comments, other fields and CRLF between the events
     split                the stream in pieces of seven bytes
+    obedient             do what the user's last words say (`upstream_obedient.py`)
     said[:NAME]          what `fake.said` holds by this name, whatever it is
 
-`python -m tests.runtime.gateway.upstream --port 0` prints the port and keeps no requests.
+`python -m tests.runtime.gateway.upstream --port 0` prints the port and keeps no requests; with `--behaviour obedient`
+all its models behave so, whatever they are called.
 """
 
 import argparse
@@ -60,6 +62,7 @@ from multidict import CIMultiDictProxy
 
 from tests.runtime.gateway import upstream_wires
 from tests.runtime.gateway.upstream_media import MediaMaker, fields_of, is_media, model_of
+from tests.runtime.gateway.upstream_obedient import obey, refuse
 from tests.runtime.gateway.upstream_wires import CHAT, GOOGLE, MESSAGES, PROMPT_TOKENS, RESPONSES, Script, Wire
 
 HELLO = Script(("Hello", " from", " the", " upstream", ",", " Grüße", "!"))
@@ -104,10 +107,11 @@ class Said:
 class Upstream:
     """requests: what was received, oldest first. broken_off: answers whose reader went away before their end.
 
-    said: the answers of models that are called so.
+    said: the answers of models that are called so. behaviour: how all models behave, in place of what their names say.
     """
 
     keep: int = 1000
+    behaviour: str = ""
     url: str = ""
     broken_off: int = 0
     said: dict[str, Said] = field(default_factory=dict)
@@ -137,7 +141,8 @@ class Upstream:
             asked |= {"model": google[1], "stream": True}
         model = str(asked.get("model"))
         self._asked[model] += 1
-        name, _, argument = (request.headers.get("x-upstream") or model.rpartition("/")[2]).partition(":")
+        told = request.headers.get("x-upstream") or self.behaviour or model.rpartition("/")[2]
+        name, _, argument = told.partition(":")
         try:
             return await self._behave(request, wire, asked, Behaviour(name, argument))
         except asyncio.CancelledError:
@@ -166,6 +171,8 @@ class Upstream:
         self, request: web.BaseRequest, wire: Wire | None, asked: Any, behaviour: Behaviour
     ) -> web.StreamResponse:
         failure = await self._fail(request, wire or CHAT, str(asked["model"]), behaviour)
+        if behaviour.name == "obedient" and wire and (refused := refuse(wire, asked)):
+            failure = web.json_response(refused, status=400)
         if failure is not None:
             return failure
         if behaviour.name == "error-body":
@@ -208,9 +215,9 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def upstream(port: int = 0, *, keep: int = 1000) -> AsyncIterator[Upstream]:
-    """keep: how many requests to remember."""
-    fake = Upstream(keep)
+async def upstream(port: int = 0, *, keep: int = 1000, behaviour: str = "") -> AsyncIterator[Upstream]:
+    """keep: how many requests to remember. behaviour: how all models behave, in place of what their names say."""
+    fake = Upstream(keep, behaviour)
     # A reader who goes away ends the handler, as it ends the work of a real provider.
     server = web.Server(fake.handle, handler_cancellation=True, access_log=None)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
@@ -251,7 +258,7 @@ def _script(request: web.BaseRequest, asked: Any, behaviour: Behaviour) -> Scrip
                 written_tokens=tokens if name == "written" else 0,
                 thought="Let me see." if name == "thoughts" else "",
             )
-    return HELLO
+    return obey(asked) if behaviour.name == "obedient" else HELLO
 
 
 def _has_results(asked: Any) -> bool:
@@ -358,8 +365,8 @@ def _dropped(request: web.BaseRequest) -> ConnectionResetError:
     return ConnectionResetError()
 
 
-async def _serve(port: int) -> None:
-    async with upstream(port, keep=0) as fake:
+async def _serve(port: int, behaviour: str) -> None:
+    async with upstream(port, keep=0, behaviour=behaviour) as fake:
         print(fake.url.rpartition(":")[2], flush=True)  # noqa: T201
         await asyncio.Event().wait()
 
@@ -367,5 +374,7 @@ async def _serve(port: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A provider of models on loopback.")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--behaviour", default="")
+    options = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(parser.parse_args().port))
+        asyncio.run(_serve(options.port, options.behaviour))

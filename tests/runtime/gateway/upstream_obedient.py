@@ -1,0 +1,79 @@
+"""A model that does what the last words of the user say, as a client's test asks it to.
+
+/say TEXT            answer with the text
+/call TOOL {...}     call the tool, and answer with what it returned
+/refuse FIELD        refuse the request for a field of it
+... {...}            answer with the JSON, or call with it the one tool that the request demands
+"""
+
+import re
+from typing import Any
+
+from tests.runtime.gateway.upstream_wires import MESSAGES, Script, Wire
+
+_SAY = re.compile(r"^/say (.*)", re.MULTILINE)
+_CALL = re.compile(r"^/call (\S+) (\{.*\})", re.MULTILINE)
+_REFUSE = re.compile(r"^/refuse (\S+)", re.MULTILINE)
+_JSON = re.compile(r"\{.*\}", re.DOTALL)
+
+
+def obey(asked: Any) -> Script:
+    """The answer to a request on any of the wires."""
+    last = _messages(asked)[-1]
+    result = _result(last)
+    if result is not None:
+        return Script(tuple(re.findall(r"\S+\s*", result)))
+    text = _text(last)
+    if called := _CALL.search(text):
+        return Script((), ((called[1], called[2]),))
+    if (said := _SAY.search(text)) is None:
+        written = _JSON.search(text)
+        assert written, f"no command is in {text!r}"
+        demanded = _demanded_tool(asked)
+        if demanded:
+            return Script((), ((demanded, written[0]),))
+    return Script(tuple(re.findall(r"\S+\s*", said[1] if said else written[0])))
+
+
+def refuse(wire: Wire, asked: Any) -> dict[str, Any] | None:
+    """The error for a request that asks to be refused, as the wire's vendor words it."""
+    found = _REFUSE.search(_text(_messages(asked)[-1]))
+    if found is None:
+        return None
+    message = (
+        f"{found[1]}: only the default is taken"
+        if wire is MESSAGES
+        else f"Invalid '{found[1]}': only the default is taken."
+    )
+    failed = wire.error(400, "invalid_value", message)
+    if wire is not MESSAGES:
+        failed["error"]["param"] = found[1]
+    return failed
+
+
+def _messages(asked: Any) -> list[Any]:
+    told = asked.get("messages") or asked["input"]
+    return [{"role": "user", "content": told}] if isinstance(told, str) else told
+
+
+def _text(message: Any) -> str:
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
+
+
+def _result(message: Any) -> str | None:
+    """What a tool returned, if the message says that."""
+    if message.get("role") == "tool":
+        return _text(message)
+    if message.get("type") == "function_call_output":
+        return _text({"content": message["output"]})
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    results = [_text(part) for part in parts if part.get("type") == "tool_result"]
+    return "\n".join(results) if results else None
+
+
+def _demanded_tool(asked: Any) -> str:
+    """The tool that the answer must call; translators ask for JSON so."""
+    choice = asked.get("tool_choice")
+    return str(choice.get("name") or choice.get("function", {}).get("name") or "") if isinstance(choice, dict) else ""
