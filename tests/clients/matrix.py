@@ -70,7 +70,7 @@ class Client:
     """Package and exact version; the first is the client itself."""
     shows: tuple[str, ...]
     lines: str
-    """What a person pastes to connect it."""
+    """What a person pastes to connect it; if empty, the marked lines of its script."""
     faults: Mapping[str, str]
     """Check that this client does not pass by a fault of its own, and which fault it is."""
     note: str = ""
@@ -123,7 +123,7 @@ def load_clients() -> list[Client]:
                 "shows": tuple(fields["shows"]),
                 "extras": tuple(fields.get("extras", ())),
                 "provider_shows": tuple(fields.get("provider_shows", ())),
-                "lines": fields["lines"].strip(),
+                "lines": fields.get("lines", "").strip(),
             }
         )
         for fields in declared

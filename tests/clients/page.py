@@ -1,9 +1,36 @@
 """The page of clients, made from the matrix and from what its last whole run found."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from tests.clients.matrix import CHECKS, PROVIDER_MODELS, Client, load_clients, load_left_out, load_results
+
+_MARKED = re.compile(r"(?:#|//) Lines to paste\n(.*)(?:#|//) End of the lines\n", re.DOTALL)
+_IMPORT = re.compile(r"^(?:from (?!checks)\S+ )?import .*$", re.MULTILINE)
+_GIVEN = {
+    r"`\$\{BASE\}/v1`": '"http://127.0.0.1:8000/v1"',
+    r"\b(?:checks\.)?V1\b": '"http://127.0.0.1:8000/v1/APP"',
+    r"\b(?:checks\.)?BASE\b": '"http://127.0.0.1:8000"',
+    r"\b(?:checks\.)?KEY\b": '"bb_sk_..."',
+}
+"""What scripts call the server's address and the key, and what stands for them on the page."""
+
+
+def read_lines(client: Client) -> str:
+    """The marked lines of a client's script, behind its first name's import, with what a person puts in."""
+    script = client.script.read_text()
+    marked = _MARKED.search(script)
+    assert marked, f"no lines are marked in {client.script.name}"
+    found = re.search(r"= (?:new )?(\w+)\(", marked[1])
+    assert found, marked[1]
+    (line,) = (line for line in _IMPORT.findall(script) if re.search(rf"\b{found[1]}\b", line))
+    if client.language == "python":
+        line = f"{line.partition(' import ')[0]} import {found[1]}"
+    lines = marked[1]
+    for name, value in _GIVEN.items():
+        lines = re.sub(name, value, lines)
+    return f"```{'python' if client.language == 'python' else 'js'}\n{line}\n\n{lines}```"
 
 
 def clients_page(made: str) -> str:
@@ -14,13 +41,16 @@ def clients_page(made: str) -> str:
         made,
         "",
         "These clients were run, unchanged and at these versions, against a real server. Find yours, paste its lines,",
-        "and put your server's address and your key in. Others that speak the same protocols work the same way:",
+        "and put in your server's address, your key and, for `APP`, the id of your app.",
+        "Others that speak the same protocols work the same way:",
         "",
         "- **models**: the OpenAI wire at `/v1`, or at `/v1/APP` for one app; the Anthropic wire at `/v1/messages`.",
         "  Take your model's name from `GET /v1/models`; `baobab/echo` is [built in](models.md#the-built-in-model).",
         "- **tools**: MCP at `/mcp`, with `?app_id=APP` for one app ([more](mcp.md#the-address-chooses-the-view)).",
         "",
         "The first table of models was made with `baobab/echo`, the second with models of a provider.",
+        "They were run at the addresses of one app, `/v1/APP` and `/mcp?app_id=APP`, and programs were started from",
+        "their packages and not by `npx`; the Anthropic clients at the server's own address.",
         "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
     ]
     for door, title in (("models", "Models"), ("mcp", "Tools, over MCP")):
@@ -28,7 +58,7 @@ def clients_page(made: str) -> str:
         lines += ["", *_provider_table(clients, results)] if door == "models" else []
     lines += ["", "## Lines to paste"]
     for client in clients:
-        lines += ["", f"### {client.title}", "", client.lines]
+        lines += ["", f"### {client.title}", "", client.lines or read_lines(client)]
         lines += ["", client.note] if client.note else []
     left_out = load_left_out()
     if left_out:

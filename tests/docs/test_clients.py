@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.clients.matrix import CHECKS, NODE_FOLDERS, Client, load_clients, load_results
+from tests.clients.page import read_lines
 
 CLIENTS = load_clients()
 
@@ -39,3 +40,14 @@ def test_a_client_was_run_as_it_is_declared(client: Client) -> None:
     found = load_results()[client.name]
     assert found["date"]
     assert found == {**expected, "date": found["date"]}, "run `make clients`, then `make docs`"
+
+
+def test_the_lines_to_paste_are_those_of_the_script_at_the_readers_own_address_with_their_own_key() -> None:
+    (client,) = (client for client in CLIENTS if client.name == "openai")
+    assert read_lines(client).splitlines() == [
+        "```python",
+        "from openai import OpenAI",
+        "",
+        'client = OpenAI(base_url="http://127.0.0.1:8000/v1/APP", api_key="bb_sk_...")',
+        "```",
+    ]

@@ -3,4 +3,7 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { checksOf } from "./ai_checks.mjs";
 import { BASE, KEY, MODEL, run } from "./checks.mjs";
 
-await run(checksOf(createAnthropic({ baseURL: `${BASE}/v1`, apiKey: KEY })(MODEL)));
+// Lines to paste
+const baobab = createAnthropic({ baseURL: `${BASE}/v1`, apiKey: KEY });
+// End of the lines
+await run(checksOf(baobab(MODEL)));

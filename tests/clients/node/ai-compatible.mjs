@@ -3,10 +3,12 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { checksOf } from "./ai_checks.mjs";
 import { KEY, MODEL, V1, run } from "./checks.mjs";
 
+// Lines to paste
 const baobab = createOpenAICompatible({
   name: "baobab",
   baseURL: V1,
   apiKey: KEY,
   supportsStructuredOutputs: true,
 });
+// End of the lines
 await run(checksOf(baobab(MODEL)));

@@ -3,4 +3,7 @@ import { createOpenAI } from "@ai-sdk/openai";
 import { checksOf } from "./ai_checks.mjs";
 import { KEY, MODEL, V1, run } from "./checks.mjs";
 
-await run(checksOf(createOpenAI({ baseURL: V1, apiKey: KEY })(MODEL)));
+// Lines to paste
+const baobab = createOpenAI({ baseURL: V1, apiKey: KEY });
+// End of the lines
+await run(checksOf(baobab(MODEL)));

@@ -5,7 +5,9 @@ import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
 import { z } from "zod";
 import { BASE, CHAT, FIRST, KEY, MODEL, REFUSED, SECOND, STRUCTURED, TOOL, failure, joined, run, weather } from "./checks.mjs";
 
+// Lines to paste
 const client = new Anthropic({ baseURL: BASE, apiKey: KEY });
+// End of the lines
 const request = (...texts) => ({
   model: MODEL,
   max_tokens: 200,

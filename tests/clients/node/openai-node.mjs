@@ -4,7 +4,9 @@ import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
 import { CHAT, FIRST, KEY, MODEL, REFUSED, SECOND, STRUCTURED, TOOL, V1, failure, joined, run, weather } from "./checks.mjs";
 
+// Lines to paste
 const client = new OpenAI({ baseURL: V1, apiKey: KEY });
+// End of the lines
 const said = (content) => [{ role: "user", content }];
 const refusal = () => failure(client.chat.completions.create({ model: MODEL, messages: said(REFUSED), temperature: 0.5 }));
 

@@ -3,7 +3,9 @@
 import checks
 from anthropic import Anthropic, BadRequestError, beta_tool
 
+# Lines to paste
 client = Anthropic(base_url=checks.BASE, api_key=checks.KEY)
+# End of the lines
 
 
 def ask(*texts: str) -> str:

@@ -5,7 +5,9 @@ import json
 import checks
 from openai import BadRequestError, OpenAI
 
+# Lines to paste
 client = OpenAI(base_url=checks.V1, api_key=checks.KEY)
+# End of the lines
 TOOLS = [
     {
         "type": "function",
