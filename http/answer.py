@@ -1,6 +1,6 @@
 """Answers: bytes and headers of results and errors."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,7 +21,7 @@ ON_STOP = "baobab.on_stop"
 """Where an answer without an end leaves what ends it, in its request's scope: called when the server stops."""
 
 
-def reply_to(scope: dict[str, Any], respond: Send) -> Reply:
+def reply_to(scope: MutableMapping[str, Any], respond: Send) -> Reply:
     # Taken out: it refers to what refers to the scope, and only the garbage collector would end that circle.
     reply: Reply = scope.pop(WHOLE, None) or partial(_in_two_messages, respond)
     return reply

@@ -54,7 +54,7 @@ def behind(
     pages += program_routes()
     app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
     app.router.routes.extend([*session_routes(registry), *routes])
-    app.router.default = missing  # type: ignore[assignment]  # it is ASGI
+    app.router.default = missing
     return app
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from baobab.http.request import Scope
 from baobab.http.sheet import sheet, text, wants
 from baobab.http.static_page import CSS, page
 from baobab.tools.core.guides import Slugs, guides
@@ -22,7 +23,7 @@ _TRAIL = (
 )
 
 
-ASGI = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def guide_routes(missing: ASGI) -> list[Route]:

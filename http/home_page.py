@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from baobab.http.answer import reply_to, send_error
+from baobab.http.request import Scope
 from baobab.http.sheet import sheet, wants
 from baobab.http.static_page import page
 from baobab.mcp_server.clients import client_lines
@@ -36,7 +37,7 @@ address. With an API key, one line is enough:</p>
 _LOST = """<h1>There is no such page</h1><p><a href="{root}">Baobab</a> · <a href="{root}docs/guides">Guides</a> ·
 <a href="{root}docs">API reference</a></p>"""
 
-ASGI = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def home_routes(version: str, base_url: str, missing: ASGI) -> list[Route]:
@@ -55,7 +56,7 @@ def home_routes(version: str, base_url: str, missing: ASGI) -> list[Route]:
 def missing_page(docs: str) -> ASGI:
     """What stands behind everything: nothing, said to a person who looks for a page as a page."""
 
-    async def refuse(scope: dict[str, Any], receive: Any, respond: Any) -> None:
+    async def refuse(scope: Scope, receive: Any, respond: Any) -> None:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and wants(Request(scope), _HTML):
             root = "../" * (scope["path"].count("/") - 1) or "./"
             answer = sheet("Not found", _LOST.format(root=root), root=root, status=404)

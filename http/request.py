@@ -4,6 +4,7 @@ import itertools
 import re
 import secrets
 import time
+from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from baobab.runtime.turns import Turns
 from baobab.tools.core.errors import BodyTooLarge, MalformedBody
 from baobab.tools.core.tool import Tool
 
-Scope = dict[str, Any]
+Scope = MutableMapping[str, Any]
 
 LARGE = 2**20
 """Bytes of a body that anybody may send, and that is parsed at once: some milliseconds."""

@@ -6,7 +6,7 @@ credential as proposers.name writes it, `organisation:<id>`, or `*` for everybod
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -142,7 +142,7 @@ class Changes:
         except TooManyStreams as error:
             raise MCPError(types.INTERNAL_ERROR, error.message, told(error)) from None
 
-    async def stream(self, visitor: Visitor, scope: dict[str, Any], receive: Any, respond: Any) -> None:
+    async def stream(self, visitor: Visitor, scope: MutableMapping[str, Any], receive: Any, respond: Any) -> None:
         """Serve one GET stream of the protocols before 2026."""
         request = Request(scope)
         version = request.headers.get("mcp-protocol-version")

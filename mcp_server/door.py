@@ -1,6 +1,6 @@
 """The door: finds out who calls and what they asked to see, and lets the lane or the protocol server answer."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -28,7 +28,7 @@ from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
 from baobab.tools.core.registry import Registry
 
-Scope = dict[str, Any]
+Scope = MutableMapping[str, Any]
 
 MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)

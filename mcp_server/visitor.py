@@ -1,5 +1,6 @@
 """Visitors: who makes a request at this door, and how. The door leaves one in the request's scope."""
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ class Visitor:
             return self.caller.app_id
         return None if self.caller.limits is None else self.caller.limits.app_id
 
-    def enter(self, scope: dict[str, Any]) -> None:
+    def enter(self, scope: MutableMapping[str, Any]) -> None:
         scope[_SCOPE_KEY] = self
 
 

@@ -4,9 +4,9 @@ As many callers as there are connections would wait for each other, until each i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -16,10 +16,6 @@ from baobab.storage import cancellation
 from baobab.storage.database import Database
 
 _HELD: WeakKeyDictionary[asyncio.Task[Any], list[Database]] = WeakKeyDictionary()
-
-
-class _Way(Protocol):
-    def __call__(self, database: Database, /, **options: bool) -> Any: ...
 
 
 def hold_one_connection_at_a_time(patch: pytest.MonkeyPatch) -> None:
@@ -36,7 +32,7 @@ def _for_whoever_waits(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-def _one(way: _Way) -> _Way:
+def _one(way: Callable[..., Any]) -> Callable[..., Any]:
     @asynccontextmanager
     async def taken(database: Database, /, **options: bool) -> AsyncIterator[AsyncConnection]:
         task = asyncio.current_task()

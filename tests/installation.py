@@ -9,8 +9,24 @@ import httpx
 
 from baobab.server import Server
 from baobab.settings import load
+from baobab.tools.core.limits import RateLimits
+from baobab.tools.core.services import Services
 from tests.columns import begin
 from tests.conftest import ADDRESS, KEY, Baobab
+
+
+def application_of(client: httpx.AsyncClient) -> Any:
+    """The application in this process that a client speaks to."""
+    transport = client._transport
+    assert isinstance(transport, httpx.ASGITransport)
+    return transport.app
+
+
+def forget_rate_limits(services: Services) -> None:
+    """Let everybody call again as often as ever: for tests that make more calls than anybody may."""
+    limits = services.limits
+    assert isinstance(limits, RateLimits)
+    limits._windows.clear()
 
 
 @contextlib.asynccontextmanager

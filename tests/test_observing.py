@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -98,7 +99,8 @@ async def test_why_the_database_does_not_answer_is_in_the_log_before_there_is_a_
             raise DatabaseUnavailable("UndefinedColumn", "there is no such column")
 
     database = baobab.house.services.database
-    working, database._engine = database._engine, Broken()
+    broken: Any = Broken()
+    working, database._engine = database._engine, broken
     nobody_knows = {"authorization": f"Bearer {KEY[:-1]}x", "x-request-id": "seen-by-operator"}
     answer = await baobab.client.get("/apps", headers=nobody_knows)
     database._engine = working

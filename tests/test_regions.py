@@ -18,7 +18,8 @@ from psycopg import sql
 from baobab.cli import main
 from baobab.composition import house
 from baobab.settings import load
-from tests.cli.server_process import PATIENCE, ServerProcess, baobab, free_port, serving
+from tests.cli.server_process import PATIENCE, ServerProcess, baobab, serving
+from tests.ports import free_port
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
 
 HOME, FAR = "local", "eu-west-1"

@@ -15,6 +15,7 @@ from typing import Any
 from baobab import __version__
 from baobab.http.answer import reply_to, send_error
 from baobab.http.metrics import CallMetrics
+from baobab.http.request import Scope
 from baobab.runtime.late_import import LateImport
 from baobab.settings import Settings
 from baobab.storage.secrets import load_or_create_token
@@ -26,8 +27,6 @@ _PATIENCE_SECONDS = 30
 _RETRY_SECONDS = (1, 2, 5, 10)
 """Pauses between attempts to load; the last is repeated."""
 _PART = "mcp"
-
-Scope = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -15,14 +15,13 @@ from baobab.annex import Annex
 from baobab.composition import house
 from baobab.http.front import Front
 from baobab.http.metrics import CallMetrics
+from baobab.http.request import Scope
 from baobab.logs import configure
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.tracing import Tracing
 from baobab.settings import Settings, load
 from baobab.tools.accounts.first import ensure_first_account
 from baobab.tools.core.lifecycle import Lifecycle
-
-Scope = dict[str, Any]
 
 
 class Server:

@@ -39,7 +39,7 @@ def fill() -> None:
     offered = Registry(tools.toolsets()).visible_to(Account("account", "organisation", "key"))
     for number in range(COUNT - len(offered)):
         other.__name__ = f"other_{number}"
-        system.tool(access=AppOwner("viewer"), effect="read")(other)
+        system.tool(access=AppOwner("member"), effect="read")(other)
 
 
 if __name__ == "__main__":

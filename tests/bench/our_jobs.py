@@ -58,7 +58,7 @@ async def main(url: str, role: str, concurrency: str) -> None:
     if role == "worker":
         # A house has more; this is what the round that prunes asks for.
         services = cast("Services", SimpleNamespace(clock=clock))
-        await jobs.start(Registry(()).bind(services), {database: notices}, int(concurrency))
+        await jobs.start(Registry(()).bind(services), {database: notices}, database, int(concurrency))
         await notices.start()
     launched = {"launch_seconds": time.monotonic() - began, "launch_cpu": time.process_time() - cpu_began}
     ours = OurJobs(database, jobs)

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from baobab.cli import main
-from tests.cli.server_process import PATIENCE, baobab, free_port
+from tests.cli.server_process import PATIENCE, baobab
+from tests.ports import free_port
 
 KEY = "bb_sk_" + "B" * 40
 

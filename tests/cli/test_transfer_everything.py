@@ -19,6 +19,7 @@ from baobab.tools.core.call import Door
 from baobab.tools.oauth.access import DOOR
 from tests.cli.test_transfer import command, files, verified
 from tests.conftest import ADDRESS, KEY, Baobab
+from tests.installation import forget_rate_limits
 from tests.jobs import settled
 from tests.servers import postgres
 from tests.tools.test_access_matrix import ASKING, POLICY, World, world_of
@@ -40,7 +41,7 @@ async def _use_every_tool(data: Path) -> None:
     async with _opened(data) as baobab, world_of(baobab) as world:
         # What destroys something comes first, so that what the others make stays.
         for tool in sorted(POLICY, key=lambda name: baobab.house.registry.find(name).effect != "destructive"):
-            baobab.house.services.limits._windows.clear()
+            forget_rate_limits(baobab.house.services)
             for caller in CALLERS:
                 await world.outcome(tool, world.callers[caller])
         await _store_files(world)

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from tests.clients.matrix import CHECKS, PROVIDER_MODELS, Client, load_clients, load_left_out, load_results
+from tests.clients.matrix import CHECKS, PROVIDER_MODELS, Client, Door, load_clients, load_left_out, load_results
 
 _MARKED = re.compile(r"(?:#|//) Lines to paste\n(.*)(?:#|//) End of the lines\n", re.DOTALL)
 _IMPORT = re.compile(r"^(?:from (?!checks)\S+ )?import .*$", re.MULTILINE)
@@ -53,7 +53,8 @@ def clients_page(made: str) -> str:
         "their packages and not by `npx`; the Anthropic clients at the server's own address.",
         "`make clients` runs them all, and notes the day. A star marks those that run with every change (`make e2e`).",
     ]
-    for door, title in (("models", "Models"), ("mcp", "Tools, over MCP")):
+    doors: tuple[tuple[Door, str], ...] = (("models", "Models"), ("mcp", "Tools, over MCP"))
+    for door, title in doors:
         lines += ["", f"## {title}", "", *_table(door, clients, results)]
         lines += ["", *_provider_table(clients, results)] if door == "models" else []
     lines += ["", "## Lines to paste"]

@@ -82,6 +82,9 @@ class _Watched:
         await self._moments.come(after=True)
         return result
 
+    def run_now(self, work: Callable[[Statements], T]) -> T:
+        return self._inner.run_now(work)
+
     async def close(self) -> None:
         """The house closes what is its own."""
 

@@ -38,7 +38,7 @@ _OF_CONNECTIONS = [
     for kind in vars(protocol).values()
     if isinstance(kind, type) and issubclass(kind, BaobabError) and kind.__module__ == protocol.__name__
 ]
-_OF_DOORS = (
+_OF_DOORS: tuple[type[BaobabError], ...] = (
     BusyWithBodies,
     MethodNotAllowed,
     NoSocket,
@@ -102,8 +102,8 @@ def settings_page(_registry: Registry) -> str:
         "| | " + " | ".join(f"`{name}`" for name in PLANS) + " |",
         "|---|" + "---|" * len(PLANS),
     ]
-    for caption, field in _CAPS.items():
-        caps = [getattr(plan, field) for plan in PLANS.values()]
+    for caption, cap_name in _CAPS.items():
+        caps = [getattr(plan, cap_name) for plan in PLANS.values()]
         lines.append(f"| {caption} | " + " | ".join("no cap" if cap is None else str(cap) for cap in caps) + " |")
     return _page(lines)
 
@@ -141,8 +141,8 @@ def _shapes(registry: Registry) -> Iterator[str]:
         if any(tool.rest for tool in toolset.tools.values()):
             body = toolset.envelope.render(NotFound("...", remediation="...", details={"name": "x"}), f"{ADDRESS}/docs")
             families.setdefault(json.dumps(body), []).append(toolset.name)
-    for body, names in sorted(families.items(), key=lambda item: -len(item[1])):
-        yield f"| {', '.join(names)} | `{body}` |"
+    for shape, names in sorted(families.items(), key=lambda item: -len(item[1])):
+        yield f"| {', '.join(names)} | `{shape}` |"
 
 
 def tools_page(registry: Registry) -> str:

@@ -109,7 +109,7 @@ def test_the_programs_of_the_page_verify_a_webhook_and_refuse_a_forged_one(
     assert runner, "Node.js is needed: `make e2e` installs it, too."
 
     def verified(secret: str, headers: dict[str, str], body: bytes) -> str:
-        command = [runner, program, json.dumps([secret, headers])]
+        command = [runner, str(program), json.dumps([secret, headers])]
         done = subprocess.run(command, input=body, capture_output=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.decode().strip().lower()

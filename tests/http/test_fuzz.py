@@ -76,7 +76,7 @@ class Running:
 
     def send(self, case: Any, headers: dict[str, str]) -> httpx.Response:
         """Send a case byte by byte as `requests` would, but to the application in this process."""
-        prepared = requests.Request(**case.as_transport_kwargs(base_url=ADDRESS, headers=headers)).prepare()
+        prepared: Any = requests.Request(**case.as_transport_kwargs(base_url=ADDRESS, headers=headers)).prepare()
         body = prepared.body.encode() if isinstance(prepared.body, str) else prepared.body
         ours = {"host", "content-length"} if headers else {"host", "content-length", "authorization"}
         sent = {name: value for name, value in prepared.headers.items() if name.lower() not in ours}

@@ -39,7 +39,7 @@ def operations(document: Any) -> Iterator[Any]:
                 yield method, path, operation
 
 
-def nodes(value: Any, path: str = ()) -> Iterator[Any]:
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[Any]:
     if isinstance(value, dict):
         yield path, value
         for name, inner in value.items():
@@ -107,6 +107,7 @@ async def test_every_answer_and_every_error_of_a_tool_is_described(baobab: Baoba
     for _, _, operation in operations(document):
         tool = baobab.house.registry.tools[operation["operationId"]]
         responses = operation["responses"]
+        assert tool.rest is not None
         assert {str(status) for status in tool.rest.statuses} <= responses.keys(), tool.name
         for kind in errors_of(tool):
             if kind.status in tool.rest.statuses:

@@ -253,7 +253,7 @@ async def test_tokens_of_one_app_are_strangers_in_every_other(
     assert (await present(world, stranger.app, stranger.token())).status == 403
     await rejected_by_store(world, forge.app, stranger.token())
     # Its key and its name for the key do not speak for this app either.
-    claims = {"iss": f"baobab:app:{forge.app.id}", "app_id": forge.app.id}
+    claims: dict[str, Any] = {"iss": f"baobab:app:{forge.app.id}", "app_id": forge.app.id}
     await rejected(world, forge.app, stranger.token(**claims))
     await rejected(world, forge.app, stranger.token({"kid": forge.kid}, **claims))
     await rejected(world, forge.app, forge.token({"kid": stranger.kid}))

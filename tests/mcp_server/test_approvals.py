@@ -11,8 +11,8 @@ from tests.people import first_organisation, person
 
 each_era = pytest.mark.parametrize("era", ERAS)
 
-SHOWS_ADDRESSES = {"elicitation": {"url": {}}}
-FORMS_ONLY = {"elicitation": {"form": {}}}
+SHOWS_ADDRESSES: dict[str, Any] = {"elicitation": {"url": {}}}
+FORMS_ONLY: dict[str, Any] = {"elicitation": {"form": {}}}
 OPENED = {"approval": {"action": "accept"}}
 
 

@@ -22,6 +22,7 @@ from pydantic import AnyUrl
 from baobab.runtime.egress import EgressResponse
 from baobab.tools.core.plans import PLANS
 from tests.conftest import ADDRESS, Baobab
+from tests.installation import application_of
 from tests.people import Person, key, person
 
 REDIRECT = "http://127.0.0.1:3000/callback"
@@ -100,7 +101,7 @@ async def tools_of(
     """The names of the tools that the official client sees after it has been through OAuth."""
     metadata = OAuthClientMetadata(client_name="Official", redirect_uris=[AnyUrl(redirect)])
     auth = OAuthClientProvider(f"{address}/mcp", metadata, storage, browser.opens, browser.came_back, **options)
-    transport = httpx2.ASGITransport(app=baobab.client._transport.app)
+    transport = httpx2.ASGITransport(app=application_of(baobab.client))
     async with (
         httpx2.AsyncClient(transport=transport, auth=auth, base_url=address) as http,
         Client(streamable_http_client(f"{address}/mcp", http_client=http)) as client,
@@ -318,7 +319,7 @@ async def test_the_twenty_first_registration_of_an_hour_waits(baobab: Baobab) ->
     assert 0 < int(answer.headers["retry-after"]) <= 3600
     assert answer.json()["error"] == "temporarily_unavailable"
     # Another address is another client.
-    transport = httpx.ASGITransport(app=baobab.client._transport.app, client=("192.0.2.7", 1))
+    transport = httpx.ASGITransport(app=application_of(baobab.client), client=("192.0.2.7", 1))
     async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as other:
         assert (await other.post("/oauth/register", json=body)).status_code == 201
 
@@ -559,7 +560,7 @@ async def test_the_official_client_refreshes_its_token_by_itself(baobab: Baobab)
     storage, browser = Storage(), Browser(baobab, await person(baobab, "ada"))
     metadata = OAuthClientMetadata(client_name="Official", redirect_uris=[AnyUrl(REDIRECT)])
     auth = OAuthClientProvider(f"{ADDRESS}/mcp", metadata, storage, browser.opens, browser.came_back)
-    transport = httpx2.ASGITransport(app=baobab.client._transport.app)
+    transport = httpx2.ASGITransport(app=application_of(baobab.client))
     async with (
         httpx2.AsyncClient(transport=transport, auth=auth, base_url=ADDRESS) as http,
         Client(streamable_http_client(f"{ADDRESS}/mcp", http_client=http)) as client,

@@ -17,6 +17,7 @@ import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent
 
 from baobab import tools
 from baobab.composition import house
@@ -29,9 +30,10 @@ from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool import Toolset
-from tests.cli.server_process import PATIENCE, ServerProcess, free_port, serving
+from tests.cli.server_process import PATIENCE, ServerProcess, serving
 from tests.columns import begin
 from tests.conftest import KEY
+from tests.ports import free_port
 
 ERAS = ("legacy", "auto")
 """The client's names for them: `initialize` before 2026, `server/discover` since."""
@@ -100,8 +102,10 @@ def asleep(worker: int) -> Iterator[None]:
 
     On files, one that is frozen in the middle of writing holds up the others (docs/operating.md).
     """
-    while os.kill(worker, signal.SIGSTOP) or writes(worker):
+    os.kill(worker, signal.SIGSTOP)
+    while writes(worker):
         os.kill(worker, signal.SIGCONT)
+        os.kill(worker, signal.SIGSTOP)
         time.sleep(0.01)
     try:
         yield
@@ -125,9 +129,12 @@ async def test_a_refusal_reaches_the_user_with_code_and_remedy(pair: ServerProce
     async with user(pair.address, era) as agent:
         refused = await agent.client.call_tool("kv_get", {"app_id": "app_000000000000", "key": "a"})
         assert refused.is_error
+        assert refused.meta is not None
         told = refused.meta["baobab/error"]
         assert told["code"] == "APP_NOT_FOUND"
-        assert told["remediation"] in refused.content[0].text
+        (block,) = refused.content
+        assert isinstance(block, TextContent)
+        assert told["remediation"] in block.text
         with pytest.raises(MCPError) as unknown:
             await agent.client.call_tool("no_such_tool", {})
         assert unknown.value.error.data["remediation"]
@@ -182,6 +189,7 @@ async def test_an_earlier_client_is_told_in_words_and_calls_again(pair: ServerPr
     async with user(pair.address, "legacy", key=await held(pair), keep_alive=False) as agent:
         refused = await agent.client.call_tool("apps_init", {"name": "approved-by-hand"})
         assert refused.is_error
+        assert refused.meta is not None
         approval_id = refused.meta["baobab/error"]["details"]["approval_id"]
         await approve(pair, approval_id)
         async with asyncio.timeout(PATIENCE):
@@ -305,8 +313,8 @@ async def test_a_list_that_is_fresh_is_not_asked_for_again(tmp_path: Path, era: 
 async def test_progress_reaches_the_user_step_by_step(tmp_path: Path, era: str) -> None:
     heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
-    async def hear(*told: Any) -> None:
-        await heard.put(told)
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        await heard.put((progress, total, message))
 
     async with standing(tmp_path) as door, user(door.address, era) as agent:
         result = await agent.client.call_tool("probe_steps", {}, progress_callback=hear)
@@ -385,8 +393,8 @@ async def test_a_client_that_waits_hears_that_the_call_goes_on(
     monkeypatch.setattr("baobab.mcp_server.heartbeat._STEP_SECONDS", 0.05)
     heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
 
-    async def hear(*told: Any) -> None:
-        await heard.put(told)
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        await heard.put((progress, total, message))
 
     async with standing(tmp_path) as door, user(door.address, era) as agent:
         call = asyncio.create_task(agent.client.call_tool("probe_wait", {}, progress_callback=hear))

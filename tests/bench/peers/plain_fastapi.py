@@ -20,7 +20,7 @@ from baobab.storage.kv.sqlite import SqliteEngine
 _NO_QUOTA = Quota(None, None)
 _OTHERS = int(sys.argv[3]) if len(sys.argv) > 3 else 167
 
-engine = SqliteEngine(Path(sys.argv[1])) if len(sys.argv) > 1 else None
+engine = SqliteEngine(Path(sys.argv[1]))
 
 
 class Put(BaseModel):

@@ -132,7 +132,7 @@ async def test_input_required_result_capabilities(ctx: Context, params: Call) ->
 async def test_missing_capability(ctx: Context, params: Call) -> Answer:
     able = ctx.session.client_capabilities
     if able is None or able.sampling is None:
-        required = {"requiredCapabilities": {"sampling": {}}}
+        required: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "This tool asks the client's model.", required)
     return said("The client can sample.")
 

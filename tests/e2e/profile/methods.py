@@ -1,10 +1,10 @@
 """Methods of the protocols before 2026 that the product leaves out: it has no log and no resource to tell about."""
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 import mcp_types as types
 
-from baobab.mcp_server.extension import Context, Extension
+from baobab.mcp_server.extension import Context, Extension, Method
 
 
 async def _taken(ctx: Context, params: types.RequestParams) -> types.EmptyResult:
@@ -12,7 +12,7 @@ async def _taken(ctx: Context, params: types.RequestParams) -> types.EmptyResult
 
 
 class EarlierMethods(Extension):
-    methods: ClassVar = {
+    methods: Mapping[str, tuple[type[types.RequestParams], Method]] = {
         "logging/setLevel": (types.SetLevelRequestParams, _taken),
         "resources/subscribe": (types.SubscribeRequestParams, _taken),
         "resources/unsubscribe": (types.UnsubscribeRequestParams, _taken),

@@ -70,7 +70,7 @@ def wishes(answer: ChatCompletion) -> list[tuple[str, Any]]:
 def agent(prompt: str, results: Mapping[str, str], *, most: int = 20, **request: Any) -> tuple[list[Any], str]:
     """Every step's calls, and the last text, of an agent whose tools always answer the same."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
-    steps = []
+    steps: list[Any] = []
     for number in range(most):
         answer = complete(
             {"messages": messages, "tools": TOOLS, **request}, completion_id=f"chatcmpl-{number}", created=0

@@ -71,7 +71,7 @@ class Client:
         return await self.connections.post(self.target, headers, content, Patience(silence, between, seconds))
 
     async def read(self, content: bytes = b"{}", **headers: str) -> bytes:
-        answer = await self.post(content, **headers)
+        answer = await self.connections.post(self.target, headers, content, Patience(60, 60, 60))
         try:
             return b"".join([piece async for piece in answer])
         finally:

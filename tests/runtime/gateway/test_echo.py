@@ -213,7 +213,7 @@ def test_the_plan_of_the_instructions_counts_where_the_user_gives_none() -> None
 
 def test_a_new_message_of_the_user_begins_anew() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "kv_get", "arguments": "{}"}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "/call kv_get"},
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "1"},

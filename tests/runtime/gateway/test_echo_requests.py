@@ -91,7 +91,7 @@ def test_every_call_must_have_its_result() -> None:
         {"id": f"call_{number}", "type": "function", "function": {"name": "kv_get", "arguments": "{}"}}
         for number in (1, 2)
     ]
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": None, "tool_calls": two},
         {"role": "tool", "tool_call_id": "call_1", "content": "1"},

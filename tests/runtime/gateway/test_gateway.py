@@ -17,7 +17,8 @@ from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.patience import Patience
 from baobab.runtime.gateway.providers import own_server
-from baobab.runtime.gateway.relay import Relay, refusal
+from baobab.runtime.gateway.refusal import refusal
+from baobab.runtime.gateway.relay import Relay
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import Said, Upstream, upstream
@@ -43,9 +44,7 @@ async def impatient(
 @pytest.mark.parametrize(
     ("lane", "bounds"), [("chat", {"total": 0.05}), ("stream", {"total": 0.05}), ("stream", {"first": 0.05})]
 )
-async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(
-    lane: str, bounds: dict[str, float]
-) -> None:
+async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane: str, bounds: dict[str, Any]) -> None:
     async with impatient("slow-first:30", **bounds) as (gateway, model, fake):
         outcome = Outcome()
         with pytest.raises(UpstreamTimeout) as told:
@@ -143,6 +142,7 @@ async def test_an_answer_that_is_too_long_is_no_answer() -> None:
 
 async def test_a_count_that_cannot_be_is_no_count() -> None:
     outcome = Outcome()
+    usage: Any
     for usage in (
         {"prompt_tokens": -1},
         {"prompt_tokens": 10**30},

@@ -29,10 +29,11 @@ from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.pictures import shown
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream as Provided
+from tests.certificates import certificate
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import Upstream, upstream
 from tests.runtime.gateway.upstream_media import FILM, PICTURE, SECRETS, TEXT, fields_of
-from tests.runtime.test_egress import LOOPBACK, certificate, names
+from tests.runtime.test_egress import LOOPBACK, names
 
 # What the library's own types make of themselves when they are first used; nobody here can mend it.
 CATALOGUE = Catalogue(FixedClock())

@@ -51,7 +51,7 @@ def studio() -> Studio:
 
 def decoded(film: bytes) -> tuple[Any, list[Any]]:
     """The stream, and all of its frames, by FFmpeg."""
-    with av.open(io.BytesIO(film)) as container:
+    with av.open(io.BytesIO(film), "r") as container:
         (stream,) = container.streams
         return stream, list(container.decode(stream))
 
@@ -78,7 +78,7 @@ async def test_a_picture_has_the_size_that_was_asked_for(
     studio: Studio, parameters: dict[str, Any], size: tuple[int, int]
 ) -> None:
     picture = await studio.file(PICTURE, **parameters)
-    with av.open(io.BytesIO(picture)) as container:
+    with av.open(io.BytesIO(picture), "r") as container:
         (frame,) = container.decode(video=0)
         assert (frame.width, frame.height) == size
 

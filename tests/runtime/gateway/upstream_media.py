@@ -65,7 +65,7 @@ def fields_of(content_type: str, body: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in form.iter_parts():
         name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
+        content: Any = part.get_payload(decode=True)
         if part.get_filename() is None:
             found[str(name)] = content.decode()
         else:

@@ -52,7 +52,7 @@ def data(payload: Any) -> bytes:
 
 
 def _event(payload: dict[str, Any]) -> bytes:
-    return b"event: " + payload["type"].encode() + b"\n" + data(payload)
+    return f"event: {payload['type']}\n".encode() + data(payload)
 
 
 # Chat completions
@@ -103,7 +103,7 @@ def _chat_frames(model: str, script: Script, usage: bool) -> tuple[bytes, ...]:
         deltas.append({"tool_calls": [{"index": number, **call, "function": {"name": name, "arguments": ""}}]})
         for part in (arguments[:5], arguments[5:]):
             deltas.append({"tool_calls": [{"index": number, "function": {"arguments": part}}]})
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls" if script.calls else "stop"})
     frames = [data({**head, "choices": [choice]}) for choice in choices]
     if usage and script.usage:
@@ -240,7 +240,7 @@ def _message_events(whole: dict[str, Any], script: Script) -> Iterator[dict[str,
     yield {"type": "message_start", "message": begun}
     for index, block in enumerate(whole["content"]):
         if block["type"] == "text":
-            empty = {"type": "text", "text": ""}
+            empty: dict[str, Any] = {"type": "text", "text": ""}
             deltas = [{"type": "text_delta", "text": word} for word in script.words]
         else:
             empty = {**block, "input": {}}

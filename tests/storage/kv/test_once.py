@@ -21,6 +21,7 @@ from baobab.storage.kv import (
     Tier,
     Usage,
 )
+from baobab.storage.kv.engine import Op
 
 FREE = Quota()
 WEEK = 7 * 24 * 3600
@@ -106,7 +107,14 @@ async def test_every_write_answers_the_same_again(engine: Engine, write: Any, an
 
 async def test_a_batch_answers_the_same_values_counts_and_refusals_again(engine: Engine) -> None:
     await engine.put("app", "a", '"ä\n"'.encode(), None, Tier.DURABLE, FREE)
-    ops = [Get("a"), Get("none"), Delete("a"), Set("b", b"1", None), Set("c", b"2", None), Set("b", b"x" * 99, None)]
+    ops: list[Op] = [
+        Get("a"),
+        Get("none"),
+        Delete("a"),
+        Set("b", b"1", None),
+        Set("c", b"2", None),
+        Set("b", b"x" * 99, None),
+    ]
     quota = Quota(1, 50)
     first = await engine.once("t").batch("app", ops, quota)
     again = await engine.once("t").batch("app", ops, quota)

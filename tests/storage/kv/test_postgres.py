@@ -123,21 +123,20 @@ class TestProcesses:
         def write(engine: Engine) -> Any:
             space, key = chance.choice(spaces), chance.choice(keys)
             ops: list[Op] = [Set(chance.choice(keys), b"1"), Get(key), Delete(chance.choice(keys))]
-            return chance.choice(
-                [
-                    lambda: engine.put(space, key, b"1" * chance.randint(1, 3), None, chance.choice([D, E]), FREE),
-                    lambda: engine.incr(space, key, 1, 60, FREE),
-                    lambda: engine.incr(space, key, 1, 60, FREE),
-                    lambda: engine.incr(space, key, 1, 60, FREE),
-                    lambda: engine.expire(space, key, chance.choice([None, 60])),
-                    lambda: engine.get(space, key, touch=True),
-                    lambda: engine.cas(space, key, b"1", b"11", None, FREE),
-                    lambda: engine.delete(space, key),
-                    lambda: engine.batch(space, ops, FREE),
-                    lambda: engine.once(f"{chance.randint(1, 50)}").put(space, key, b"1", None, D, FREE),
-                    lambda: engine.flush(space) if chance.random() < 0.2 else engine.sweep(5),
-                ]
-            )()
+            asks: list[Callable[[], Any]] = [
+                lambda: engine.put(space, key, b"1" * chance.randint(1, 3), None, chance.choice([D, E]), FREE),
+                lambda: engine.incr(space, key, 1, 60, FREE),
+                lambda: engine.incr(space, key, 1, 60, FREE),
+                lambda: engine.incr(space, key, 1, 60, FREE),
+                lambda: engine.expire(space, key, chance.choice([None, 60])),
+                lambda: engine.get(space, key, touch=True),
+                lambda: engine.cas(space, key, b"1", b"11", None, FREE),
+                lambda: engine.delete(space, key),
+                lambda: engine.batch(space, ops, FREE),
+                lambda: engine.once(f"{chance.randint(1, 50)}").put(space, key, b"1", None, D, FREE),
+                lambda: engine.flush(space) if chance.random() < 0.2 else engine.sweep(5),
+            ]
+            return chance.choice(asks)()
 
         async with opened(postgres_url) as one, opened(postgres_url) as two:
 

@@ -7,6 +7,7 @@ import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,29 +83,30 @@ class TestWorkers:
         async def caller(engine: TieredEngine) -> None:
             seen: object = None
             for _ in range(12):
+                ask: Callable[..., Awaitable[object]]
                 key, tier, value = chance.choice(keys), chance.choice([D, E]), next(values)
                 match chance.choice(["put", "put", "put", "get", "get", "get", "delete", "setnx", "incr", "cas"]):
                     case "put":
-                        ask = lambda k=key, v=value, t=tier: engine.put("app", k, v, None, t, FREE)  # noqa: E731
+                        ask = partial(engine.put, "app", key, value, None, tier, FREE)
                         await history.ask(ask, key, "put", value)
                     case "get":
-                        seen = await history.ask(lambda k=key: engine.get("app", k), key, "get")
+                        seen = await history.ask(partial(engine.get, "app", key), key, "get")
                     case "delete":
-                        await history.ask(lambda k=key: engine.delete("app", k), key, "delete")
+                        await history.ask(partial(engine.delete, "app", key), key, "delete")
                     case "setnx":
-                        ask = lambda k=key, v=value, t=tier: engine.setnx("app", k, v, None, t, FREE)  # noqa: E731
+                        ask = partial(engine.setnx, "app", key, value, None, tier, FREE)
                         await history.ask(ask, key, "setnx", value)
                     case "incr":
-                        await history.ask(lambda k=key: engine.incr("app", k, 1, None, FREE), key, "incr")
+                        await history.ask(partial(engine.incr, "app", key, 1, None, FREE), key, "incr")
                     case "cas":
                         old = seen if isinstance(seen, bytes) else b"0"
-                        ask = lambda k=key, o=old, v=value: engine.cas("app", k, o, v, None, FREE)  # noqa: E731
+                        ask = partial(engine.cas, "app", key, old, value, None, FREE)
                         await history.ask(ask, key, "cas", old, value)
 
         async with workers(make_durable, valkey_url) as (one, two):
             await asyncio.gather(*(caller(engine) for engine in (one, two) for _ in range(4)))
             for key in keys:
-                await history.ask(lambda key=key: two.get("app", key), key, "get")
+                await history.ask(partial(two.get, "app", key), key, "get")
             history.check()
             assert await one.usage("app") == await recount(two, "app")
         durable = make_durable()

@@ -24,7 +24,7 @@ long_segments = st.builds(
 segments = st.one_of(
     st.sampled_from(["a", "b", "a-", "a.b", "a0", "A", "é", "~", " "]),
     st.sampled_from(["a", "b"]),
-    st.text(st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_characters="/\\\ufffe\uffff"), max_size=6),
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="/\\\ufffe\uffff"), max_size=6),
     long_segments,
 ).filter(lambda segment: segment not in ("", ".", ".."))
 apps = st.sampled_from(["app_1", "app_10"])
@@ -85,7 +85,7 @@ programs = st.lists(keys, min_size=1, max_size=8).flatmap(lambda few: program(st
 async def follow(store: ObjectStore, steps: list[Any]) -> None:
     oracle = Oracle()
     for name, *arguments in steps:
-        ask = {"put": put, "content": content}.get(name)
+        ask: Any = {"put": put, "content": content}.get(name)
         answer = await (ask(store, *arguments) if ask is not None else getattr(store, name)(*arguments))
         assert answer == getattr(oracle, name)(*arguments), (name, arguments)
     assert await store.list("", "", 1000) == sorted(oracle.objects)

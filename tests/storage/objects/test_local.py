@@ -64,8 +64,8 @@ class TestCrashes:
             await child.wait()
             for line in lines:
                 if line.endswith(b"\n"):
-                    key, number = line.split()
-                    seen[key.decode()] = int(number)
+                    name, version = line.split()
+                    seen[name.decode()] = int(version)
             store = store_at("", folder)
             for key, acknowledged in seen.items():
                 found, head = await content(store, key), await store.head(key)

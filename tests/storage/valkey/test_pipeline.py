@@ -91,7 +91,8 @@ async def test_values_of_any_bytes_and_sizes_come_back(pipeline: Pipeline) -> No
 
 
 async def test_an_error_reply_is_its_own_callers_alone(pipeline: Pipeline) -> None:
-    wrong, right = await asyncio.gather(pipeline.send("NOSUCH"), pipeline.send("PING"), return_exceptions=True)
+    calls = [pipeline.send("NOSUCH"), pipeline.send("PING")]
+    wrong, right = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(wrong, ValkeyUnavailable)
     assert "unknown command" in wrong.reason
     assert right == b"PONG"

@@ -244,7 +244,7 @@ async def test_a_refusal_is_told_with_its_reason(agency: Agency) -> None:
 async def test_the_app_of_a_call_is_not_edited(agency: Agency, door: str) -> None:
     await agency.agent("a", writing())
     run = await agency.run("a")
-    given = {"arguments": {"key": "k", "value": 1, "app_id": "app_000000000000"}}
+    given: dict[str, Any] = {"arguments": {"key": "k", "value": 1, "app_id": "app_000000000000"}}
     if door == "approvals_approve":
         given["approval_id"] = (await waiting(agency, run["id"]))["id"]
     else:
@@ -256,7 +256,7 @@ async def test_the_app_of_a_call_is_not_edited(agency: Agency, door: str) -> Non
 
 
 async def test_looking_through_a_graph_warns_where_whoever_asks_also_decides(agency: Agency) -> None:
-    look = {"app_id": agency.app_id, "name": "a", "graph_spec": asking()}
+    look: dict[str, Any] = {"app_id": agency.app_id, "name": "a", "graph_spec": asking()}
     told = await agency.house.use("agents_validate", agency.owner, **look, visibility="public")
     assert told["valid"] is True
     assert told["warnings"][0]["path"] == ["nodes", "ask", "tool_ref"]

@@ -366,7 +366,7 @@ async def test_whom_an_agent_can_be_seen_by_may_run_it(agency: Agency, visibilit
         "user": ("agents_public_run", agency.user("ada")),
         "anonymous": ("agents_public_run", Anonymous(agency.app_id)),
     }
-    named = {"app_id": agency.app_id, "name": "say", "input": {}}
+    named: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "input": {}}
     for who, (tool, caller) in callers.items():
         if who in admitted:
             assert (await agency.house.use(tool, caller, **named))["run_id"]

@@ -141,13 +141,16 @@ async def test_a_graph_is_looked_through(app: App) -> None:
     assert refused.json()["issues"] == found["issues"]
 
 
+NO_GRAPHS: list[Any] = [None, "text", 1, True, [], [{}]]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
         ({}, 400, "VALIDATION_MISSING_FIELD"),
         ({"graph_spec": {}, "more": 1}, 400, "VALIDATION_INVALID_SCHEMA"),
         ({"graph_spec": {"a": "\x00"}}, 400, None),
-        *(({"graph_spec": graph}, 422, "validation_error") for graph in (None, "text", 1, True, [], [{}])),
+        *(({"graph_spec": graph}, 422, "validation_error") for graph in NO_GRAPHS),
         ({"graph_spec": {}}, 200, None),
     ],
 )

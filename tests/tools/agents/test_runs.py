@@ -13,7 +13,7 @@ from baobab.runtime.agents.watch import Watch
 from tests.jobs import jobs
 from tests.tools.agents.conftest import Agency, graph
 
-READ = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
+READ: dict[str, Any] = {"type": "tool", "tool_ref": {"source": "builtin", "name": "kv_get"}, "output_key": "found"}
 KV = {"tools": {"builtin": ["kv_get", "kv_put", "interrupt"]}}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -42,14 +43,15 @@ async def fake(agency: Agency) -> AsyncIterator[Upstream]:
     async with upstream() as server:
         features = frozenset(("streaming", "tools"))
         names = {"id": "lab/ok", "name": "ok", "litellm": "lab/ok", "provider": "lab"}
-        model = Model(**names, modality="chat", price=PRICE, context_window=8192, max_output=64, features=features)  # type: ignore[arg-type]
+        model = Model(**names, modality="chat", price=PRICE, context_window=8192, max_output=64, features=features)
         agency.house.services.part(Gateway).add(own_server("lab", f"{server.url}/v1", "key"), [model])
         yield server
 
 
 async def spent(agency: Agency, name: str) -> float:
     listed = await agency.house.use("agents_runs_list", agency.owner, app_id=agency.app_id, name=name)
-    return sum(run["usage"]["cost_usd"] for run in listed["runs"])
+    total: float = sum(run["usage"]["cost_usd"] for run in listed["runs"])
+    return total
 
 
 async def test_many_starts_at_once_never_pass_the_budget_of_the_day(agency: Agency, fake: Upstream) -> None:
@@ -71,7 +73,7 @@ async def test_a_budget_that_is_used_up_takes_no_more_runs_until_tomorrow(agency
     await agency.agent("say", SAY, default_model="lab/ok")
     assert (await agency.run("say", input={"name": "Ada"}))["status"] == "completed"
     # What was spent before it was bounded counts.
-    bounded = {"app_id": agency.app_id, "name": "say", "daily_budget_usd": ANSWER_USD}
+    bounded: dict[str, Any] = {"app_id": agency.app_id, "name": "say", "daily_budget_usd": ANSWER_USD}
     await agency.house.use("agents_update", agency.owner, **bounded)
     refused = await agency.refused("agents_run", agency.owner, app_id=agency.app_id, name="say", input={"name": "Bob"})
     assert (refused.status, refused.details["limit"]) == (429, "daily_budget_usd")

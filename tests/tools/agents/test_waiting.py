@@ -123,7 +123,7 @@ async def test_a_call_beside_one_that_waits_for_a_person_waits_for_its_limit(age
 
 
 async def test_what_does_not_fit_among_the_calls_that_wait_for_people_waits_for_room(agency: Agency) -> None:
-    ask = {"type": "map", "over": "{{ input.items }}", "output_key": "asked"}
+    ask: dict[str, Any] = {"type": "map", "over": "{{ input.items }}", "output_key": "asked"}
     ask |= {"tool_ref": {"source": "builtin", "name": "interrupt"}, "args_template": {"reason": "{{ item }}"}}
     done = {"type": "end", "output_template": "{{ state.asked }}"}
     spec = graph({"ask": ask, "done": done}, ("ask", "done"), tools={"builtin": ["interrupt"]})

@@ -34,7 +34,7 @@ LAB_KEY = "lab-key-0123456789"
 OTHER_KEY = "sk-ant-0123456789"
 PATIENCE_SECONDS = 20
 MINI = "openai/gpt-4o-mini"
-HELLO = [{"role": "user", "content": "Hello!"}]
+HELLO: list[Any] = [{"role": "user", "content": "Hello!"}]
 TEXT = "Hello from the upstream, Grüße!"
 TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 # One token of the prompt costs 150 nano-dollars, a cached one 75, one of the answer 600: what gpt-4o-mini does.

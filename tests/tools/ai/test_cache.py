@@ -34,7 +34,8 @@ async def count(world: Baobab) -> int:
 
 def state(answer: httpx.Response) -> str | None:
     assert answer.status_code == 200, answer.text
-    return answer.headers.get("x-baobab-cache")
+    found: str | None = answer.headers.get("x-baobab-cache")
+    return found
 
 
 async def test_the_same_request_is_answered_again_at_no_cost_and_nobody_is_asked(world: Installation) -> None:

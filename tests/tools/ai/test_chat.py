@@ -35,7 +35,7 @@ async def test_an_answer_says_which_model_it_was_what_it_cost_and_which_request(
 
 
 async def test_fields_that_nobody_here_knows_reach_the_provider(world: Installation) -> None:
-    further = {
+    further: dict[str, Any] = {
         "reasoning_effort": "low",
         "metadata": {"a": [1, None, 2.5]},
         "user": "somebody",

@@ -80,9 +80,8 @@ async def test_only_who_runs_the_app_reads_or_changes_its_settings(world: Instal
     stranger, user = await person(world, "stranger"), await world.user(app_id, "somebody")
     for by in (stranger.headers, user):
         for method, path in (("GET", "config"), ("PUT", "config"), ("GET", "usage")):
-            answer = await world.client.request(
-                method, f"/v1/{app_id}/ai/{path}", headers=by, **({"json": {}} if method == "PUT" else {})
-            )
+            body: dict[str, Any] = {"json": {}} if method == "PUT" else {}
+            answer = await world.client.request(method, f"/v1/{app_id}/ai/{path}", headers=by, **body)
             assert answer.status_code == 403, (method, path, answer.text)
             assert (answer.json()["error"], answer.json()["code"]) == ("forbidden", "FORBIDDEN")
 
@@ -156,7 +155,7 @@ async def test_only_allowed_models_are_fallen_back_on(world: Installation) -> No
     ],
 )
 async def test_an_answer_is_cut_to_what_the_app_allows(
-    world: Installation, asked: dict[str, int], sent: dict[str, int]
+    world: Installation, asked: dict[str, Any], sent: dict[str, int]
 ) -> None:
     app_id = await world.app()
     await configure(world, app_id, maxTokensPerRequest=50)

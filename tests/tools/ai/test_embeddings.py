@@ -76,7 +76,8 @@ async def test_a_text_means_what_its_neighbours_mean(world: Installation) -> Non
     vectors = [one["embedding"] for one in (await embed(world, input=given)).json()["data"]]
 
     def closeness(one: int, other: int) -> float:
-        return sum(a * b for a, b in zip(vectors[one], vectors[other], strict=True))
+        product: float = sum(a * b for a, b in zip(vectors[one], vectors[other], strict=True))
+        return product
 
     assert closeness(0, 1) > closeness(0, 2)
 

@@ -219,10 +219,10 @@ async def test_a_translated_stream_without_anything_in_it_is_no_answer(world: In
 async def test_fields_that_nobody_here_knows_reach_a_translated_vendor(
     world: Installation, claude: str, *, stream: bool
 ) -> None:
-    further = {"field_of_tomorrow": {"x": [1]}, "cache_control": {"type": "ephemeral"}}
+    further: dict[str, Any] = {"field_of_tomorrow": {"x": [1]}, "cache_control": {"type": "ephemeral"}}
     # What OpenAI alone understands it would refuse, and what bills another it must not be told.
-    theirs = {"store": True, "metadata": {"a": "b"}, "prompt_cache_key": "k", "verbosity": "low"}
-    billed = {"fallbacks": [{"model": "claude-opus-4-8"}], "billing_policy": {}}
+    theirs: dict[str, Any] = {"store": True, "metadata": {"a": "b"}, "prompt_cache_key": "k", "verbosity": "low"}
+    billed: dict[str, Any] = {"fallbacks": [{"model": "claude-opus-4-8"}], "billing_policy": {}}
     answer = await world.chat(claude, max_tokens=9, top_k=5, stream=stream, **further, **theirs, **billed)
     assert answer.status_code == 200, answer.text
     sent = world.fake.requests[-1].json
@@ -243,7 +243,11 @@ async def test_fields_of_googles_own_reach_it_and_take_no_others_place(world: In
     if not stream:
         world.fake.said[""] = Said(json.dumps({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}).encode())
     model = await translated(world, "said" if not stream else "plain", "gemini")
-    others = {"contents": [{"parts": [{"text": "Other"}]}], "systemInstruction": {"parts": []}, "cachedContent": "c/1"}
+    others: dict[str, Any] = {
+        "contents": [{"parts": [{"text": "Other"}]}],
+        "systemInstruction": {"parts": []},
+        "cachedContent": "c/1",
+    }
     await world.chat(model, stream=stream, max_tokens=9, labels={"a": "b"}, **others)
     sent = world.fake.requests[-1].json
     assert sent["labels"] == {"a": "b"}

@@ -415,8 +415,12 @@ async def test_thoughts_are_told_to_those_who_ask_for_them(world: Installation) 
 async def test_a_stream_that_is_left_costs_what_its_beginning_says_of_the_prompt(world: Installation) -> None:
     # A prompt of a hundred thousand tokens, nearly all of it from the cache or written to it.
     counts = {"cache_read_input_tokens": 90_000, "cache_creation_input_tokens": 9_000, "input_tokens": 1_000}
-    start = {"type": "message_start", "message": {"type": "message", "usage": {**counts, "output_tokens": 1}}}
-    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello, tree"}}
+    start: dict[str, Any] = {
+        "type": "message_start",
+        "message": {"type": "message", "usage": {**counts, "output_tokens": 1}},
+    }
+    words = {"type": "text_delta", "text": "Hello, tree"}
+    delta: dict[str, Any] = {"type": "content_block_delta", "index": 0, "delta": words}
     told = b"".join(
         b"event: %s\ndata: %s\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in (start, delta)
     )

@@ -84,7 +84,7 @@ async def test_the_field_at_fault_is_named(
 # Parameters
 
 
-NO_DIFFERENCE = {
+NO_DIFFERENCE: dict[str, Any] = {
     "presence_penalty": 0,
     "frequency_penalty": 0.0,
     "n": 1,

@@ -115,7 +115,7 @@ async def test_calls_at_once_are_one_message_elsewhere(world: Installation, clie
         "name": "run",
         "format": {"type": "grammar", "syntax": "lark", "definition": "start: /x/"},
     }
-    schema = {"type": "json_schema", "name": "P", "schema": {"type": "object"}, "strict": True}
+    schema: Any = {"type": "json_schema", "name": "P", "schema": {"type": "object"}, "strict": True}
     await client.responses.create(
         model=LAB,
         instructions="Be kind.",

@@ -162,7 +162,7 @@ async def test_to_strangers_there_is_no_such_server_and_no_such_model(
     assert not [model for model in await listed(world, stranger) if model.startswith("lab-of-one/")]
     assert "lab-of-one" not in (await world.client.get("/v1/public/models")).text
     for method, path in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/probe")):
-        body = {"json": {"key": "x"}} if method == "PATCH" else {}
+        body: dict[str, Any] = {"json": {"key": "x"}} if method == "PATCH" else {}
         answer = await world.client.request(
             method, f"/v1/ai/servers/lab-of-one{path}", headers=stranger.headers, **body
         )

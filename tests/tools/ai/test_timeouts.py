@@ -11,8 +11,7 @@ import httpx2
 import pytest
 
 from baobab.tools.ai import ahead
-from tests.tools.ai.conftest import HELLO, MINI, OTHER_KEY, TEXT, Installation, installation
-from tests.tools.ai.test_failover import translated
+from tests.tools.ai.conftest import HELLO, MINI, OTHER_KEY, TEXT, Installation, installation, translated
 from tests.tools.ai.test_streaming import asking
 
 SILENT = "slow-first:30"
@@ -118,7 +117,7 @@ async def test_a_stream_is_alive_while_its_model_thinks(world: Installation, beh
         assert answer.text.count(":\n\n") >= 2
         assert answer.text.endswith("data: [DONE]\n\n")
         async with world.official() as client:
-            stream: Any = await client.chat.completions.create(model=model, messages=HELLO, stream=True)  # type: ignore[arg-type]
+            stream: Any = await client.chat.completions.create(model=model, messages=HELLO, stream=True)
             words = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
             assert "".join(words) == TEXT
             events: Any = await client.responses.create(model=model, input="Hello!", stream=True)

@@ -271,7 +271,13 @@ async def test_the_spans_of_a_call_are_part_of_its_callers_trace(tmp_path: Path)
 
 
 async def test_parameters_that_are_none_do_no_harm(tmp_path: Path) -> None:
-    odd = {"temperature": "hot", "top_p": True, "seed": 2**70, "frequency_penalty": 10**400, "response_format": 7}
+    odd: dict[str, Any] = {
+        "temperature": "hot",
+        "top_p": True,
+        "seed": 2**70,
+        "frequency_penalty": 10**400,
+        "response_format": 7,
+    }
     async with traced(tmp_path) as made:
         assert (await made.world.chat(**ASKED, **odd)).status_code == 200
     (span,) = made.spans

@@ -90,7 +90,8 @@ async def test_what_was_used_comes_behind_the_answer_and_without_it(world: Insta
 
 
 async def test_thoughts_with_their_signature_and_calls_come_in_a_stream(world: Installation) -> None:
-    message = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    message: dict[str, Any] = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
+    message |= {"content": [], "stop_reason": None}
     thinking, text = {"type": "thinking", "thinking": "", "signature": ""}, {"type": "text", "text": ""}
     call = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {}}
     deltas: list[tuple[dict[str, Any], list[dict[str, str]]]] = [

@@ -244,7 +244,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
 async def test_an_organisation_has_at_most_the_live_keys_of_its_plan_however_many_ask_at_once(house: House) -> None:
     ada = await house.sign_up("ada@example.com")
     numbers = itertools.count()
-    mine = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
+    mine: dict[str, Any] = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
     rows = [keys.key_row(house.services, f"key {next(numbers)}", "key", ["*"], **mine) for _ in range(MOST - 2)]
     async with house.services.database.writing() as connection:
         await connection.execute(insert(api_keys), rows)
@@ -304,6 +304,7 @@ async def test_a_function_key_is_void_when_whoever_was_shown_it_may_not_see_it_a
     shown = (await house.use("kv_rotate_key", await house.bearer(key["key"]), app_id=app))["function_key"]
     functions = await house.bearer(shown)
     await house.use("kv_put", functions, app_id=app, key="a", value=1)
+    arguments: dict[str, Any]
     for beyond, arguments in (("config_get", {}), ("agents_list", {}), ("kv_rotate_key", {}), ("ai_models", {})):
         with pytest.raises(Forbidden):
             await house.use(beyond, functions, app_id=app, **arguments)

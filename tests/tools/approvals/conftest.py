@@ -48,7 +48,7 @@ class Desk:
         """The id of the approval that a call waits for."""
         assert answer.status_code == 428, answer.text
         body = answer.json()
-        told = body.get("details") or body["error"].get("details") if isinstance(body["error"], dict) else body
+        told: Any = body.get("details") or body["error"].get("details") if isinstance(body["error"], dict) else body
         approval_id: str = told["approval_id"]
         return approval_id
 

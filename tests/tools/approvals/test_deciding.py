@@ -1,6 +1,7 @@
 """Who decides, once, and what follows for the call that asked."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ async def test_the_proposing_credential_never_decides(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "limits", [{"approval": "destructive"}, {"toolsets": ["approvals", "kv"]}, {"read_only": True}], ids=str
 )
-async def test_no_key_with_limits_decides_and_none_proposes_a_decision(desk: Desk, limits: dict[str, object]) -> None:
+async def test_no_key_with_limits_decides_and_none_proposes_a_decision(desk: Desk, limits: dict[str, Any]) -> None:
     approval_id = await desk.proposed(await desk.raise_counter())
     other, _ = await desk.key(**limits)
     assert (await desk.decide(approval_id, by=other)).status_code in (403, 404)

@@ -1,5 +1,7 @@
 """A preview says what a waiting call would do at this moment, and does nothing."""
 
+from typing import Any
+
 import pytest
 
 from baobab.tools.core.call import Door
@@ -95,7 +97,7 @@ async def test_where_a_tool_cannot_tell_there_is_no_preview(desk: Desk) -> None:
 
 
 async def test_a_batch_shows_every_operation_the_gravest_first(desk: Desk) -> None:
-    ops = [{"op": "get", "key": f"harmless-{n}" * 8} for n in range(12)]
+    ops: list[dict[str, Any]] = [{"op": "get", "key": f"harmless-{n}" * 8} for n in range(12)]
     ops += [{"op": "del", "key": "users:all"}, {"op": "set", "key": "users:one", "value": 1}, {"op": "drop"}]
     answer = await desk.ask("POST", f"/v1/{desk.app}/kv/_batch", body={"ops": ops})
     told = await desk.get(await desk.proposed(answer))

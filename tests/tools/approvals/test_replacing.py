@@ -73,7 +73,7 @@ async def test_of_many_puts_at_once_into_an_empty_place_one_is_made_and_the_othe
 
 
 @pytest.mark.parametrize("limits", [{"approval": "destructive"}, {"approval": "external"}, {"toolsets": ["agents"]}])
-async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits: dict[str, object]) -> None:
+async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits: dict[str, Any]) -> None:
     acl = {"x": {"mode": "read_only"}}
     spec: dict[str, Any] = {"spec_version": 1, "entry": "done", "nodes": {"done": {"type": "end"}}, "edges": []}
     made = await desk.ask("POST", f"/v1/{desk.app}/agents", desk.baobab.owner, {"name": "helper", "graph_spec": spec})
@@ -88,7 +88,7 @@ async def test_a_key_with_limits_cannot_take_the_guards_away(desk: Desk, limits:
     nodes = {**spec["nodes"], "ask": ask}
     asking = {**spec, "entry": "ask", "nodes": nodes, "edges": [{"from": "ask", "to": "done"}]}
     asking["tools"] = {"builtin": ["interrupt"]}
-    body = {"name": "asker", "graph_spec": asking}
+    body: Any = {"name": "asker", "graph_spec": asking}
     made = await desk.ask("POST", f"/v1/{desk.app}/agents", desk.baobab.owner, body)
     assert made.status_code == 201, made.text
     held, _ = await desk.key(**{**limits, "toolsets": ["agents", "config", "kv", "model_servers", "ai"]})

@@ -22,7 +22,7 @@ async def baobab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]
 
 
 # Path below /v1/{app_id}, body, what the answer holds, what the whole record then says, the audit event.
-CHANGES = {
+CHANGES: dict[str, tuple[Any, ...]] = {
     "access mode": (
         "config/access-mode",
         {"access_mode": "authenticated"},

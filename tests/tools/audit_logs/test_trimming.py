@@ -31,7 +31,12 @@ async def owner(baobab: Baobab, monkeypatch: pytest.MonkeyPatch) -> Person:
 async def write(baobab: Baobab, organisation: str, count: int, days: float, **differing: Any) -> None:
     """Rows as calls of that many days ago have left them, a second apart."""
     ids, last = baobab.house.services.ids, baobab.house.services.clock.now() - timedelta(days=days)
-    row = {"organisation_id": organisation, "category": "admin", "event_type": f"{days} days", "action": "update"}
+    row: dict[str, Any] = {
+        "organisation_id": organisation,
+        "category": "admin",
+        "event_type": f"{days} days",
+        "action": "update",
+    }
     row |= {"actor_type": "api_key", "event_data": {}, "success": True, **differing}
     when = [last - timedelta(seconds=count - number) for number in range(count)]
     rows = [{**row, "id": ids.uuid(), "created_at": moment} for moment in when]

@@ -106,7 +106,7 @@ async def test_a_budget_begins_anew_at_midnight_in_utc(
 ) -> None:
     baobab, clock = house
     app_id = await baobab.app()
-    place = {"json": {"most_usd": f"0.{SET_ASIDE:09d}"}, "headers": baobab.owner}
+    place: dict[str, Any] = {"json": {"most_usd": f"0.{SET_ASIDE:09d}"}, "headers": baobab.owner}
     made = await baobab.client.put(f"{BUDGETS}/app/{app_id}/{period}", **place)
     assert made.json()["budget"]["resets_at"] == "2027-02-01T00:00:00Z"
 

@@ -24,7 +24,7 @@ async def rows(baobab: Installation, who: dict[str, str] | None = None, /, **que
     return found
 
 
-async def settled(baobab: Installation, cost: int, usage: Usage, **subject: str) -> None:
+async def settled(baobab: Installation, cost: int, usage: Usage, **subject: Any) -> None:
     ours = await first_organisation(baobab)
     reservation = await baobab.credits.reserve(ours, 0, purpose="chat", ttl_seconds=60, **subject)
     await baobab.credits.settle(reservation, cost, usage)

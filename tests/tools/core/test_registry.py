@@ -49,7 +49,7 @@ class Done(TypedDict):
     word: str
 
 
-def toolset(name: str = "shelf", **settings: Any) -> Any:
+def toolset(name: str = "shelf", **settings: Any) -> Toolset:
     return Toolset(name, "A shelf.", base="/v1/shelf", **settings)
 
 
@@ -142,7 +142,7 @@ async def shelf_secret_inside(call: Call, locks: Annotated[list[Lock], Field(max
     return {"word": locks[0]["masterKey"]}
 
 
-READ = {"access": EVERYBODY, "effect": "read"}
+READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
 
 
 @pytest.mark.parametrize(
@@ -344,12 +344,14 @@ def registry(baobab: Baobab, steps: Any) -> Any:
     async def shelf_keep_two(call: Call, first: Word, second: Word, then: Word = "") -> Done:
         """Keep two words, or none."""
         await call.invoke("shelf_keep", word=first)
-        return await call.invoke("shelf_keep", word=second, then=then)
+        done: Done = await call.invoke("shelf_keep", word=second, then=then)
+        return done
 
     @shelf.tool("GET /look", access=EVERYBODY, effect="read", limit=None)
     async def shelf_look(call: Call, word: Word) -> Done:
         """Look for a word, and try to keep it in passing."""
-        return await call.invoke("shelf_keep", word=word)
+        done: Done = await call.invoke("shelf_keep", word=word)
+        return done
 
     @shelf.tool("GET /rare", access=EVERYBODY, effect="read", limit=PerAddress(2, 60))
     async def shelf_rare(call: Call) -> Done:

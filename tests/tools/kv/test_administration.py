@@ -40,7 +40,7 @@ async def test_a_scan_lists_keys_of_both_tiers_in_order(world: Installation) -> 
 
 async def test_pages_follow_each_other_without_gap_or_repetition(world: Installation) -> None:
     app = await world.app()
-    ops = [{"op": "set", "key": f"k{n:03}", "value": n} for n in range(100)]
+    ops: list[dict[str, Any]] = [{"op": "set", "key": f"k{n:03}", "value": n} for n in range(100)]
     for start in ("", "x"):
         body = {"ops": [{**op, "key": start + op["key"]} for op in ops]}
         assert (await world.ask("POST", f"{app.kv}/_batch", world.owner, body)).status == 200
@@ -171,7 +171,7 @@ async def recent(world: Installation, app: App, query: str = "", by: Any = None)
 async def test_refusals_are_listed_newest_first_with_what_was_refused(world: Installation) -> None:
     app, other = await world.app(), await world.app()
     await world.put(app, "fine")
-    asked = [
+    asked: list[tuple[Any, ...]] = [
         ("GET", "/missing/key", world.owner, None, 404, "not_found", "missing/key"),
         ("GET", "/a%2Fttl", world.owner, None, 404, "not_found", "a/ttl"),
         ("GET", "/fine", {}, None, 401, "unauthorized", "fine"),
@@ -243,6 +243,7 @@ async def test_the_function_key_is_48_hex_characters_and_void_once_rotated(world
     "app_id", ["app_nosuchapp00", "app_", "app", "x", "app_UPPERCASE000", "app_%C3%A9", "a" * 300, "%00"]
 )
 async def test_an_app_that_does_not_exist_has_no_store(world: Installation, app_id: str) -> None:
+    body: Any
     for method, path, body in [
         ("GET", "key", None),
         ("PUT", "key", {"value": 1}),

@@ -135,7 +135,8 @@ async def test_end_users_and_anonymous_callers_are_checked_for_each_operation(wo
     )
     for key in ("public:a", "own:ada:a", "own:bob:a", "hidden"):
         await world.put(app, key, key)
-    ops = [{"op": "get", "key": key} for key in ("public:a", "own:ada:a", "own:bob:a", "hidden")]
+    read = ("public:a", "own:ada:a", "own:bob:a", "hidden")
+    ops: list[dict[str, Any]] = [{"op": "get", "key": key} for key in read]
     ops += [{"op": "set", "key": key, "value": 1} for key in ("public:a", "own:ada:b", "own:bob:b", "open:a")]
     ops += [{"op": "del", "key": key} for key in ("own:ada:a", "own:bob:a", "public:a")]
     no = {"error": "KV_FORBIDDEN"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -163,7 +164,7 @@ async def scene(world: Installation, clock: FixedClock) -> Scene:
 
 
 PUT = {"value": 1}
-ASKED = {
+ASKED: dict[str, tuple[str, str, Any]] = {
     "public": ("GET", "/public:a", None),
     "authed": ("GET", "/authed:a", None),
     "ada's": ("GET", f"/user:{ADA}:a", None),
@@ -255,7 +256,7 @@ async def test_an_app_that_requires_sign_in_answers_nobody_else(world: Installat
     user = await world.user(app, ADA)
     assert (await world.ask("PUT", f"{app.kv}/public:a", {}, PUT)).status == 204
     assert (await world.ask("POST", f"/v1/{app.id}/secure", world.owner, {})).status == 200
-    agent = ("POST", f"/v1/{app.id}/public/agents/helper/runs", {"input": {}})
+    agent: tuple[str, str, Any] = ("POST", f"/v1/{app.id}/public/agents/helper/runs", {"input": {}})
     for anonymous in ({}, {"apikey": app.anon_key}, bearer(app.anon_key)):
         asked = [
             *ASKED.values(),

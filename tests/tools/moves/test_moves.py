@@ -328,7 +328,7 @@ async def test_objects_go_with_their_app(baobab: Baobab, clock: Any) -> None:
     async def one() -> AsyncIterator[bytes]:
         yield b"hello"
 
-    options = {"content_type": "text/plain", "max_bytes": 10}
+    options: dict[str, Any] = {"content_type": "text/plain", "max_bytes": 10}
     await stores(baobab, "local").objects.put(f"{app}/a/b.txt", one(), **options)
     move = await start(baobab, app)
     await ended(baobab, clock, app, move)

@@ -10,7 +10,7 @@ from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.errors import BadRequest, Forbidden, Unauthenticated
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import audit_logs
+from baobab.tools.core.platform_tables import api_keys, audit_logs
 from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
 from baobab.tools.oauth.tables import oauth_clients
 from tests.tools.conftest import House
@@ -146,10 +146,10 @@ async def test_a_decision_about_a_client_that_is_gone_is_refused(house: House, f
 async def test_a_person_is_told_before_they_agree_that_there_is_no_room_for_a_key(
     house: House, flow: Flow, ada: Account
 ) -> None:
-    mine = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
+    mine: dict[str, Any] = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
     rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
     async with house.services.database.writing() as connection:
-        await connection.execute(keys.api_keys.insert(), rows)
+        await connection.execute(api_keys.insert(), rows)
     with pytest.raises(PlanLimitReached):
         await house.use("oauth_decide", ada, request=flow.ask(await flow.client()), decision="approve")
 

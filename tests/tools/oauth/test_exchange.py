@@ -157,7 +157,7 @@ async def test_who_has_left_the_organisation_since_gets_no_key(house: House, flo
 async def test_a_code_stays_good_when_there_was_no_room_for_its_key(house: House, flow: Flow, ada: Account) -> None:
     client = await flow.client()
     use = {"client_id": client["client_id"], "code": await flow.code(client, ada)}
-    mine = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
+    mine: dict[str, Any] = {"organisation_id": ada.organisation_id, "account_id": ada.account_id}
     rows = [keys.key_row(house.services, f"key {n}", "key", ["*"], **mine) for n in range(MOST_KEYS)]
     async with house.services.database.writing() as connection:
         await connection.execute(insert(api_keys), rows)

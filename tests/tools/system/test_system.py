@@ -19,6 +19,7 @@ from baobab.tools import toolsets
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Stores
 from tests.conftest import ADDRESS, Baobab
+from tests.installation import application_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -150,7 +151,7 @@ class TestMetrics:
     async def test_no_address_opens_them_since_behind_a_proxy_all_clients_look_local(
         self, baobab: Baobab, peer: Any
     ) -> None:
-        transport = httpx.ASGITransport(app=baobab.client._transport.app, client=(peer, 1234))
+        transport = httpx.ASGITransport(app=application_of(baobab.client), client=(peer, 1234))
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             for headers in ({}, baobab.owner, {"authorization": "Bearer "}):
                 refused = await client.get("/metrics", headers=headers)

@@ -69,7 +69,7 @@ async def test_an_approval_is_of_the_tool_as_it_was_then(agency: Agency, fake: F
         await probe(agency, server, accept=True)
         shown = await agency.house.use("approvals_get", agency.owner, approval_id=paused["approval_id"])
         assert "changed since" in str(shown["preview"])
-    edited = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
+    edited: dict[str, Any] = {"arguments": {"to": "Bo"}} if "edited" in accepted_before else {}
     run = await agency.decide("a", run["id"], **edited)
     if accepted_before == "neither":
         assert (run["status"], len(fake.calls)) == ("completed", 1)

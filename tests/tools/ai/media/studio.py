@@ -53,7 +53,7 @@ class Studio:
 
     async def _begin(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         raw = await request.read()
-        asked = json.loads(raw) if raw[:1] == b"{" else {"form": raw.decode(errors="replace")}
+        asked: dict[str, Any] = json.loads(raw) if raw[:1] == b"{" else {"form": raw.decode(errors="replace")}
         self.begun.append({"path": path, "key": request.headers.get("idempotency-key"), **asked})
         self.entered.set()
         await self.going.wait()

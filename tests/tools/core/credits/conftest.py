@@ -11,7 +11,8 @@ from sqlalchemy import func, insert, select, update
 from baobab.storage.clock import Ids
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
-from baobab.tools.core.credits.credits import Credits, Reservation
+from baobab.tools.core.credits.credits import Credits
+from baobab.tools.core.credits.operations import Reservation
 from baobab.tools.core.credits.rows import (
     credit_accounts,
     credit_budgets,
@@ -35,10 +36,10 @@ class Bank:
     url: str
 
     async def organisation(self, plan: str = "launch") -> str:
-        row = {"id": Ids().uuid(), "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}
+        made = Ids().uuid()
+        row = {"id": made, "name": "Engines", "personal": False, "plan": plan, "created_at": self.clock.now()}
         async with self.database.writing() as connection:
             await connection.execute(insert(organisations), row)
-        made: str = row["id"]
         return made
 
     async def change_plan(self, organisation_id: str, plan: str) -> None:

@@ -12,8 +12,9 @@ from sqlalchemy import select, text
 
 from baobab.storage.clock import Ids
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.credits.credits import Credits, Reservation
+from baobab.tools.core.credits.credits import Credits
 from baobab.tools.core.credits.errors import CreditsExhausted
+from baobab.tools.core.credits.operations import Reservation
 from baobab.tools.core.credits.rows import credit_reservations
 from baobab.tools.core.credits.terms import USD
 from baobab.tools.core.credits.usage import Usage

@@ -9,15 +9,21 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.credits.credits import LATE, REMEMBERED, Reservation
+from baobab.tools.core.credits.budgets import BudgetPeriod, BudgetSubject
+from baobab.tools.core.credits.credits import LATE, REMEMBERED
 from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation
+from baobab.tools.core.credits.operations import Reservation
 from baobab.tools.core.credits.terms import TERMS, USD, Balance
 from baobab.tools.core.credits.usage import Usage
 from tests.clock import FixedClock
 from tests.tools.core.credits.conftest import Bank
 
 APPS, KEYS = ("app_1", "app_2"), ("key_1", None)
-SUBJECTS = (("app", "app_1", "day"), ("app", "app_2", "month"), ("key", "key_1", "month"))
+SUBJECTS: tuple[tuple[BudgetSubject, str, BudgetPeriod], ...] = (
+    ("app", "app_1", "day"),
+    ("app", "app_2", "month"),
+    ("key", "key_1", "month"),
+)
 DAY = 24 * 3600
 Step = tuple[Any, ...]
 
@@ -231,12 +237,13 @@ class Program:
                 await self.bank.change_plan(self.ours, given[0])
                 self.model.plan = given[0]
             case "budget":
-                subject, most = given
+                subject: tuple[BudgetSubject, str, BudgetPeriod] = given[0]
+                most: int | None = given[1]
                 if most is None:
                     assert await credits_.delete_budget(self.ours, *subject) == (subject in self.model.budgets)
                     self.model.budgets.pop(subject, None)
                 else:
-                    await credits_.set_budget(self.ours, *subject, most * USD)
+                    await credits_.set_budget(self.ours, *subject, most=most * USD)
                     self.model.budgets[subject] = most * USD
 
     async def compare_usage(self) -> None:

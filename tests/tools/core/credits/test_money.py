@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from baobab.tools.core.credits.credits import LATE, REMEMBERED, Credits, Reservation
+from baobab.tools.core.credits.credits import LATE, REMEMBERED, Credits
 from baobab.tools.core.credits.errors import CreditsExhausted, NoCreditAccount, TopUpConflict, UnknownReservation
+from baobab.tools.core.credits.operations import Reservation
 from baobab.tools.core.credits.terms import MOST, USD
 from baobab.tools.core.credits.usage import Usage
 from tests.tools.core.credits.conftest import USAGE, Bank
