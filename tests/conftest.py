@@ -85,6 +85,7 @@ def settings() -> dict[str, str]:
     return {"BAOBAB_PLAN": "enterprise"}
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Two for each core: a test waits about as long as it works."""
     return 2 * (os.cpu_count() or 1)

@@ -156,7 +156,9 @@ def _hidden(upstream: Upstream | None) -> tuple[str, ...]:
     if upstream is None:
         return ()
     host = urlsplit(upstream.api_base).hostname or ""
-    return (upstream.api_key, *(part for part in re.split(r"[.-]", host) if part not in _PUBLIC))
+    # Of an address, only the whole of it: its numbers are everybody's.
+    parts = (part for part in re.split(r"[.-]", host) if part not in _PUBLIC and not part.isdigit())
+    return (upstream.api_key, host, *parts)
 
 
 def _waits(status: int, headers: Mapping[str, str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def clients_page(made: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(door: Literal["models", "mcp"], clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
+def _table(door: Door, clients: list[Client], found: Mapping[str, Any]) -> Iterator[str]:
     checks = [check for check in CHECKS.values() if any(check.name in client.shows for client in clients)]
     checks = [check for check in checks if check.door == door]
     yield "| Client | Version | Last run | " + " | ".join(check.name for check in checks) + " |"

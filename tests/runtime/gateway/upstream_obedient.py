@@ -26,13 +26,13 @@ def obey(asked: Any) -> Script:
     text = _text(last)
     if called := _CALL.search(text):
         return Script((), ((called[1], called[2]),))
-    if (said := _SAY.search(text)) is None:
-        written = _JSON.search(text)
-        assert written, f"no command is in {text!r}"
-        demanded = _demanded_tool(asked)
-        if demanded:
-            return Script((), ((demanded, written[0]),))
-    return Script(tuple(re.findall(r"\S+\s*", said[1] if said else written[0])))
+    if said := _SAY.search(text):
+        return Script(tuple(re.findall(r"\S+\s*", said[1])))
+    written = _JSON.search(text)
+    assert written, f"no command is in {text!r}"
+    if demanded := _demanded_tool(asked):
+        return Script((), ((demanded, written[0]),))
+    return Script(tuple(re.findall(r"\S+\s*", written[0])))
 
 
 def refuse(wire: Wire, asked: Any) -> dict[str, Any] | None:

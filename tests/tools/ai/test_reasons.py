@@ -57,6 +57,13 @@ async def test_the_reason_is_told_to_the_caller_and_logged_without_secrets(
     assert told["request_id"] == refused.headers["x-request-id"]
 
 
+async def test_numbers_are_told_where_the_providers_address_has_the_same_ones(world: Installation) -> None:
+    # The provider is at 127.0.0.1.
+    words = "temperature must be between 0 and 1, asked at 127.0.0.1"
+    refused = await world.chat(says(world, "numbers", message=words))
+    assert "must be between 0 and 1, asked at [...]" in refused.json()["error"]["message"]
+
+
 async def test_a_long_reason_is_cut(world: Installation) -> None:
     refused = await world.chat(says(world, "long", message="No good word. " * 500))
     assert len(refused.json()["error"]["message"]) < 600
