@@ -23,6 +23,8 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
     ("mcp_servers_delete", {"id": RUN}, "tool_server_not_found"),
     ("mcp_servers_probe", {"id": RUN}, "tool_server_not_found"),
     ("agents_runs_webhook", {"name": "nobody", "id": RUN}, "run_not_found"),
+    ("ai_chat", {"model": "openai/none", "messages": [{"role": "user", "content": "Hi"}]}, "model_not_found"),
+    ("ai_embeddings", {"model": "openai/none", "input": "Hi"}, "model_not_found"),
     ("moves_start", {"dest_region": "nowhere"}, "ineligible"),
     ("moves_reverse", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("moves_abort", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
@@ -31,6 +33,7 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
 HOPELESS_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
     ("gateway_response_delete", {"response_id": "resp_0123456789abcdef01234567"}, "RESPONSE_NOT_FOUND"),
     ("model_servers_delete", {"name": "mine"}, "NOT_FOUND"),
+    ("gateway_responses", {"model": "openai/none", "input": "Hi"}, "MODEL_NOT_FOUND"),
     ("model_servers_update", {"name": "mine", "url": "https://models.example.com/v1"}, "NOT_FOUND"),
     ("model_servers_probe", {"name": "mine"}, "NOT_FOUND"),
     ("provider_keys_delete", {"provider": "openai"}, "NOT_FOUND"),

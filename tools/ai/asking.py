@@ -35,7 +35,7 @@ from baobab.runtime.gateway.reason import ProviderRefusal
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.ai.ahead import Ahead
 from baobab.tools.ai.errors import AI_ENVELOPE, ModelNotAllowed, conceal
-from baobab.tools.ai.settings import AiSettings
+from baobab.tools.ai.settings import AiSettings, of_call
 from baobab.tools.ai.spans import ModelSpan, started
 from baobab.tools.ai.telling import log_refusal, tell_dropped
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser, ScopedKey
@@ -45,6 +45,7 @@ from baobab.tools.core.credits.operations import Reservation
 from baobab.tools.core.credits.terms import MOST
 from baobab.tools.core.credits.usage import Usage
 from baobab.tools.core.errors import BaobabError, Unavailable
+from baobab.tools.core.tool import Handler
 
 T = TypeVar("T")
 
@@ -284,6 +285,16 @@ def chosen(call: Call, name: str | None, own: AiSettings, modality: Modality) ->
             further.append(gateway.find(other, own.reach))
     usable = (other for other in further if other.modality == modality and allows(gateway, own, other))
     return [model, *(other for other in usable if other.id != model.id)]
+
+
+def preview_model(modality: Modality) -> Handler:
+    """A preview of calls to models: which one would be asked. It raises what `chosen` raises."""
+
+    async def preview(call: Call, model: str | None = None, **_: Any) -> str:
+        asked = chosen(call, model, await of_call(call), modality)[0]
+        return f"It would ask the model {asked.id}."
+
+    return preview
 
 
 def allows(gateway: Gateway, own: AiSettings, model: Model) -> bool:

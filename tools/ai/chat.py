@@ -11,7 +11,7 @@ from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.providers import Provider
 from baobab.tools.ai import settings
 from baobab.tools.ai.access import GATEWAY_CALLERS
-from baobab.tools.ai.asking import Asked, answered, chosen, settled
+from baobab.tools.ai.asking import Asked, answered, chosen, preview_model, settled
 from baobab.tools.ai.cache import Place, Wanted, place
 from baobab.tools.ai.pieces import in_events
 from baobab.tools.ai.settings import AiSettings
@@ -51,6 +51,7 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
     access=GATEWAY_CALLERS,
     limit=GATEWAY_REQUESTS,
     effect="external",
+    preview=preview_model("chat"),
     raises=CALLING,
     audit=CALLED,
     query=tuple(FROM_HEADERS),
@@ -100,6 +101,7 @@ async def gateway_chat(
     "POST /chat/completions",
     access=OF_APP,
     effect="external",
+    preview=preview_model("chat"),
     raises=IN_AN_APP,
     audit=CALLED,
     query=tuple(FROM_HEADERS),
@@ -144,6 +146,7 @@ async def ai_chat(
     access=GATEWAY_CALLERS,
     limit=GATEWAY_REQUESTS,
     effect="external",
+    preview=preview_model("embedding"),
     raises=CALLING,
     audit=CALLED,
     query=tuple(FROM_HEADERS),
@@ -175,6 +178,7 @@ async def gateway_embeddings(
     "POST /embeddings",
     access=OF_APP,
     effect="external",
+    preview=preview_model("embedding"),
     raises=IN_AN_APP,
     audit=CALLED,
     query=tuple(FROM_HEADERS),

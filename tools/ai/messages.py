@@ -13,6 +13,7 @@ from baobab.runtime.gateway.wires.chunks import event
 from baobab.runtime.gateway.wires.messages import Counts
 from baobab.runtime.gateway.wires.messages import Messages as MessagesWire
 from baobab.runtime.gateway.wires.messages_count import estimated
+from baobab.tools.ai.asking import preview_model
 from baobab.tools.ai.bases import ANTHROPIC
 from baobab.tools.ai.chat import MaxTokens, Messages, ModelName
 from baobab.tools.ai.errors import MESSAGES_ENVELOPE
@@ -79,6 +80,7 @@ class Counted(TypedDict):
     also="/v1/messages",
     limit=GATEWAY_REQUESTS,
     effect="external",
+    preview=preview_model("chat"),
     raises=CALLING,
     audit=CALLED,
     query=("beta", *_FROM_HEADERS, *FROM_HEADERS),
@@ -128,6 +130,7 @@ async def gateway_messages(
     also="/v1/messages/count_tokens",
     limit=GATEWAY_REQUESTS,
     effect="external",
+    preview=preview_model("chat"),
     raises=CALLING,
     audit=Audit("ai.count", category="ai", action="read", resource="model", tallied=True),
     query=("beta", *_FROM_HEADERS),

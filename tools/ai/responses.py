@@ -9,6 +9,7 @@ from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.wires.chunks import event
 from baobab.runtime.gateway.wires.responses import RESPONSES
 from baobab.tools.ai import stored
+from baobab.tools.ai.asking import preview_model
 from baobab.tools.ai.bases import OPENAI
 from baobab.tools.ai.chat import MaxTokens, ModelName
 from baobab.tools.ai.errors import AI_ENVELOPE
@@ -52,6 +53,7 @@ class Deleted(TypedDict):
     in_app="ai_responses",
     limit=GATEWAY_REQUESTS,
     effect="external",
+    preview=preview_model("chat"),
     raises=(*CALLING, ResponseNotFound, ItemNotFound),
     audit=CALLED,
     query=tuple(FROM_HEADERS),
