@@ -145,12 +145,15 @@ async def failed(desk: Desk, approval_id: str) -> str:
 
 
 async def test_what_the_tool_refuses_is_told_to_the_call_that_asked_in_the_tools_words(desk: Desk) -> None:
-    await desk.ask("PUT", f"/v1/{desk.app}/kv/n", desk.baobab.owner, {"value": "text"})
     approval_id = await desk.proposed(await desk.raise_counter())
+    # By now it can only fail, which nobody knew when it was proposed.
+    await desk.ask("PUT", f"/v1/{desk.app}/kv/n", desk.baobab.owner, {"value": "text"})
     assert await failed(desk, approval_id) == "VALIDATION_INVALID_INPUT"
     answer = await desk.raise_counter()
     assert (answer.status_code, answer.json()["error"]) == (409, "APPROVED_CALL_FAILED")
     assert "integer" in answer.json()["message"]
+    assert (await desk.raise_counter()).status_code == 400
+    await desk.ask("PUT", f"/v1/{desk.app}/kv/n", desk.baobab.owner, {"value": 1})
     assert await desk.proposed(await desk.raise_counter()) != approval_id
 
 
