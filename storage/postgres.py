@@ -68,6 +68,8 @@ class PostgresDatabase(Database):
         super().__init__(
             create_async_engine(
                 make_url(url).set(drivername="postgresql+psycopg"),
+                # An error that nobody expected is logged: the values of its statement are not.
+                hide_parameters=True,
                 pool_size=POOL,
                 max_overflow=OVERFLOW,
                 pool_timeout=_CONNECT_SECONDS * 2,

@@ -44,6 +44,8 @@ class SqliteDatabase(Database):
         super().__init__(
             create_async_engine(
                 make_url("sqlite+aiosqlite://").set(database=str(path)),
+                # An error that nobody expected is logged: the values of its statement are not.
+                hide_parameters=True,
                 async_creator=self._connect,
                 pool_size=4,
                 max_overflow=4,

@@ -202,6 +202,13 @@ async def test_a_broken_constraint_is_the_callers_to_understand(database: Databa
             await connection.execute(text("UPDATE counter SET n = 100000"))
 
 
+async def test_an_error_of_a_statement_does_not_tell_what_was_sent_with_it(database: Database) -> None:
+    with pytest.raises(IntegrityError) as failed:
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE counter SET n = :n"), {"n": 123456789})
+    assert "[parameters" not in str(failed.value)
+
+
 async def test_a_database_that_cannot_be_read_is_unavailable_in_one_word(tmp_path: Path) -> None:
     path = tmp_path / "broken.db"
     path.write_bytes(b"this is no database" * 100)

@@ -28,7 +28,7 @@ def _utc(moment: datetime) -> datetime:
 
 Word = Annotated[str, Text(200, min_length=1)]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
-Category = Literal["auth", "admin", "function", "ai", "data"]
+Category = Literal["auth", "admin", "function", "ai", "data", "agents"]
 Action = Literal["create", "update", "delete", "invoke", "enable", "disable"]
 ActorType = Literal["platform_user", "app_user", "api_key", "operator", "system", "anonymous"]
 

@@ -164,6 +164,7 @@ async def test_a_key_that_acts_for_a_user_is_the_actor(baobab: Baobab) -> None:
         ({"resource_type": "app", "action": "create"}, []),
         ({"resource_id": "other"}, []),
         ({"category": "ai"}, []),
+        ({"category": "agents"}, []),
         ({"event_type": "' OR 1=1 --"}, []),
     ],
 )
