@@ -97,7 +97,7 @@ async def test_visitors_do_not_read_the_words_of_a_tool_server_that_failed_and_o
     async with asyncio.timeout(PATIENCE_SECONDS):
         # A run that waits for another goes on some time after that has ended.
         while (run := (await baobab.client.get(path, headers=anon)).json()["run"])["status"] in ("queued", "running"):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
     assert run["error"] == {"type": "tool_failed", "message": "A tool that the agent uses failed."}
     events = await baobab.client.get(f"{path}/events.json", headers=anon)
     assert events.json()["events"][-1]["payload"] == {"type": "tool_failed", "error": run["error"]["message"]}
