@@ -7,7 +7,6 @@ from html import escape
 
 from fastapi import Response
 
-from baobab.http.openapi import errors_of
 from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import (
     BaobabError,
@@ -20,6 +19,7 @@ from baobab.tools.core.errors import (
     name_operations,
 )
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool_errors import errors_of
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

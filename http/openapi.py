@@ -5,36 +5,11 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from baobab.tools.core.approvals.approval import CallFailed, TooLargeToPropose, TooManyPending
 from baobab.tools.core.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
-from baobab.tools.core.errors import (
-    AppNotFound,
-    ApprovalRejected,
-    ApprovalRequired,
-    BadRequest,
-    BaobabError,
-    BodyTooLarge,
-    Damaged,
-    Forbidden,
-    ImpersonationForbidden,
-    Internal,
-    InvalidApiKey,
-    InvalidToken,
-    InvalidType,
-    InvalidUserToken,
-    KeyLimited,
-    MalformedBody,
-    MissingField,
-    OriginRefused,
-    RateLimited,
-    Unavailable,
-    UnknownField,
-    UpgradeRequired,
-    UserTokenExpired,
-    name_operations_within,
-)
+from baobab.tools.core.errors import BaobabError, RateLimited, name_operations_within
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool import Rest, Tool
+from baobab.tools.core.tool_errors import errors_of
 
 Schema = dict[str, Any]
 
@@ -53,18 +28,6 @@ _MEANINGS = {
     204: "Done; no body.",
     503: "Not ready.",
 }
-# What reading a credential and its headers can refuse, whatever the operation then says of the caller.
-_CREDENTIALS = (
-    InvalidApiKey,
-    InvalidToken,
-    InvalidUserToken,
-    UserTokenExpired,
-    Forbidden,
-    ImpersonationForbidden,
-    KeyLimited,
-)
-# What a key that is held to approval can be told of a call that changes something.
-_APPROVAL = (ApprovalRequired, ApprovalRejected, TooManyPending, TooLargeToPropose, CallFailed)
 _REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": "string"}}
 
 
@@ -108,28 +71,6 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
     }
     named: Schema = name_operations_within(document, registry.name_by_route)
     return named
-
-
-def errors_of(tool: Tool) -> list[type[BaobabError]]:
-    """Every error that a tool can answer, the registry's and the door's own included."""
-    own = (*tool.raises, *tool.access.raises, BadRequest, UnknownField, OriginRefused)
-    kinds: dict[type[BaobabError], None] = dict.fromkeys(own)
-    if tool.access.credential:
-        kinds |= dict.fromkeys(_CREDENTIALS)
-        if tool.effect != "read":
-            kinds |= dict.fromkeys(_APPROVAL)
-    if tool.input_schema["properties"]:
-        kinds |= dict.fromkeys((MissingField, InvalidType))
-    if tool.app_parameter:
-        kinds[AppNotFound] = None
-    if tool.rest and tool.rest.method in ("POST", "PUT", "PATCH"):
-        kinds |= dict.fromkeys((MalformedBody, BodyTooLarge))
-    if tool.rest and tool.rest.socket:
-        kinds[UpgradeRequired] = None
-    if tool.limit is not None:
-        kinds[RateLimited] = None
-    kinds |= dict.fromkeys((Internal, Damaged, Unavailable))
-    return list(kinds)
 
 
 def _operation(tool: Tool, rest: Rest) -> Schema:

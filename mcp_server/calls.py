@@ -1,6 +1,5 @@
 """Calls: `tools/call`, from its parameters to its result, for the visitor that makes it."""
 
-import asyncio
 import logging
 from dataclasses import replace
 from difflib import get_close_matches
@@ -22,7 +21,6 @@ from baobab.tools.core.tool import Tool
 
 _APPROVAL = "approval"
 PATIENCE_SECONDS = 20.0
-_LOOK_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -124,14 +122,9 @@ class Calls:
         approvals = self._registry.services.approvals
         actions = [getattr(answer, "action", None) for answer in (responses or {}).values()]
         declined = "decline" in actions or "cancel" in actions
-        for _ in range(1 if declined else int(PATIENCE_SECONDS / _LOOK_SECONDS)):
-            status = await approvals.status(approval_id, who.caller)
-            if status is None:
-                raise ApprovalStateSpent
-            if status not in ("pending", "approved"):
-                return
-            if not declined:
-                await asyncio.sleep(_LOOK_SECONDS)
+        status = await approvals.wait_for_outcome(approval_id, who.caller, 0 if declined else PATIENCE_SECONDS)
+        if status is None:
+            raise ApprovalStateSpent
 
 
 def unexpected(who: Visitor, tool: str) -> types.CallToolResult:

@@ -35,7 +35,7 @@ from baobab.mcp_server.results import told
 from baobab.mcp_server.visitor import Visitor, visitor
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.secrets import digest
-from baobab.tools.core.approvals import proposers
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed, TooManyStreams

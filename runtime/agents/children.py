@@ -16,7 +16,7 @@ from baobab.runtime.agents.session import Outcome
 from baobab.runtime.agents.spec import AgentNode
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements
-from baobab.tools.core.approvals.deciders import Approvers
+from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.services import Services
 
 DEEPEST = 5

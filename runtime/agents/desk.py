@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import select
 
 from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
 from baobab.runtime.agents.charges import OUT_OF_BUDGET, Charges
@@ -19,11 +18,9 @@ from baobab.runtime.agents.session import Answer, CallResult, Message, Outcome
 from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
 from baobab.runtime.agents.validation import Offer, narrowed
 from baobab.runtime.job_slots import network_wait
-from baobab.tools.core.approvals.approval import ApprovalExpired, TooManyPending, held
-from baobab.tools.core.approvals.approval_rows import approvals
-from baobab.tools.core.approvals.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
-from baobab.tools.core.approvals.wording import shown
+from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, held
 from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
 from baobab.tools.core.call import Call, Door
 from baobab.tools.core.credits.errors import BudgetExhausted
 from baobab.tools.core.credits.terms import usd
@@ -31,6 +28,7 @@ from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabE
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.steps import Step
 from baobab.tools.core.tool import Tool
+from baobab.tools.core.wording import shown
 
 # So long a call waits here; after that, and for at least as long, its run rests.
 _PATIENCE_SECONDS = 10
@@ -211,11 +209,8 @@ class Desk:
         try:
             return self._tool(ref)
         except ToolFailed:
-            made = (approvals.c.proposer == f"run:{self.run.id}", approvals.c.request_id == self._request(call_id))
-            query = select(approvals.c.id).where(*made, approvals.c.finished_at.is_not(None))
-            async with self.registry.services.database.reading() as connection:
-                if (await connection.execute(query)).first() is None:
-                    raise
+            if not await self.registry.services.approvals.has_ended(self.run.id, self._request(call_id)):
+                raise
             return self.offers.calling(ref)
 
     def _request(self, call_id: str) -> str:

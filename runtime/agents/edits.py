@@ -6,13 +6,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from baobab.runtime.agents.offers import BOUND, REMOTE
-from baobab.tools.core.approvals.approval import Edit
-from baobab.tools.core.approvals.deciders import Decider, person
-from baobab.tools.core.approvals.wording import restore_hidden, shown
+from baobab.tools.core.approvals import Edit
 from baobab.tools.core.auth.callers import Anonymous, EndUser
+from baobab.tools.core.auth.deciders import Decider, person
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, Forbidden
 from baobab.tools.core.invalid import invalid
+from baobab.tools.core.wording import restore_hidden, shown
 
 _QUESTION = "interrupt"
 

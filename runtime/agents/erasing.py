@@ -5,12 +5,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Delete, delete, exists, select
+from sqlalchemy import delete, exists, select
 
 from baobab.runtime.agents.rows import agents, counts, messages, runs, threads
 from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, TransactionsOf
-from baobab.tools.core.approvals.approval_rows import approvals
 from baobab.tools.core.services import Services
 
 BATCH = 20
@@ -30,7 +29,7 @@ async def erase_runs(services: Services, database: Database, ids: Sequence[str],
     """Erase runs that have ended, in transactions of their own, as `erase_in` does."""
     # First: a failure in between leaves runs, which are found again.
     async with services.database.writing() as connection:
-        await connection.execute(approvals_of(ids))
+        await services.approvals.erase_of_runs(connection.execute, ids)
     work = partial(erase_in, ids=ids, remembered=remembered)
     await services.part(TransactionsOf).on(database).run(work)
 
@@ -45,11 +44,6 @@ def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) ->
         statements.rows(f"DELETE FROM {table} WHERE thread_id IN ?", ended)  # noqa: S608
     if remembered:
         statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended)
-
-
-def approvals_of(ids: Sequence[str]) -> Delete:
-    """Deletes what was decided for runs."""
-    return delete(approvals).where(approvals.c.run_id.in_(ids), approvals.c.status != "pending")
 
 
 async def erase_threads(unit_execute: Any, *, person: str, agent_id: str | None, name: str | None, app_id: str) -> None:

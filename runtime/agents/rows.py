@@ -33,7 +33,7 @@ agents = Table(
     Column("taint_checks", Boolean, nullable=False),
     # How long ended runs are kept; the installation says so where the agent does not.
     Column("retention_days", Integer),
-    # Who decides where its calls wait, and its nodes do not say (tools/core/approvals/deciders.py).
+    # Who decides where its calls wait, and its nodes do not say (tools/core/auth/deciders.py).
     Column("approvers", Json),
     Column("created_by", String(36)),
     Column("created_at", Instant, nullable=False),
@@ -65,7 +65,7 @@ runs = Table(
     Column("input", Json, nullable=False),
     Column("output", Json),
     Column("error", Json),
-    # Who started it, as tools/core/approvals/proposers.py keeps callers; `subject` is the same as one word.
+    # Who started it, as tools/core/auth/proposers.py keeps callers; `subject` is the same as one word.
     Column("caller_kind", String(20), nullable=False),
     Column("caller", Json, nullable=False),
     Column("subject", String(80), nullable=False),

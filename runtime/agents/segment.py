@@ -24,7 +24,7 @@ from baobab.runtime.agents.spec import GraphSpec
 from baobab.runtime.agents.threads import ThreadMemory, add_turns
 from baobab.runtime.agents.watch import Watch
 from baobab.storage.transactions import Statements, TransactionsOf
-from baobab.tools.core.approvals import proposers
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.errors import BaobabError, Unavailable
 from baobab.tools.core.jobs import OUTAGES, Again, Job, JobLost
 

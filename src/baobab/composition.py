@@ -35,7 +35,7 @@ from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
 from baobab.tools.ai.asking import ended
-from baobab.tools.core.approvals.approval import Approvals
+from baobab.tools.approvals.service import ApprovalService
 from baobab.tools.core.audit import Trail
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
@@ -143,7 +143,7 @@ async def house(
             credentials=Credentials(directory, signers, clock, told),
             trail=trail,
             failures=Failures(regions, clock),
-            approvals=Approvals(database, clock, ids, keys, trail, jobs, settings.address),
+            approvals=ApprovalService(database, clock, ids, keys, trail, jobs, settings.address),
             jobs=jobs,
             credits=credits_,
             outgoing=outgoing,

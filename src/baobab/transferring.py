@@ -27,7 +27,7 @@ from baobab.storage.transfer import entries, mark, objects, rows
 from baobab.storage.transfer.errors import TransferRefused
 from baobab.storage.transfer.source import source_rows
 from baobab.storage.transfer.survey import Survey
-from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.approvals.tables import approvals
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from baobab.runtime.agents.rows import ENDED
 from baobab.runtime.job_rows import jobs
 from baobab.storage.databases import database_at
-from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.approvals.tables import approvals
 from tests.cli.server_process import PATIENCE, ServerProcess
 from tests.crash.machines import Installation, made_app
 

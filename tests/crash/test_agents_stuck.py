@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from baobab.runtime.job_rows import jobs
-from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.tool import Toolset

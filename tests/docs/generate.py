@@ -7,7 +7,6 @@ from typing import Any
 
 from baobab.http import protocol
 from baobab.http.error_page import described
-from baobab.http.openapi import errors_of
 from baobab.mcp_server.errors import ERRORS
 from baobab.runtime.agents.offers import Offers
 from baobab.runtime.agents.spec import ToolRef
@@ -27,6 +26,7 @@ from baobab.tools.core.errors import (
 from baobab.tools.core.plans import PLANS
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool import Tool
+from baobab.tools.core.tool_errors import errors_of
 from baobab.tools.system.guidance import guidance
 from tests.clients.page import clients_page
 

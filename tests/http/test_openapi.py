@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from baobab.cli import main
-from baobab.http.openapi import errors_of
 from baobab.tools import toolsets
 from baobab.tools.core import errors as machinery
 from baobab.tools.core.errors import BaobabError, name_operations
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool_errors import errors_of
 from tests.conftest import ADDRESS, Baobab
 from tests.people import person
 

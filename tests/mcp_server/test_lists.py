@@ -13,9 +13,9 @@ import pytest
 import tiktoken
 from mcp_types import SERVER_INFO_META_KEY
 
-from baobab.http.openapi import errors_of
 from baobab.tools.core.errors import name_operations
 from baobab.tools.core.registry import Registry
+from baobab.tools.core.tool_errors import errors_of
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, refusal, say, use
 

@@ -39,9 +39,9 @@ from baobab.tools.agents.records import (
 )
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.toolset import agents
-from baobab.tools.core.approvals.deciders import Approvers
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.money import Usd

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from baobab.tools.core.approvals.deciders import ADMIN, Approvers
 from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.deciders import ADMIN, Approvers
 from baobab.tools.core.errors import KeyLimited
 
 

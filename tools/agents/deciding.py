@@ -12,8 +12,8 @@ from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
 from baobab.tools.agents.owning import run_row
 from baobab.tools.agents.records import RunState
 from baobab.tools.agents.tokens import matching
-from baobab.tools.agents.waiting import read_pending, runs_below
-from baobab.tools.core.approvals.deciders import Decider, Gate, NotYoursToDecide, person, starter_of
+from baobab.tools.agents.waiting import runs_below
+from baobab.tools.core.auth.deciders import Decider, Gate, NotYoursToDecide, person, starter_of
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating
 
@@ -93,7 +93,8 @@ async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
         run = (await execute(query)).first()
     if run is None:
         return []
-    return await read_pending(call, [run_id, *(below.id for below in await runs_below(call, run))])
+    run_ids = [run_id, *(below.id for below in await runs_below(call, run))]
+    return list(await call.services.approvals.list_pending_of_runs(call, run_ids))
 
 
 async def _go_on(call: Call, run_id: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from typing_extensions import TypedDict
 
-from baobab.runtime.agents.erasing import BATCH, UNUSED, approvals_of, erase_in, erase_runs, erase_threads
+from baobab.runtime.agents.erasing import BATCH, UNUSED, erase_in, erase_runs, erase_threads
 from baobab.runtime.agents.family import cancel
 from baobab.runtime.agents.rows import ENDED, UNENDED, runs
 from baobab.storage.transactions import within
@@ -55,7 +55,7 @@ async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -
     """
     ids = await _ended_family(call, app_id, name, id)
     call.audit.resource_id = id
-    await call.execute(approvals_of(ids))
+    await call.services.approvals.erase_of_runs(call.execute, ids)
     async with writing(call) as unit:
         await within(unit, lambda statements: erase_in(statements, ids, remembered=True))
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from baobab.runtime.agents.rows import agents, runs
 from baobab.storage.secrets import Vault, digest
 from baobab.tools.agents.errors import NotYourRun, RunNotFound
-from baobab.tools.core.approvals import proposers
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import network

@@ -35,9 +35,9 @@ from baobab.tools.agents.running import CANCELLING, RESUMING, STARTING
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.agents.waiting import read_awaited
-from baobab.tools.core.approvals.deciders import Decider
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import Anonymous, EndUser
+from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.call import Call
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.types import AppId, JsonObject

@@ -15,8 +15,8 @@ from baobab.tools.agents.fields import PAGE
 from baobab.tools.agents.records import Events
 from baobab.tools.agents.showing import show_event
 from baobab.tools.agents.tokens import approval_token
-from baobab.tools.core.approvals.deciders import ADMIN, STARTER, Decider, Gate
 from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.auth.deciders import ADMIN, STARTER, Decider, Gate
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Stream

@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.tools.agents.showing import is_outsider, show_failure
-from baobab.tools.core.approvals.deciders import Approvers
 from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.money import dollars
 from baobab.tools.core.types import Json, JsonObject, Text
 

@@ -42,10 +42,10 @@ from baobab.tools.agents.records import Events, Name, OneRun, Runs, RunState, Ru
 from baobab.tools.agents.starting import Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.agents.waiting import read_awaited
-from baobab.tools.core.approvals.approval import EditsTakeOne
-from baobab.tools.core.approvals.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
+from baobab.tools.core.approvals import EditsTakeOne
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor

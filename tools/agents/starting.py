@@ -18,7 +18,7 @@ from baobab.tools.agents.admission import count, find_spent_budget, require_room
 from baobab.tools.agents.errors import AgentDisabled, KeyReused, NotYourRun, RunConflict
 from baobab.tools.agents.owning import admits, person, subject, visitor, visitor_id
 from baobab.tools.agents.region import writing
-from baobab.tools.core.approvals import proposers
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.call import Call
 

@@ -1,6 +1,5 @@
 """Which runs below a run it waits for, and who decides there."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -8,8 +7,7 @@ from sqlalchemy import select
 from baobab.runtime.agents.family import delegates
 from baobab.runtime.agents.rows import UNENDED, runs
 from baobab.tools.agents.records import Awaited, Decision
-from baobab.tools.core.approvals.approval_rows import approvals
-from baobab.tools.core.approvals.deciders import Gate
+from baobab.tools.core.auth.deciders import Gate
 from baobab.tools.core.call import Call
 
 
@@ -17,7 +15,7 @@ async def read_awaited(call: Call, run: Any) -> list[Awaited]:
     """The runs below a run that have not ended, those nearest to it first. run: its row."""
     below = await runs_below(call, run)
     asked: dict[str, list[Decision]] = {}
-    for row in await read_pending(call, [row.id for row in below]):
+    for row in await call.services.approvals.list_pending_of_runs(call, [row.id for row in below]):
         approvers = Gate.of_approval(row).approvers.shape
         decision: Decision = {
             "approval_id": row.id,
@@ -52,16 +50,3 @@ async def runs_below(call: Call, run: Any) -> list[Any]:
         found += rows
         above = [row.id for row in rows]
     return found
-
-
-async def read_pending(call: Call, run_ids: Sequence[str]) -> list[Any]:
-    """The approvals that runs wait for, oldest first."""
-    if not run_ids:
-        return []
-    pending = select(approvals).where(
-        approvals.c.run_id.in_(run_ids),
-        approvals.c.proposer.in_([f"run:{run_id}" for run_id in run_ids]),
-        approvals.c.status == "pending",
-        approvals.c.expires_at > call.now,
-    )
-    return list((await call.execute(pending.order_by(approvals.c.created_at, approvals.c.id))).all())

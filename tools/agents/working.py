@@ -16,7 +16,6 @@ from baobab.storage.database import Database
 from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.app_data import MOVE_ENDED
-from baobab.tools.core.approvals.approval_rows import approvals
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.jobs import Event, Job
 from baobab.tools.core.services import Services
@@ -77,21 +76,19 @@ async def agents_tend(job: Job) -> None:
 
 async def _withdraw(services: Services, databases: Sequence[Database]) -> None:
     """Nobody decides about calls of runs that are no more: a worker that stood still may have proposed late."""
-    waiting = select(approvals.c.run_id).where(approvals.c.status == "pending").distinct().order_by(approvals.c.run_id)
     last = ""
     # All of them: those whose runs go on may be many, and come first.
     while True:
-        async with services.database.reading() as connection:
-            few = (await connection.execute(waiting.where(approvals.c.run_id > last).limit(_ROUND))).scalars().all()
+        few = await services.approvals.list_runs_that_wait(last, _ROUND)
         if not few:
             return
-        last, theirs = str(few[-1]), set(few)
+        last, theirs = few[-1], set(few)
         for database in databases:
             async with database.reading() as connection:
                 alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(theirs))
                 theirs -= set((await connection.execute(alive)).scalars())
         for run_id in theirs:
-            await services.approvals.abandon(str(run_id))
+            await services.approvals.abandon(run_id)
 
 
 @agents.job(on=MOVE_ENDED)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.approvals.deciders import NotYoursToDecide
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.deciders import NotYoursToDecide
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from sqlalchemy import select
 
-from baobab.tools.core.approvals.wording import COUNTED
+from baobab.tools.approvals.service import service_of
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.escaping import escape_name, escape_text
 from baobab.tools.core.platform_tables import accounts, api_keys
+from baobab.tools.core.wording import COUNTED
 
 _TELLING = ("key", "name", "tool", "email")
 _MOST = 120
@@ -25,7 +26,7 @@ class Names:
     def title(self, row: Any) -> str:
         """What would happen: the tool's first clause, and its most telling argument."""
         tool = self._call.registry.tools.get(row.tool)
-        fields = dict(self._call.services.approvals.tell_fields(row, tool))
+        fields = dict(service_of(self._call.services).tell_fields(row, tool))
         if row.tool == "interrupt":
             asked = _cut(fields.get("reason", ""))
             return f"Answer a question: {asked}" if asked else "Answer a question"

@@ -11,11 +11,15 @@ from baobab.runtime.agents.edits import edit_call
 from baobab.runtime.agents.rows import runs
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, OnlyRunsAreEdited
+from baobab.tools.approvals.executor import MOST_ATTEMPTS
 from baobab.tools.approvals.naming import Names
-from baobab.tools.core.approvals import proposers
-from baobab.tools.core.approvals.approval import EditsTakeOne
-from baobab.tools.core.approvals.approval_rows import approvals as rows
-from baobab.tools.core.approvals.deciders import (
+from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.tables import approvals as rows
+from baobab.tools.core.approvals import EditsTakeOne
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.access import rank
+from baobab.tools.core.auth.callers import Account, AppKey, EndUser
+from baobab.tools.core.auth.deciders import (
     MEMBER,
     OWNER_OF_KEY,
     STARTER,
@@ -27,10 +31,6 @@ from baobab.tools.core.approvals.deciders import (
     NotYoursToDecide,
     person,
 )
-from baobab.tools.core.approvals.executor import MOST_ATTEMPTS
-from baobab.tools.core.approvals.wording import shown
-from baobab.tools.core.auth.access import rank
-from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.membership import role_now
 from baobab.tools.core.call import Call, Door
 from baobab.tools.core.effects import Effect
@@ -43,6 +43,7 @@ from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode
 from baobab.tools.core.services import Services
 from baobab.tools.core.tool import Audit, Toolset
 from baobab.tools.core.types import AppId, Json, JsonObject, Text
+from baobab.tools.core.wording import shown
 
 approvals = Toolset(
     "approvals",
@@ -55,13 +56,13 @@ approvals = Toolset(
 @approvals.job(attempts=10 * MOST_ATTEMPTS, approved=True)
 async def approvals_execute(job: Job, approval_id: str) -> None:
     """Make a call that was approved."""
-    await job.registry.services.approvals.executor.execute(job, approval_id)
+    await service_of(job.registry.services).executor.execute(job, approval_id)
 
 
 @approvals.job(every=60)
 async def approvals_tend(job: Job) -> None:
     """Expire and forget."""
-    await job.registry.services.approvals.tend()
+    await service_of(job.registry.services).tend()
 
 
 ApprovalId = Annotated[
@@ -237,7 +238,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         # Of a tool that is gone nobody knows any more which arguments are secrets.
         arguments = None if tool is None else shown(tool, asked)
         preview = await _preview(call, row, asked) if row.status == "pending" else None
-    elif (used := call.services.approvals.used_arguments(row)) is not None:
+    elif (used := service_of(call.services).used_arguments(row)) is not None:
         arguments = used
     decider = await Decider.of(call, row.organisation_id)
     return {
@@ -419,8 +420,8 @@ async def _shown(call: Call, row: Any, names: Names | None = None) -> Approval:
     }
     names, tool = names or Names(call), call.registry.tools.get(row.tool)
     told |= {
-        "summary": call.services.approvals.summarise(row, tool),
-        "asked_summary": call.services.approvals.summarise_asked(row, tool),
+        "summary": service_of(call.services).summarise(row, tool),
+        "asked_summary": service_of(call.services).summarise_asked(row, tool),
     }
     told |= {"title": names.title(row), "asked_by": await names.asker(row), "app_name": await names.app(row)}
     return cast(Approval, {name: getattr(row, name) for name in _COLUMNS} | told)

@@ -20,7 +20,7 @@ from baobab.tools.core.services import Services, Stores
 from baobab.tools.core.steps import Step
 
 if TYPE_CHECKING:
-    from baobab.tools.core.approvals.executor import Approved
+    from baobab.tools.core.approvals import Approved
     from baobab.tools.core.registry import Registry
     from baobab.tools.core.tool import Tool
 

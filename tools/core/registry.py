@@ -12,8 +12,7 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.tools.core.approvals import approval
-from baobab.tools.core.approvals.executor import Approved, MeaningChanged
+from baobab.tools.core.approvals import Approved, MeaningChanged, required
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
@@ -215,7 +214,7 @@ class Registry:
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admitted(call, arguments, nested)
-            if not nested and call.approved is None and approval.required(call):
+            if not nested and call.approved is None and required(call):
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
                 await call.unit.commit()
@@ -314,7 +313,7 @@ class Registry:
                 else:
                     await call.services.trail.record(call, values)
             if call.approved is not None and not nested:
-                await call.services.approvals.executor.finish(call, result)
+                await call.services.approvals.finish(call, result)
             if not nested and not call.unit.untouched:
                 await call.unit.commit()
         except BaseException as exc:

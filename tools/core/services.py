@@ -14,7 +14,7 @@ from baobab.storage.secrets import Vault
 from baobab.tools.core.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from baobab.tools.core.approvals.approval import Approvals
+    from baobab.tools.core.approvals import Approvals
     from baobab.tools.core.audit import Trail
     from baobab.tools.core.auth.credentials import Credentials
     from baobab.tools.core.auth.directory import Directory

@@ -12,7 +12,6 @@ from sqlalchemy import select, update
 
 from baobab.storage.database import Unit
 from baobab.tools.core.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
-from baobab.tools.core.approvals.approval_rows import approvals
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.jobs import OUTAGES, Again, Job, JobLost
 from baobab.tools.core.platform_tables import apps
@@ -97,10 +96,7 @@ class Mover:
         """
         for data in self._data:
             await data.freeze(self._source, self._row.app_id)
-        unfinished = (approvals.c.app_id == self._row.app_id, approvals.c.status == "approved")
-        async with self._services.database.reading() as connection:
-            found = (await connection.execute(select(approvals.c.id).where(*unfinished))).scalars().all()
-        for approval_id in found:
+        for approval_id in await self._services.approvals.list_approved_of_app(self._row.app_id):
             if await self._source.kv.begun(self._row.app_id, approval_id):
                 for data in self._data:
                     await data.thaw(self._source, self._row.app_id)

@@ -24,9 +24,9 @@ from baobab.runtime.agents.rows import (
 )
 from baobab.storage.database import Database
 from baobab.storage.kv import Quota
+from baobab.tools.approvals.executor import JOB
+from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.app_freezes import app_freezes
-from baobab.tools.core.approvals.approval_rows import approvals
-from baobab.tools.core.approvals.executor import JOB
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.tool import Toolset

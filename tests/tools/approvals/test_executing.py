@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from baobab.storage.database import Unit
-from baobab.tools.core.approvals.approval_rows import approvals
-from baobab.tools.core.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, Approved
+from baobab.tools.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS
+from baobab.tools.approvals.tables import approvals
+from baobab.tools.core.approvals import Approved
 from baobab.tools.core.call import Door
 from baobab.tools.core.jobs import JobLost
 from tests.jobs import jobs, settled

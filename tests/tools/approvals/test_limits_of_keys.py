@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab import tools
-from baobab.tools.core.approvals.approval import held
+from baobab.tools.core.approvals import held
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Limits
 from baobab.tools.core.registry import Registry

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from baobab.tools.core.approvals.approval import MOST_BYTES, MOST_PENDING_OF_ONE
-from baobab.tools.core.approvals.approval_rows import approvals
+from baobab.tools.approvals.service import MOST_BYTES, MOST_PENDING_OF_ONE
+from baobab.tools.approvals.tables import approvals
 from tests.columns import kept
 from tests.tools.approvals.conftest import Desk
 

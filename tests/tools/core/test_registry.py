@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 
 from baobab.storage.databases import database_at
 from baobab.tools import toolsets
-from baobab.tools.core.approvals.wording import tell_fields
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.credentials import ANONYMOUS
@@ -36,6 +35,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.tool import Audit, RegistrationError, Toolset
 from baobab.tools.core.types import OMITTED, Text
+from baobab.tools.core.wording import tell_fields
 from baobab.tools.suggestions.tools import table as suggestions
 from tests.columns import address
 from tests.conftest import Baobab

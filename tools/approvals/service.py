@@ -5,12 +5,12 @@ The row is bound to who proposed the call, the tool, the tool's version and the 
     pending -> approved -> executed | failed
     pending -> rejected | expired
 
-A decision is one compare-and-set. What follows from it is the executor's (tools/core/approvals/executor.py).
+A decision is one compare-and-set. What follows from it is the executor's (tools/approvals/executor.py).
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from types import SimpleNamespace
@@ -20,19 +20,29 @@ from sqlalchemy import Select, and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database
+from baobab.storage.database import Database, Execute
 from baobab.storage.secrets import Vault
-from baobab.tools.core.approvals import proposers
-from baobab.tools.core.approvals.approval_rows import Seals, approvals
-from baobab.tools.core.approvals.deciders import Decider, Gate, NeedsAnother, person
-from baobab.tools.core.approvals.executor import Executor, job_of
-from baobab.tools.core.approvals.wording import Fields, tell_fields, word_call
+from baobab.tools.approvals.executor import Executor, job_of
+from baobab.tools.approvals.tables import Seals, approvals
+from baobab.tools.core.approvals import (
+    ApprovalExpired,
+    CallFailed,
+    Decision,
+    Edit,
+    EditsTakeOne,
+    TooLargeToPropose,
+    TooManyPending,
+)
 from baobab.tools.core.audit import Trail
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser
+from baobab.tools.core.auth.deciders import Decider, Gate, NeedsAnother, person
 from baobab.tools.core.effects import Effect, Policy, needs_approval
-from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Conflict
+from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
 from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.services import Services
 from baobab.tools.core.steps import ENDED
+from baobab.tools.core.wording import Fields, tell_fields, word_call
 
 if TYPE_CHECKING:
     from baobab.tools.core.call import Call
@@ -48,83 +58,13 @@ MOST_BYTES_PENDING = 64 * 2**20
 """Sealed arguments of all calls of an organisation that wait."""
 _KEPT = timedelta(days=90)
 _ID_LENGTH = 24
+_LOOK_SECONDS = 0.5
 _FINISHED = ("executed", "failed", "rejected")
 
 
-class TooManyPending(Conflict):
-    code = "APPROVALS_TOO_MANY"
-    summary = "As many calls are waiting for approval as may wait."
-    remediation = "Decide or let expire what waits (op:approvals_list); details.limit is the number."
+class ApprovalService:
+    """Keeps proposals, records what is decided about them, and tells their outcome to whoever made the call."""
 
-
-class TooLargeToPropose(BaobabError):
-    code = "APPROVAL_TOO_LARGE"
-    status = 413
-    summary = "The call's arguments are too large to wait for approval."
-    remediation = "Split the call; details.max_bytes is the limit."
-
-
-class EditsTakeOne(Conflict):
-    code = "APPROVAL_EDIT_NEEDS_ONE"
-    summary = "What several persons must approve is approved as it is, or rejected."
-    remediation = "Approve it without other arguments, or reject it and say in the reason what you want instead."
-
-
-class ApprovalExpired(Conflict):
-    code = "APPROVAL_EXPIRED"
-    summary = "Nobody decided in time; nothing was done."
-    remediation = "Propose the call anew where it is still wanted."
-
-
-class CallFailed(BaobabError):
-    """An approved call that its tool refused, told in the tool's own words."""
-
-    code = "APPROVED_CALL_FAILED"
-    status = 409
-    summary = "The call was approved, and failed."
-    remediation = "Read the message, and propose the call anew where that helps."
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Other arguments for an approved call. given: as its decider wrote them; whole: all that the tool is given."""
-
-    given: Mapping[str, Any]
-    whole: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided about a step of a run. arguments: those given in place of what the run wanted, if any."""
-
-    approval_id: str
-    approved: bool
-    by: str | None
-    at: datetime
-    reason: str | None
-    agreed: list[str]
-    arguments: dict[str, Any] | None
-
-    @property
-    def event(self) -> dict[str, Any]:
-        """The payload of `run_resumed`, but for the call's id."""
-        word = "denied" if not self.approved else "approved" if self.arguments is None else "edited"
-        told: dict[str, Any] = {
-            "approval_id": self.approval_id,
-            "decision": word,
-            "decided_by": self.by,
-            "decided_at": self.at,
-        }
-        if len(self.agreed) > 1:
-            told["agreed"] = self.agreed
-        if self.arguments is not None:
-            told["args"] = self.arguments
-        if self.reason is not None:
-            told["reason"] = self.reason
-        return told
-
-
-class Approvals:
     def __init__(
         self, database: Database, clock: Clock, ids: Ids, vault: Vault, trail: Trail, jobs: Jobs, base_url: str
     ) -> None:
@@ -211,7 +151,20 @@ class Approvals:
             raise refused
         return result
 
-    async def status(self, approval_id: str, caller: Caller) -> str | None:
+    async def wait_for_outcome(self, approval_id: str, caller: Caller, seconds: float) -> str | None:
+        """The status of a proposal of this very caller, once it has an outcome or the time is over.
+
+        None where there is no such proposal, or its outcome has been told.
+        """
+        status = await self._status(approval_id, caller)
+        for _ in range(int(seconds / _LOOK_SECONDS)):
+            if status not in ("pending", "approved"):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+            status = await self._status(approval_id, caller)
+        return status
+
+    async def _status(self, approval_id: str, caller: Caller) -> str | None:
         """Where a proposal of this very caller stands; None where there is none, or its outcome has been told."""
         theirs = (
             approvals.c.id == approval_id,
@@ -347,6 +300,50 @@ class Approvals:
                     **self._seals.without_arguments(approval_id),
                 }
                 await connection.execute(update(approvals).where(approvals.c.id == approval_id).values(**values))
+
+    async def has_ended(self, run_id: str, request_id: str) -> bool:
+        """Whether a call that a run proposed has been made, refused or left to expire."""
+        ended = (
+            approvals.c.proposer == f"run:{run_id}",
+            approvals.c.request_id == request_id,
+            approvals.c.finished_at.is_not(None),
+        )
+        async with self._database.reading() as connection:
+            return (await connection.execute(select(approvals.c.id).where(*ended).limit(1))).first() is not None
+
+    async def list_pending_of_runs(self, call: "Call", run_ids: Sequence[str]) -> Sequence[Any]:
+        """The rows that these runs wait for, oldest first, as the caller's transaction sees them."""
+        if not run_ids:
+            return []
+        pending = select(approvals).where(
+            approvals.c.run_id.in_(run_ids),
+            approvals.c.proposer.in_([f"run:{run_id}" for run_id in run_ids]),
+            approvals.c.status == "pending",
+            approvals.c.expires_at > call.now,
+        )
+        return (await call.execute(pending.order_by(approvals.c.created_at, approvals.c.id))).all()
+
+    async def list_runs_that_wait(self, after: str, most: int) -> list[str]:
+        """The ids of runs with a pending proposal, in order, from the first one behind `after`."""
+        waiting = select(approvals.c.run_id).where(approvals.c.status == "pending", approvals.c.run_id > after)
+        query = waiting.distinct().order_by(approvals.c.run_id).limit(most)
+        async with self._database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def list_approved_of_app(self, app_id: str) -> list[str]:
+        """The ids of an app's calls that were approved, and are not finished yet."""
+        query = select(approvals.c.id).where(approvals.c.app_id == app_id, approvals.c.status == "approved")
+        async with self._database.reading() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
+        """Delete what runs proposed, but for what nobody has decided yet, in the caller's transaction."""
+        ended = (approvals.c.run_id.in_(run_ids), approvals.c.status != "pending")
+        await execute(delete(approvals).where(*ended))
+
+    async def finish(self, call: "Call", result: Any) -> None:
+        """Mark an approved call as made, in the transaction of its effects."""
+        await self.executor.finish(call, result)
 
     async def tend(self) -> None:
         """Expire what nobody decided, erase and forget what is past."""
@@ -518,19 +515,6 @@ def _decided_by(caller: Caller) -> str | None:
     return caller.user_id[:36] if isinstance(caller, EndUser) else None
 
 
-def required(call: "Call") -> bool:
-    """Whether a call waits for a person."""
-    if call.door.step is not None and call.door.step.asks:
-        return True
-    # What is public asks for no credential: it cannot matter which one was sent along.
-    return call.tool.access.credential and held(call.caller, call.tool.effect)
-
-
-def held(caller: Caller, effect: Effect) -> bool:
-    """Whether what a caller holds lets it make a call of this effect with approval only."""
-    return caller.limits is not None and needs_approval(effect, caller.limits.approval)
-
-
 def _digest(call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> str:
     """What makes two calls of one tool the same: a key that acts for one user must not collect another's.
 
@@ -545,3 +529,10 @@ def _digest(call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> 
         [asking, arguments, *([] if meaning is None else [meaning])], sort_keys=True, separators=(",", ":")
     )
     return sha256(meant.encode()).hexdigest()
+
+
+def service_of(services: Services) -> ApprovalService:
+    """The implementation behind the port `services.approvals`."""
+    service = services.approvals
+    assert isinstance(service, ApprovalService)
+    return service

@@ -6,7 +6,6 @@ its result there, and repeated by no later attempt.
 """
 
 import json
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,17 @@ from sqlalchemy import select, update
 
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
-from baobab.tools.core.approvals import proposers
-from baobab.tools.core.approvals.approval_rows import Seals, approvals
+from baobab.tools.approvals.tables import Seals, approvals
+from baobab.tools.core.approvals import Approved
+from baobab.tools.core.auth import proposers
 from baobab.tools.core.call import Door
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.core.jobs import Again, Job
-from baobab.tools.core.services import Stores
 from baobab.tools.core.steps import ENDED
 
 if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
+    from baobab.tools.core.approvals import Approved
+from baobab.tools.core.call import Call
 
 JOB = "approvals_execute"
 MOST_ATTEMPTS = 10
@@ -40,31 +40,6 @@ class Unfinished(BaobabError):
     status = 409
     summary = "No server could finish the approved call; it may have been begun."
     remediation = "Read the present state, and propose the call anew if it is still wanted."
-
-
-class MeaningChanged(BaobabError):
-    code = "APPROVED_CALL_CHANGED"
-    status = 409
-    summary = "What the call names has changed since it was proposed, so it is not made."
-    remediation = "Look at what it is now, and propose the call anew where it is still wanted."
-
-
-@dataclass(slots=True)
-class Approved:
-    """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
-
-    id: str
-    job: Job
-    run_id: str | None = None
-    meaning: str | None = None
-    """What the arguments name, as it was when the call was proposed."""
-    _stores: dict[str, Stores] = field(default_factory=dict)
-
-    def guarded(self, region: str, stores: Stores) -> Stores:
-        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
-        if region not in self._stores:
-            self._stores[region] = replace(stores, kv=stores.kv.once(self.id))
-        return self._stores[region]
 
 
 def job_of(approval_id: str) -> str:

@@ -1,0 +1,210 @@
+"""Approvals as the framework and the other domains see them: what may be asked of them, and what is told.
+
+`tools/approvals/service.py` does it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from baobab.storage.database import Execute
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.deciders import Decider
+from baobab.tools.core.effects import Effect, Policy, needs_approval
+from baobab.tools.core.errors import BaobabError, Conflict
+from baobab.tools.core.jobs import Job
+from baobab.tools.core.services import Stores
+
+if TYPE_CHECKING:
+    from baobab.tools.core.call import Call
+
+
+class TooManyPending(Conflict):
+    code = "APPROVALS_TOO_MANY"
+    summary = "As many calls are waiting for approval as may wait."
+    remediation = "Decide or let expire what waits (op:approvals_list); details.limit is the number."
+
+
+class TooLargeToPropose(BaobabError):
+    code = "APPROVAL_TOO_LARGE"
+    status = 413
+    summary = "The call's arguments are too large to wait for approval."
+    remediation = "Split the call; details.max_bytes is the limit."
+
+
+class EditsTakeOne(Conflict):
+    code = "APPROVAL_EDIT_NEEDS_ONE"
+    summary = "What several persons must approve is approved as it is, or rejected."
+    remediation = "Approve it without other arguments, or reject it and say in the reason what you want instead."
+
+
+class ApprovalExpired(Conflict):
+    code = "APPROVAL_EXPIRED"
+    summary = "Nobody decided in time; nothing was done."
+    remediation = "Propose the call anew where it is still wanted."
+
+
+class CallFailed(BaobabError):
+    """An approved call that its tool refused, told in the tool's own words."""
+
+    code = "APPROVED_CALL_FAILED"
+    status = 409
+    summary = "The call was approved, and failed."
+    remediation = "Read the message, and propose the call anew where that helps."
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Other arguments for an approved call. given: as its decider wrote them; whole: all that the tool is given."""
+
+    given: Mapping[str, Any]
+    whole: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about a step of a run. arguments: those given in place of what the run wanted, if any."""
+
+    approval_id: str
+    approved: bool
+    by: str | None
+    at: datetime
+    reason: str | None
+    agreed: list[str]
+    arguments: dict[str, Any] | None
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The payload of `run_resumed`, but for the call's id."""
+        word = "denied" if not self.approved else "approved" if self.arguments is None else "edited"
+        told: dict[str, Any] = {
+            "approval_id": self.approval_id,
+            "decision": word,
+            "decided_by": self.by,
+            "decided_at": self.at,
+        }
+        if len(self.agreed) > 1:
+            told["agreed"] = self.agreed
+        if self.arguments is not None:
+            told["args"] = self.arguments
+        if self.reason is not None:
+            told["reason"] = self.reason
+        return told
+
+
+class MeaningChanged(BaobabError):
+    code = "APPROVED_CALL_CHANGED"
+    status = 409
+    summary = "What the call names has changed since it was proposed, so it is not made."
+    remediation = "Look at what it is now, and propose the call anew where it is still wanted."
+
+
+@dataclass(slots=True)
+class Approved:
+    """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
+
+    id: str
+    job: Job
+    run_id: str | None = None
+    meaning: str | None = None
+    """What the arguments name, as it was when the call was proposed."""
+    _stores: dict[str, Stores] = field(default_factory=dict)
+
+    def guarded(self, region: str, stores: Stores) -> Stores:
+        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
+        if region not in self._stores:
+            self._stores[region] = replace(stores, kv=stores.kv.once(self.id))
+        return self._stores[region]
+
+
+class Approvals(Protocol):
+    """Calls that wait for a person. Methods that take a call work in its transaction, unless they say otherwise."""
+
+    async def propose(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+        """The outcome of this very call where it was approved and has run since; else ApprovalRequired.
+
+        In a transaction of its own. ApprovalRejected, CallFailed, ApprovalExpired, TooManyPending, TooLargeToPropose.
+        meaning: a digest of what the arguments only name.
+        """
+        ...
+
+    async def has_standing(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
+        """Whether this very call was proposed before, and waits still or has an outcome to tell."""
+        ...
+
+    async def finish(self, call: "Call", result: Any) -> None:
+        """Mark an approved call as made; JobLost where another attempt has taken over."""
+        ...
+
+    async def wait_for_outcome(self, approval_id: str, caller: Caller, seconds: float) -> str | None:
+        """The status of a proposal of this very caller, once it has an outcome or the time is over.
+
+        None where there is no such proposal, or its outcome has been told.
+        """
+        ...
+
+    async def decide(
+        self,
+        call: "Call",
+        approval_id: str,
+        decider: Decider,
+        status: Literal["approved", "rejected"],
+        reason: str | None,
+        edit: Edit | None = None,
+    ) -> Literal["decided", "waits", "lost"]:
+        """Decide a pending approval.
+
+        `lost` where somebody else has, or it expired; `waits` where another person must approve it, too.
+        NotYoursToDecide, NotAnApprover, NeedsAnother, EditsTakeOne.
+        """
+        ...
+
+    async def read_decision(self, run_id: str, request_id: str) -> Decision | None:
+        """What was decided about a step of a run; None where nobody has."""
+        ...
+
+    def arguments(self, row: Any) -> dict[str, Any]:
+        """What the call of a row was proposed with; nothing once it can no longer be executed."""
+        ...
+
+    async def has_ended(self, run_id: str, request_id: str) -> bool:
+        """Whether a call that a run proposed has been made, refused or left to expire."""
+        ...
+
+    async def list_pending_of_runs(self, call: "Call", run_ids: Sequence[str]) -> Sequence[Any]:
+        """The rows that these runs wait for, oldest first."""
+        ...
+
+    async def list_runs_that_wait(self, after: str, most: int) -> list[str]:
+        """The ids of runs with a pending proposal, in order, from the first one behind `after`."""
+        ...
+
+    async def list_approved_of_app(self, app_id: str) -> list[str]:
+        """The ids of an app's calls that were approved, and are not finished yet."""
+        ...
+
+    async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
+        """Withdraw what a key proposed, and need not ask for any more under its new policy."""
+        ...
+
+    async def abandon(self, run_id: str) -> None:
+        """Withdraw what a run proposed, and nobody has decided or begun to make: the run has ended."""
+        ...
+
+    async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
+        """Delete what runs proposed, but for what nobody has decided yet."""
+        ...
+
+
+def required(call: "Call") -> bool:
+    """Whether a call waits for a person."""
+    if call.door.step is not None and call.door.step.asks:
+        return True
+    # What is public asks for no credential: it cannot matter which one was sent along.
+    return call.tool.access.credential and held(call.caller, call.tool.effect)
+
+
+def held(caller: Caller, effect: Effect) -> bool:
+    """Whether what a caller holds lets it make a call of this effect with approval only."""
+    return caller.limits is not None and needs_approval(effect, caller.limits.approval)

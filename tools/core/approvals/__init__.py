@@ -1,1 +1,0 @@
-"""Approvals: calls that wait until a person has decided."""

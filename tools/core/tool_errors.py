@@ -1,0 +1,64 @@
+"""The errors that a call of a tool can answer, as documents and pages list them."""
+
+from baobab.tools.core.approvals import CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core.errors import (
+    AppNotFound,
+    ApprovalRejected,
+    ApprovalRequired,
+    BadRequest,
+    BaobabError,
+    BodyTooLarge,
+    Damaged,
+    Forbidden,
+    ImpersonationForbidden,
+    Internal,
+    InvalidApiKey,
+    InvalidToken,
+    InvalidType,
+    InvalidUserToken,
+    KeyLimited,
+    MalformedBody,
+    MissingField,
+    OriginRefused,
+    RateLimited,
+    Unavailable,
+    UnknownField,
+    UpgradeRequired,
+    UserTokenExpired,
+)
+from baobab.tools.core.tool import Tool
+
+# What reading a credential and its headers can refuse, whatever the operation then says of the caller.
+_CREDENTIALS = (
+    InvalidApiKey,
+    InvalidToken,
+    InvalidUserToken,
+    UserTokenExpired,
+    Forbidden,
+    ImpersonationForbidden,
+    KeyLimited,
+)
+# What a key that is held to approval can be told of a call that changes something.
+_APPROVAL = (ApprovalRequired, ApprovalRejected, TooManyPending, TooLargeToPropose, CallFailed)
+
+
+def errors_of(tool: Tool) -> list[type[BaobabError]]:
+    """Every error that a call of a tool can answer: its own, and those of the registry and the doors."""
+    own = (*tool.raises, *tool.access.raises, BadRequest, UnknownField, OriginRefused)
+    kinds: dict[type[BaobabError], None] = dict.fromkeys(own)
+    if tool.access.credential:
+        kinds |= dict.fromkeys(_CREDENTIALS)
+        if tool.effect != "read":
+            kinds |= dict.fromkeys(_APPROVAL)
+    if tool.input_schema["properties"]:
+        kinds |= dict.fromkeys((MissingField, InvalidType))
+    if tool.app_parameter:
+        kinds[AppNotFound] = None
+    if tool.rest and tool.rest.method in ("POST", "PUT", "PATCH"):
+        kinds |= dict.fromkeys((MalformedBody, BodyTooLarge))
+    if tool.rest and tool.rest.socket:
+        kinds[UpgradeRequired] = None
+    if tool.limit is not None:
+        kinds[RateLimited] = None
+    kinds |= dict.fromkeys((Internal, Damaged, Unavailable))
+    return list(kinds)
