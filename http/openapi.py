@@ -8,7 +8,7 @@ from typing import Any
 from baobab.tools.core.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
 from baobab.tools.core.errors import BaobabError, RateLimited, name_operations_within
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Rest, Tool
+from baobab.tools.core.tool import RestBinding, Tool
 from baobab.tools.core.tool_errors import errors_of
 
 Schema = dict[str, Any]
@@ -73,7 +73,7 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
     return named
 
 
-def _operation(tool: Tool, rest: Rest) -> Schema:
+def _operation(tool: Tool, rest: RestBinding) -> Schema:
     properties = tool.input_schema["properties"]
     required = set(tool.input_schema.get("required", ()))
     operation: Schema = {
@@ -115,7 +115,7 @@ def _parameter(name: str, place: str, schema: Schema, *, required: bool) -> Sche
     return parameter
 
 
-def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
+def _body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
     schema: Schema = {
         "type": "object",
         "properties": {name: tool.input_schema["properties"][name] for name in rest.body_parameters},
@@ -132,7 +132,7 @@ def _body(tool: Tool, rest: Rest, required: set[str]) -> Schema:
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
-def _responses(tool: Tool, rest: Rest) -> Schema:
+def _responses(tool: Tool, rest: RestBinding) -> Schema:
     responses: Schema = {}
     for status in rest.statuses:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."

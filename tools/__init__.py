@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 
 def toolsets() -> Iterator[Toolset]:

@@ -45,7 +45,7 @@ from baobab.tools.core.failures import Failures
 from baobab.tools.core.limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Options, Services, Stores
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0

@@ -19,7 +19,7 @@ from baobab.storage.kv.engine import Engine, Quota
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Event, Job
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from baobab.tools.core.types import AppId
 
 SPACE = "chores"

@@ -14,7 +14,7 @@ from baobab.storage.database import Database
 from baobab.storage.transactions import Statements, Transactions, TransactionsOf
 from baobab.tools.core.jobs import Again, JobLost
 from baobab.tools.core.services import Services
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from tests.conftest import Baobab
 from tests.crash.runs import AGENT, AT_ONCE, BELOW, GRAPH, Run
 from tests.installation import installation

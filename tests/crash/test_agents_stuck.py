@@ -13,7 +13,7 @@ from baobab.runtime.job_rows import jobs
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from baobab.tools.core.types import AppId
 from tests.cli.server_process import PATIENCE
 from tests.crash.crew import Crew, Desk, crew, desk

@@ -29,7 +29,7 @@ from baobab.tools.accounts.first import ensure_first_account
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Mcp, Toolset
 from tests.cli.server_process import PATIENCE, ServerProcess, serving
 from tests.columns import begin
 from tests.conftest import KEY
@@ -238,14 +238,14 @@ class Rope:
 def probes(rope: Rope) -> Toolset:
     probe = Toolset("probe", "Tools for this test.")
 
-    @probe.tool(access=EVERYBODY, effect="read", long_running=True)
+    @probe.tool(access=EVERYBODY, effect="read", mcp=Mcp(long_running=True))
     async def probe_steps(call: Call) -> dict[str, bool]:
         """Do something in three steps."""
         for step in (1, 2, 3):
             await call.progress(step, 3, f"step {step}")
         return {"done": True}
 
-    @probe.tool(access=EVERYBODY, effect="write", long_running=True)
+    @probe.tool(access=EVERYBODY, effect="write", mcp=Mcp(long_running=True))
     async def probe_wait(call: Call) -> None:
         """Begin something that takes for ever."""
         await call.progress(1, 2, "begun")

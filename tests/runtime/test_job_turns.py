@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from baobab.tools.core.jobs import Job
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.conftest import Baobab
 from tests.installation import installation

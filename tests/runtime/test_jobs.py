@@ -14,7 +14,8 @@ from baobab.runtime.job_attempt import LEASE
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.core.jobs import Again, Event, Job
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import RegistrationError, Toolset
+from baobab.tools.core.tool import RegistrationError
+from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab

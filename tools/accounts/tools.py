@@ -26,7 +26,8 @@ from baobab.tools.core.limits import PerAddress, settled
 from baobab.tools.core.platform_tables import accounts as rows
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.services import Services
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import Email, NameText
 
 accounts = Toolset("accounts", "Platform accounts: sign up, sign in, stay signed in.", base="/platform")
@@ -110,12 +111,11 @@ class Updated(TypedDict):
     "POST /signup",
     access=EVERYBODY,
     effect="write",
-    status=201,
     raises=(SignupClosed, WeakPassword, EmailTaken),
     limit=PerAddress(5, _WINDOW),
     audit=Audit("signup", category="auth", action="create", resource="account"),
-    examples={"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"},
-    mcp=False,
+    rest=Rest(status=201, examples={"email": "ada@example.com", "password": "correct Horse 7!", "name": "Ada"}),
+    mcp=Mcp(offered=False),
 )
 async def platform_signup(call: Call, email: Email, password: Password, name: PersonName) -> SignedUp:
     """Make a platform account with its personal organisation; sign in afterwards for tokens.
@@ -151,8 +151,8 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Pe
     # Tries, right or wrong: a team behind one address signs in as often as it needs to.
     limit=PerAddress(60, _WINDOW),
     audit=Audit("login", category="auth", action="create", resource="session"),
-    examples={"email": "ada@example.com", "password": "correct Horse 7!"},
-    mcp=False,
+    rest=Rest(examples={"email": "ada@example.com", "password": "correct Horse 7!"}),
+    mcp=Mcp(offered=False),
 )
 async def platform_login(call: Call, email: Email, password: AnyPassword) -> SignedIn:
     """Sign in: an access token for one hour and a refresh token for seven days.
@@ -190,8 +190,8 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     raises=(InvalidRefreshToken,),
     limit=PerAddress(20, _WINDOW),
     audit=Audit("refresh_token_used", failed="refresh_token_failed", category="auth", resource="session"),
-    examples={"refresh_token": "bb_rt_..."},
-    mcp=False,
+    rest=Rest(examples={"refresh_token": "bb_rt_..."}),
+    mcp=Mcp(offered=False),
 )
 async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed:
     """Exchange a refresh token for a fresh pair of tokens; each refresh token is good for one use.
@@ -211,7 +211,7 @@ async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed
     access=AnyAccount(keys=False),
     effect="write",
     audit=Audit("logout", category="auth", action="delete", resource="session"),
-    mcp=False,
+    mcp=Mcp(offered=False),
 )
 async def platform_logout(call: Call) -> SignedOut:
     """Sign out everywhere: no refresh token of the account works any more.
@@ -227,10 +227,14 @@ async def platform_logout(call: Call) -> SignedOut:
     "GET /me",
     access=AnyAccount(),
     effect="read",
-    start=True,
-    keywords="who am I, my account, my profile, my organisation id, which user is signed in, what may I do; "
-    "wer bin ich, mein Konto; "
-    "quién soy, mi cuenta, mi perfil",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "who am I, my account, my profile, my organisation id, which user is signed in, what may I do; "
+            "wer bin ich, mein Konto; "
+            "quién soy, mi cuenta, mi perfil"
+        ),
+    ),
 )
 async def platform_me(call: Call) -> Me:
     """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
@@ -251,11 +255,15 @@ async def platform_me(call: Call) -> Me:
     effect="write",
     raises=(WeakPassword, WrongPassword),
     audit=Audit("account.update", category="auth", action="update", resource="account"),
-    examples={"name": "Ada Lovelace"},
-    grants=True,
-    keywords="change my password, change my display name, profile settings; "
-    "Passwort ändern, Namen ändern; "
-    "cambiar contraseña, cambiar mi nombre",
+    rest=Rest(examples={"name": "Ada Lovelace"}),
+    mcp=Mcp(
+        keywords=(
+            "change my password, change my display name, profile settings; "
+            "Passwort ändern, Namen ändern; "
+            "cambiar contraseña, cambiar mi nombre"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def platform_update(
     call: Call,

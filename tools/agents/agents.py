@@ -47,6 +47,7 @@ from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.money import Usd
 from baobab.tools.core.plan_room import PlanLimitReached, require_room
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, NameText, Text
 from baobab.tools.core.widening import Widens, one_of, whatever_is_said
 
@@ -105,7 +106,7 @@ async def agent_meaning(call: Call, app_id: AppId, name: Name, **_others: Any) -
     "GET /agents",
     access=AppOwner(),
     effect="read",
-    keywords="my agents, bots, assistants, workflows; Agenten auflisten; listar agentes, asistentes",
+    mcp=Mcp(keywords="my agents, bots, assistants, workflows; Agenten auflisten; listar agentes, asistentes"),
 )
 async def agents_list(call: Call, app_id: AppId) -> Agents:
     """List the app's agents by name."""
@@ -120,7 +121,7 @@ async def agents_list(call: Call, app_id: AppId) -> Agents:
     access=AppOwner(),
     effect="read",
     raises=(AgentNotFound,),
-    keywords="show the definition, graph, settings of an agent, bot, assistant; Agent ansehen; ver agente",
+    mcp=Mcp(keywords="show the definition, graph, settings of an agent, bot, assistant; Agent ansehen; ver agente"),
 )
 async def agents_get(call: Call, app_id: AppId, name: Name) -> OneAgent:
     """Read an agent."""
@@ -139,17 +140,18 @@ async def _making(call: Call, app_id: AppId, name: Name, graph_spec: Graph, **_g
 @agents.tool(
     "POST /agents",
     access=AppOwner("admin"),
-    preview=_making,
     effect="write",
-    status=201,
     raises=(AgentExists, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.create", action="create", resource="agent"),
-    widens={**_WIDENS, "approvers": are_others, "graph_spec": names_others},
-    max_body=_MOST_BYTES,
-    examples=_EXAMPLE,
-    keywords="build, new agent, bot, chatbot, assistant, workflow, automation, pipeline, graph, LLM with tools; "
-    "Agent bauen, erstellen, anlegen, Ablauf; "
-    "crear agente, asistente, flujo de trabajo",
+    rest=Rest(status=201, max_body=_MOST_BYTES, examples=_EXAMPLE),
+    mcp=Mcp(
+        keywords=(
+            "build, new agent, bot, chatbot, assistant, workflow, automation, pipeline, graph, LLM with tools; "
+            "Agent bauen, erstellen, anlegen, Ablauf; "
+            "crear agente, asistente, flujo de trabajo"
+        )
+    ),
+    guard=Guard(preview=_making, widens={**_WIDENS, "approvers": are_others, "graph_spec": names_others}),
 )
 async def agents_create(
     call: Call,
@@ -243,18 +245,24 @@ async def _changing(call: Call, app_id: AppId, name: Name, **given: Any) -> str:
 
 @agents.tool(
     "PATCH /agents/{name}",
-    preview=_changing,
     access=AppOwner("admin"),
     effect="write",
     raises=(AgentNotFound, InvalidGraph, UnsafePublic, PlanLimitReached),
     audit=Audit("agent.update", resource="agent"),
-    widens={**_WIDENS, "approvers": whatever_is_said},
-    destructive_when="where it gives another graph: the one before is not kept",
-    meaning=agent_meaning,
-    max_body=_MOST_BYTES,
-    keywords="edit, change an agent's graph, prompt, model, limits, make an agent public, enable, disable; "
-    "Agent ändern, bearbeiten; "
-    "cambiar, editar, modificar agente",
+    rest=Rest(max_body=_MOST_BYTES),
+    mcp=Mcp(
+        keywords=(
+            "edit, change an agent's graph, prompt, model, limits, make an agent public, enable, disable; "
+            "Agent ändern, bearbeiten; "
+            "cambiar, editar, modificar agente"
+        )
+    ),
+    guard=Guard(
+        preview=_changing,
+        widens={**_WIDENS, "approvers": whatever_is_said},
+        destructive_when="where it gives another graph: the one before is not kept",
+        meaning=agent_meaning,
+    ),
 )
 async def agents_update(
     call: Call,
@@ -330,11 +338,11 @@ async def _removing(call: Call, app_id: AppId, name: Name) -> str:
     "DELETE /agents/{name}",
     access=AppOwner("admin"),
     effect="destructive",
-    preview=_removing,
-    status=204,
     raises=(AgentNotFound,),
     audit=Audit("agent.delete", action="delete", resource="agent"),
-    keywords="remove an agent, bot, assistant, workflow; Agent löschen; eliminar, borrar agente",
+    rest=Rest(status=204),
+    mcp=Mcp(keywords="remove an agent, bot, assistant, workflow; Agent löschen; eliminar, borrar agente"),
+    guard=Guard(preview=_removing),
 )
 async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     """Remove an agent; its name is free again. Its runs can still be read, and those under way go on."""
@@ -350,13 +358,15 @@ async def agents_delete(call: Call, app_id: AppId, name: Name) -> None:
     "POST /agents/{name}/validate",
     access=AppOwner(),
     effect="read",
-    repeats=("name",),
     raises=(NoGraph,),
-    max_body=_MOST_BYTES,
-    examples=_EXAMPLE,
-    keywords="check, verify, lint, test a graph, is it correct, errors, mistakes, dry run; "
-    "Graph prüfen, Fehler; "
-    "validar, comprobar grafo",
+    rest=Rest(repeats=("name",), max_body=_MOST_BYTES, examples=_EXAMPLE),
+    mcp=Mcp(
+        keywords=(
+            "check, verify, lint, test a graph, is it correct, errors, mistakes, dry run; "
+            "Graph prüfen, Fehler; "
+            "validar, comprobar grafo"
+        )
+    ),
 )
 async def agents_validate(
     call: Call,

@@ -21,6 +21,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Again, Job
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
 _AGAIN_SECONDS = 1.0
@@ -40,13 +41,17 @@ async def _erasing_run(call: Call, app_id: AppId, name: Name, id: RunId) -> str:
     "DELETE /agents/{name}/runs/{id}",
     access=AppOwner("admin"),
     effect="destructive",
-    status=204,
-    preview=_erasing_run,
     raises=(RunNotFound, RunUnderWay),
     audit=Audit("agent.run.delete", category="agents", action="delete", resource="run"),
-    keywords="delete, erase, remove a run, its events and history, clean up old runs; "
-    "Lauf löschen; "
-    "borrar, eliminar ejecución",
+    rest=Rest(status=204),
+    mcp=Mcp(
+        keywords=(
+            "delete, erase, remove a run, its events and history, clean up old runs; "
+            "Lauf löschen; "
+            "borrar, eliminar ejecución"
+        )
+    ),
+    guard=Guard(preview=_erasing_run),
 )
 async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:  # noqa: A002 - on the wire
     """Erase a run that has ended: its events, checkpoints and approvals, and what its thread remembers of it.
@@ -88,13 +93,17 @@ async def _erasing_thread(
     "DELETE /agents/{name}/threads/{thread_id}",
     access=AppOwner("admin"),
     effect="destructive",
-    status=202,
-    preview=_erasing_thread,
     raises=(AgentNotFound,),
     audit=Audit("agent.thread.delete", category="agents", action="delete", resource="thread"),
-    keywords="delete, erase, forget a conversation, thread, chat, memory; "
-    "Unterhaltung löschen, vergessen; "
-    "borrar, olvidar conversación",
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "delete, erase, forget a conversation, thread, chat, memory; "
+            "Unterhaltung löschen, vergessen; "
+            "borrar, olvidar conversación"
+        )
+    ),
+    guard=Guard(preview=_erasing_thread),
 )
 async def agents_threads_delete(
     call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
@@ -116,12 +125,16 @@ async def _erasing_user(call: Call, app_id: AppId, user_id: UserId) -> str:  # n
     "DELETE /agent-users/{user_id}",
     access=AppOwner("admin"),
     effect="destructive",
-    status=202,
-    preview=_erasing_user,
     audit=Audit("agent.user.erase", category="agents", action="delete", resource="user"),
-    keywords="erase everything of a person, right to be forgotten, GDPR, delete user data; "
-    "alle Daten einer Person löschen, DSGVO; "
-    "borrar todos los datos de una persona, derecho al olvido",
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "erase everything of a person, right to be forgotten, GDPR, delete user data; "
+            "alle Daten einer Person löschen, DSGVO; "
+            "borrar todos los datos de una persona, derecho al olvido"
+        )
+    ),
+    guard=Guard(preview=_erasing_user),
 )
 async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:  # noqa: ARG001 - the call knows
     """Erase all that the app's agents have of one person: threads, and runs with their events, checkpoints, approvals.

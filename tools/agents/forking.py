@@ -22,6 +22,7 @@ from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
 Step = Annotated[int, Field(ge=0, le=200)]
@@ -36,16 +37,19 @@ async def _forking(call: Call, app_id: AppId, name: Name, id: RunId, **_given: A
 @agents.tool(
     "POST /agents/{name}/runs/{id}/fork",
     access=OF_APP,
-    preview=_forking,
     effect="external",
-    status=lambda result: 200 if "replayed" in result else 201,
-    statuses=(201, 200),
     raises=(*STARTING, RunNotFound, StepNotFound),
     audit=Audit("agent.run.fork", category="agents", action="invoke", resource="run"),
-    keywords="retry, repeat, replay, rerun, go on from a step, checkpoint, time travel, try again a failed run "
-    "with other input; "
-    "Lauf ab einem Schritt wiederholen; "
-    "reintentar, repetir desde un paso",
+    rest=Rest(status=lambda result: 200 if "replayed" in result else 201, statuses=(201, 200)),
+    mcp=Mcp(
+        keywords=(
+            "retry, repeat, replay, rerun, go on from a step, checkpoint, time travel, try again a failed run "
+            "with other input; "
+            "Lauf ab einem Schritt wiederholen; "
+            "reintentar, repetir desde un paso"
+        )
+    ),
+    guard=Guard(preview=_forking),
 )
 async def agents_runs_fork(
     call: Call,

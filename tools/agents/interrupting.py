@@ -9,6 +9,7 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
 
 
@@ -18,7 +19,13 @@ class Answered(TypedDict):
     data: Annotated[dict[str, object] | None, Field(description="As the run gave it, or as the person changed it.")]
 
 
-@agents.tool(access=EVERYBODY, effect="write", audit=Audit("agent.interrupt", category="agents"), mcp=False, limit=None)
+@agents.tool(
+    access=EVERYBODY,
+    effect="write",
+    audit=Audit("agent.interrupt", category="agents"),
+    limit=None,
+    mcp=Mcp(offered=False),
+)
 async def interrupt(
     call: Call,  # noqa: ARG001 - it does nothing
     app_id: AppId,  # noqa: ARG001

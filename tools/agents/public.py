@@ -40,6 +40,7 @@ from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.call import Call
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 
 _TOKEN_LIFE = timedelta(minutes=15)
@@ -63,12 +64,11 @@ class StartedPublicly(Opened):
     "POST /public/agents/{name}/runs",
     access=PUBLIC,
     effect="external",
-    status=202,
     raises=STARTING,
-    examples={"name": "greeter", "input": {"name": "Ada"}},
-    meaning=agent_meaning,
     audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
-    mcp=False,
+    rest=Rest(status=202, examples={"name": "greeter", "input": {"name": "Ada"}}),
+    mcp=Mcp(offered=False),
+    guard=Guard(meaning=agent_meaning),
 )
 async def agents_public_run(
     call: Call,
@@ -101,7 +101,7 @@ async def agents_public_run(
     return told
 
 
-@agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
+@agents.tool("GET /public/runs/{id}", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=Mcp(offered=False))
 async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # noqa: A002
     """Read a run that was started here; its id is what shows that it is the caller's."""
     row = await run_row(call, app_id, id)
@@ -112,10 +112,10 @@ async def agents_public_get(call: Call, app_id: AppId, id: RunId) -> OneRun:  # 
     "POST /public/runs/{id}/cancel",
     access=PUBLIC,
     effect="write",
-    status=202,
     raises=CANCELLING,
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
-    mcp=False,
+    rest=Rest(status=202),
+    mcp=Mcp(offered=False),
 )
 async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState:  # noqa: A002
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
@@ -127,9 +127,9 @@ async def agents_public_cancel(call: Call, app_id: AppId, id: RunId) -> RunState
     access=PUBLIC,
     effect="external",
     raises=RESUMING,
-    examples={"approval_token": "appr_0a1b2c3d", "approved": True},
     audit=Audit("agent.run.resume", category="agents", resource="run"),
-    mcp=False,
+    rest=Rest(examples={"approval_token": "appr_0a1b2c3d", "approved": True}),
+    mcp=Mcp(offered=False),
 )
 async def agents_public_resume(
     call: Call,
@@ -147,7 +147,9 @@ async def agents_public_resume(
     return await resumed(call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason)
 
 
-@agents.tool("GET /public/runs/{id}/events.json", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=False)
+@agents.tool(
+    "GET /public/runs/{id}/events.json", access=PUBLIC, effect="read", raises=(RunNotFound,), mcp=Mcp(offered=False)
+)
 async def agents_public_events_list(
     call: Call,
     app_id: AppId,
@@ -165,7 +167,7 @@ async def agents_public_events_list(
     effect="write",
     raises=(RunNotFound,),
     audit=Audit("agent.run.stream_token", category="agents", resource="run", tallied=True),
-    mcp=False,
+    mcp=Mcp(offered=False),
 )
 async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Opened:  # noqa: A002
     """Get a token that opens one stream of the run's events within 15 minutes, where no header can be sent."""
@@ -178,9 +180,8 @@ async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Op
     access=EVERYBODY,
     effect="read",
     raises=(StreamTokenInvalid,),
-    media_type="text/event-stream",
-    from_headers={"last_event_id": "last-event-id"},
-    mcp=False,
+    rest=Rest(media_type="text/event-stream", from_headers={"last_event_id": "last-event-id"}),
+    mcp=Mcp(offered=False),
 )
 async def agents_public_events(
     call: Call,
@@ -204,8 +205,8 @@ async def agents_public_events(
     access=EVERYBODY,
     effect="read",
     raises=(StreamTokenInvalid,),
-    socket=True,
-    mcp=False,
+    rest=Rest(socket=True),
+    mcp=Mcp(offered=False),
 )
 async def agents_public_socket(
     call: Call,

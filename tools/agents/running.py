@@ -50,6 +50,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Uuid
 
 _NEWEST = 50
@@ -84,16 +85,21 @@ async def _running(call: Call, app_id: AppId, name: Name, **_others: Any) -> str
     "POST /agents/{name}/runs",
     access=OF_APP,
     effect="external",
-    status=lambda result: 200 if "replayed" in result else 201,
-    statuses=(201, 200),
     raises=STARTING,
     audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
-    examples={"name": "greeter", "input": {"name": "Ada"}},
-    meaning=agent_meaning,
-    preview=_running,
-    keywords="run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
-    "Agent starten, ausführen; "
-    "ejecutar, iniciar, lanzar agente",
+    rest=Rest(
+        status=lambda result: 200 if "replayed" in result else 201,
+        statuses=(201, 200),
+        examples={"name": "greeter", "input": {"name": "Ada"}},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
+            "Agent starten, ausführen; "
+            "ejecutar, iniciar, lanzar agente"
+        )
+    ),
+    guard=Guard(meaning=agent_meaning, preview=_running),
 )
 async def agents_run(
     call: Call,
@@ -125,7 +131,9 @@ async def agents_run(
     access=OF_APP,
     effect="read",
     raises=(AgentNotFound, NotYourRun, CursorInvalid),
-    keywords="recent runs, executions, jobs, history of an agent, which failed; Läufe anzeigen; listar ejecuciones",
+    mcp=Mcp(
+        keywords="recent runs, executions, jobs, history of an agent, which failed; Läufe anzeigen; listar ejecuciones"
+    ),
 )
 async def agents_runs_list(
     call: Call,
@@ -173,9 +181,13 @@ async def agents_runs_list(
     access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
-    keywords="status, result, output, answer, error of a run, is the agent finished, done; "
-    "Ergebnis eines Laufs, ist der Agent fertig; "
-    "estado, resultado de una ejecución",
+    mcp=Mcp(
+        keywords=(
+            "status, result, output, answer, error of a run, is the agent finished, done; "
+            "Ergebnis eines Laufs, ist der Agent fertig; "
+            "estado, resultado de una ejecución"
+        )
+    ),
 )
 async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
     """Read a run: where it stands, what it has used, what came of it."""
@@ -191,14 +203,18 @@ async def _cancelling(call: Call, app_id: AppId, name: Name, id: RunId) -> str: 
 @agents.tool(
     "POST /agents/{name}/runs/{id}/cancel",
     access=OF_APP,
-    preview=_cancelling,
     effect="write",
-    status=202,
     raises=CANCELLING,
     audit=Audit("agent.run.cancel", category="agents", resource="run"),
-    keywords="stop, abort, kill, halt, terminate, interrupt a running agent, run, job or execution; "
-    "Lauf abbrechen, laufenden Agenten anhalten, stoppen; "
-    "detener, parar, cancelar ejecución, agente en marcha",
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "stop, abort, kill, halt, terminate, interrupt a running agent, run, job or execution; "
+            "Lauf abbrechen, laufenden Agenten anhalten, stoppen; "
+            "detener, parar, cancelar ejecución, agente en marcha"
+        )
+    ),
+    guard=Guard(preview=_cancelling),
 )
 async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
     """Have a run end: at once where it waits, else as soon as its worker hears of it."""
@@ -210,13 +226,17 @@ async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -
     access=OF_APP,
     effect="external",
     raises=RESUMING,
-    examples={"approval_token": "appr_0a1b2c3d", "approved": True},
     audit=Audit("agent.run.resume", category="agents", resource="run"),
-    grants=True,
-    keywords="continue, go on with a paused run, approve or deny a tool call of an agent, answer the agent's "
-    "question; "
-    "Lauf fortsetzen, Agenten antworten; "
-    "continuar, reanudar ejecución pausada, responder al agente",
+    rest=Rest(examples={"approval_token": "appr_0a1b2c3d", "approved": True}),
+    mcp=Mcp(
+        keywords=(
+            "continue, go on with a paused run, approve or deny a tool call of an agent, answer the agent's "
+            "question; "
+            "Lauf fortsetzen, Agenten antworten; "
+            "continuar, reanudar ejecución pausada, responder al agente"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def agents_runs_resume(
     call: Call,
@@ -243,9 +263,13 @@ async def agents_runs_resume(
     access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
-    keywords="log, trace, steps, timeline, what did the agent do, tool calls, debug a run; "
-    "Protokoll eines Laufs, Schritte; "
-    "registro, pasos, qué hizo el agente",
+    mcp=Mcp(
+        keywords=(
+            "log, trace, steps, timeline, what did the agent do, tool calls, debug a run; "
+            "Protokoll eines Laufs, Schritte; "
+            "registro, pasos, qué hizo el agente"
+        )
+    ),
 )
 async def agents_runs_events_list(
     call: Call,
@@ -264,9 +288,8 @@ async def agents_runs_events_list(
     access=OF_APP,
     effect="read",
     raises=(RunNotFound,),
-    media_type="text/event-stream",
-    from_headers={"last_event_id": "last-event-id"},
-    mcp=False,
+    rest=Rest(media_type="text/event-stream", from_headers={"last_event_id": "last-event-id"}),
+    mcp=Mcp(offered=False),
 )
 async def agents_runs_events(
     call: Call,

@@ -52,6 +52,7 @@ from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, For
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.plan_room import PlanLimitReached, require_room
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 from baobab.tools.core.widening import whatever_is_given
 
@@ -66,9 +67,13 @@ class ToolServerExists(AlreadyExists):
     "GET /mcp-servers",
     access=AppOwner(),
     effect="read",
-    keywords="external MCP servers, connected tools, integrations, connectors; "
-    "angebundene MCP-Server; "
-    "servidores MCP conectados, integraciones",
+    mcp=Mcp(
+        keywords=(
+            "external MCP servers, connected tools, integrations, connectors; "
+            "angebundene MCP-Server; "
+            "servidores MCP conectados, integraciones"
+        )
+    ),
 )
 async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     """List the app's tool servers: MCP servers whose tools its agents may call."""
@@ -83,15 +88,18 @@ async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
     "POST /mcp-servers",
     access=AppOwner("admin"),
     effect="external",
-    status=201,
     raises=(ToolServerExists, PlanLimitReached, AddressRefused, UrlRefused),
     audit=Audit("agent.tool_server.create", action="create", resource="mcp_server"),
-    widens={"tool_acl": whatever_is_given},
-    examples={"name": "docs", "url": "https://mcp.example.com/mcp"},
-    keywords="connect, add, register an external or third-party MCP server, tools for agents, integration, "
-    "connector, plugin; "
-    "MCP-Server anbinden, verbinden; "
-    "conectar, añadir servidor MCP externo, integración",
+    rest=Rest(status=201, examples={"name": "docs", "url": "https://mcp.example.com/mcp"}),
+    mcp=Mcp(
+        keywords=(
+            "connect, add, register an external or third-party MCP server, tools for agents, integration, "
+            "connector, plugin; "
+            "MCP-Server anbinden, verbinden; "
+            "conectar, añadir servidor MCP externo, integración"
+        )
+    ),
+    guard=Guard(widens={"tool_acl": whatever_is_given}),
 )
 async def mcp_servers_create(
     call: Call,
@@ -163,13 +171,17 @@ async def _removing(call: Call, app_id: AppId, id: ServerId) -> str:  # noqa: A0
     "DELETE /mcp-servers/{id}",
     access=AppOwner("admin"),
     effect="destructive",
-    preview=_removing,
-    status=204,
     raises=(ToolServerNotFound,),
     audit=Audit("agent.tool_server.delete", action="delete", resource="mcp_server"),
-    keywords="disconnect, remove an external MCP server, integration, connector; "
-    "MCP-Server entfernen; "
-    "quitar, eliminar servidor MCP",
+    rest=Rest(status=204),
+    mcp=Mcp(
+        keywords=(
+            "disconnect, remove an external MCP server, integration, connector; "
+            "MCP-Server entfernen; "
+            "quitar, eliminar servidor MCP"
+        )
+    ),
+    guard=Guard(preview=_removing),
 )
 async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  # noqa: A002
     """Remove a tool server, with its credential. Agents that name its tools can call them no more."""
@@ -194,17 +206,19 @@ async def _probing(call: Call, app_id: AppId, id: ServerId, accept: Any = False)
     "POST /mcp-servers/{id}/probe",
     access=AppOwner("admin"),
     effect="external",
-    preview=_probing,
-    status=lambda probe: 200 if probe["ok"] else 502,
-    statuses=(200, 502),
     raises=(ToolServerNotFound, ToolChanged),
     audit=Audit("agent.tool_server.probe", resource="mcp_server"),
-    widens={"accept": bool},
-    failure=_probe_failure,
-    keywords="test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
-    "have; "
-    "MCP-Server prüfen; "
-    "probar servidor MCP",
+    rest=Rest(status=lambda probe: 200 if probe["ok"] else 502, statuses=(200, 502)),
+    mcp=Mcp(
+        failure=_probe_failure,
+        keywords=(
+            "test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
+            "have; "
+            "MCP-Server prüfen; "
+            "probar servidor MCP"
+        ),
+    ),
+    guard=Guard(preview=_probing, widens={"accept": bool}),
 )
 async def mcp_servers_probe(
     call: Call,
@@ -256,9 +270,9 @@ async def _preview(
         RemoteToolFailed,
     ),
     audit=Audit("agent.tool_server.call", category="agents", action="invoke", resource="mcp_server"),
-    mcp=False,
     taints=True,
-    preview=_preview,
+    mcp=Mcp(offered=False),
+    guard=Guard(preview=_preview),
 )
 async def mcp_servers_call(
     call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject

@@ -3,7 +3,7 @@
 from baobab.tools.agents.data import AgentData
 from baobab.tools.agents.errors import ENVELOPE
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 agents = Toolset(
     "agents",

@@ -28,6 +28,7 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Job
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
 _SECONDS = 10.0
@@ -58,12 +59,16 @@ class SecretInForce(TypedDict):
     "POST /webhook-secret/rotate",
     access=AppOwner("admin"),
     effect="destructive",
-    status=201,
     audit=Audit("agent.webhook_secret.rotate", category="agents", resource="app"),
-    grants=True,
-    keywords="sign webhooks of runs, signing secret, verify callbacks, HMAC signature, roll, replace; "
-    "Webhooks signieren, Geheimnis erneuern; "
-    "firmar webhooks, rotar secreto",
+    rest=Rest(status=201),
+    mcp=Mcp(
+        keywords=(
+            "sign webhooks of runs, signing secret, verify callbacks, HMAC signature, roll, replace; "
+            "Webhooks signieren, Geheimnis erneuern; "
+            "firmar webhooks, rotar secreto"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_seconds: Overlap = _DAY) -> SecretMade:
     """Make the secret that webhooks of the app's runs are signed with, or a new one in place of it.
@@ -94,7 +99,7 @@ async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_second
     "GET /webhook-secret",
     access=AppOwner(),
     effect="read",
-    keywords="are webhooks signed, age of the signing secret; sind Webhooks signiert; webhooks firmados",
+    mcp=Mcp(keywords="are webhooks signed, age of the signing secret; sind Webhooks signiert; webhooks firmados"),
 )
 async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
     """Tell whether webhooks of the app's runs are signed, and since when with this secret; never the secret."""
@@ -116,13 +121,17 @@ async def _sending_again(call: Call, app_id: AppId, name: Name, id: RunId) -> st
     "POST /agents/{name}/runs/{id}/webhook",
     access=AppOwner(),
     effect="external",
-    preview=_sending_again,
-    status=202,
     raises=(RunNotFound, RunUnderWay, NoWebhook),
     audit=Audit("agent.run.webhook", category="agents", resource="run"),
-    keywords="send a webhook again, replay, redeliver, resend a callback that was missed; "
-    "Webhook erneut senden; "
-    "reenviar webhook",
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "send a webhook again, replay, redeliver, resend a callback that was missed; "
+            "Webhook erneut senden; "
+            "reenviar webhook"
+        )
+    ),
+    guard=Guard(preview=_sending_again),
 )
 async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
     """Send the webhook of a run that has ended once more, with the same event id."""

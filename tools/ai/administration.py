@@ -20,6 +20,7 @@ from baobab.tools.core.days import Day, first_and_last
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 
 _NANOS = 10**9
@@ -79,9 +80,13 @@ class ModelNotUsable(BadRequest):
     "GET /ai/config",
     access=AppOwner(),
     effect="read",
-    keywords="show AI or LLM settings, default model, allowed models of an app; "
-    "KI-Einstellungen anzeigen; "
-    "ver ajustes de IA",
+    mcp=Mcp(
+        keywords=(
+            "show AI or LLM settings, default model, allowed models of an app; "
+            "KI-Einstellungen anzeigen; "
+            "ver ajustes de IA"
+        )
+    ),
 )
 async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     """Read the app's settings for models. Of a key only the end is shown."""
@@ -94,12 +99,16 @@ async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
     effect="write",
     raises=(UnknownProvider, KeyOfAnother, ModelNotUsable),
     audit=Audit("app.config.ai", resource="app"),
-    destructive_when="where it replaces or takes back a key",
-    examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000},
-    keywords="choose the default model, allow, restrict or block models, fallback, limit tokens per request, app's"
-    " own provider key, BYOK; "
-    "Standardmodell wählen, Modelle erlauben; "
-    "elegir modelo por defecto, permitir modelos, límite de tokens",
+    rest=Rest(examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000}),
+    mcp=Mcp(
+        keywords=(
+            "choose the default model, allow, restrict or block models, fallback, limit tokens per request, app's"
+            " own provider key, BYOK; "
+            "Standardmodell wählen, Modelle erlauben; "
+            "elegir modelo por defecto, permitir modelos, límite de tokens"
+        )
+    ),
+    guard=Guard(destructive_when="where it replaces or takes back a key"),
 )
 async def ai_config_update(
     call: Call,
@@ -172,9 +181,13 @@ async def ai_config_update(
     "GET /ai/usage",
     access=AppOwner(),
     effect="read",
-    keywords="tokens used, AI or LLM cost of an app by model, spend, consumption; "
-    "KI-Kosten der App, Verbrauch; "
-    "uso y coste de IA, tokens gastados",
+    mcp=Mcp(
+        keywords=(
+            "tokens used, AI or LLM cost of an app by model, spend, consumption; "
+            "KI-Kosten der App, Verbrauch; "
+            "uso y coste de IA, tokens gastados"
+        )
+    ),
 )
 async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:  # noqa: N803
     """Read what the app's calls to models have used and cost, in US dollars, by model.

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from baobab.tools.ai.access import GATEWAY_CALLERS
@@ -12,9 +12,11 @@ from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.limits import Limit
-from baobab.tools.core.tool import Handler, Toolset
+from baobab.tools.core.tool import Handler
+from baobab.tools.core.toolset import Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId
 
+_MCP, _REST = Mcp(), Rest()
 _APP = inspect.Parameter("app_id", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=AppId)
 
 
@@ -33,6 +35,8 @@ class Bases:
         raises: Sequence[type[BaobabError]] = (),
         also: str = "",
         limit: Limit | Literal["default"] = "default",
+        mcp: Mcp = _MCP,
+        rest: Rest = _REST,
         **declared: Any,
     ) -> Callable[[Handler], Handler]:
         """Register the decorated function as a tool of both families.
@@ -44,15 +48,21 @@ class Bases:
 
         def register(handler: Handler) -> Handler:
             self.gateway.tool(
-                route, access=GATEWAY_CALLERS, raises=(*raises, ModelNotAllowed), limit=limit, **declared
+                route,
+                access=GATEWAY_CALLERS,
+                raises=(*raises, ModelNotAllowed),
+                limit=limit,
+                mcp=mcp,
+                rest=rest,
+                **declared,
             )(handler)
             self.app.tool(
                 route,
                 access=OF_APP,
                 raises=(*raises, ModelNotAllowed),
-                also=(also,) if also else (),
+                rest=replace(rest, also=(also,) if also else ()),
                 # Models that use tools have `ai_chat`, and nothing to say on other wires.
-                mcp=False,
+                mcp=replace(mcp, offered=False),
                 **declared,
             )(_in_app(handler, in_app))
             return handler

@@ -24,6 +24,7 @@ from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import GATEWAY_REQUESTS
 from baobab.tools.core.stream import Stream
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AnyJsonObject, AppId, JsonObject, Text
 
 ModelName = Annotated[
@@ -51,17 +52,18 @@ _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
     access=GATEWAY_CALLERS,
     limit=GATEWAY_REQUESTS,
     effect="external",
-    preview=preview_model("chat"),
     raises=CALLING,
     audit=CALLED,
-    query=tuple(FROM_HEADERS),
-    from_headers=FROM_HEADERS,
-    max_body=MOST_BYTES,
-    examples=_EXAMPLE,
-    keywords="chat completion, ask an LLM, GPT, Claude, language model, AI, prompt, generate or summarise text, "
-    "OpenAI compatible, without an app; "
-    "Sprachmodell fragen, Text erzeugen; "
-    "preguntar a un modelo de lenguaje, generar texto",
+    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
+    mcp=Mcp(
+        keywords=(
+            "chat completion, ask an LLM, GPT, Claude, language model, AI, prompt, generate or summarise text, "
+            "OpenAI compatible, without an app; "
+            "Sprachmodell fragen, Text erzeugen; "
+            "preguntar a un modelo de lenguaje, generar texto"
+        )
+    ),
+    guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_chat(
     call: Call,
@@ -101,18 +103,19 @@ async def gateway_chat(
     "POST /chat/completions",
     access=OF_APP,
     effect="external",
-    preview=preview_model("chat"),
     raises=IN_AN_APP,
     audit=CALLED,
-    query=tuple(FROM_HEADERS),
-    from_headers=FROM_HEADERS,
-    max_body=MOST_BYTES,
-    examples=_EXAMPLE,
-    start=True,
-    keywords="ask an LLM, AI, GPT, language model, chat, prompt, summarise, translate, write, classify, generate "
-    "text, completion; "
-    "Sprachmodell fragen, KI, Text erzeugen, zusammenfassen, übersetzen; "
-    "preguntar a la IA, generar texto, resumir, traducir",
+    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "ask an LLM, AI, GPT, language model, chat, prompt, summarise, translate, write, classify, generate "
+            "text, completion; "
+            "Sprachmodell fragen, KI, Text erzeugen, zusammenfassen, übersetzen; "
+            "preguntar a la IA, generar texto, resumir, traducir"
+        ),
+    ),
+    guard=Guard(preview=preview_model("chat")),
 )
 async def ai_chat(
     call: Call,
@@ -146,16 +149,17 @@ async def ai_chat(
     access=GATEWAY_CALLERS,
     limit=GATEWAY_REQUESTS,
     effect="external",
-    preview=preview_model("embedding"),
     raises=CALLING,
     audit=CALLED,
-    query=tuple(FROM_HEADERS),
-    from_headers=FROM_HEADERS,
-    max_body=MOST_BYTES,
-    examples={"input": "Hello!"},
-    keywords="embed text, vectors, semantic similarity, meaning, without an app; "
-    "Einbettungen, Vektoren, Ähnlichkeit; "
-    "vectores, similitud semántica",
+    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
+    mcp=Mcp(
+        keywords=(
+            "embed text, vectors, semantic similarity, meaning, without an app; "
+            "Einbettungen, Vektoren, Ähnlichkeit; "
+            "vectores, similitud semántica"
+        )
+    ),
+    guard=Guard(preview=preview_model("embedding")),
 )
 async def gateway_embeddings(
     call: Call,
@@ -178,16 +182,17 @@ async def gateway_embeddings(
     "POST /embeddings",
     access=OF_APP,
     effect="external",
-    preview=preview_model("embedding"),
     raises=IN_AN_APP,
     audit=CALLED,
-    query=tuple(FROM_HEADERS),
-    from_headers=FROM_HEADERS,
-    max_body=MOST_BYTES,
-    examples={"input": "Hello!"},
-    keywords="embed text, vectors, semantic similarity or search, meaning, RAG; "
-    "Einbettungen, Vektoren, Ähnlichkeit; "
-    "vectores, similitud semántica",
+    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
+    mcp=Mcp(
+        keywords=(
+            "embed text, vectors, semantic similarity or search, meaning, RAG; "
+            "Einbettungen, Vektoren, Ähnlichkeit; "
+            "vectores, similitud semántica"
+        )
+    ),
+    guard=Guard(preview=preview_model("embedding")),
 )
 async def ai_embeddings(
     call: Call,

@@ -26,6 +26,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.limits import GATEWAY_REQUESTS
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 __all__ = ["messages"]
@@ -77,17 +78,19 @@ class Counted(TypedDict):
 @ANTHROPIC.tool(
     "POST /messages",
     in_app="ai_messages",
-    also="/v1/messages",
     limit=GATEWAY_REQUESTS,
     effect="external",
-    preview=preview_model("chat"),
     raises=CALLING,
     audit=CALLED,
-    query=("beta", *_FROM_HEADERS, *FROM_HEADERS),
-    from_headers={**_FROM_HEADERS, **FROM_HEADERS},
-    max_body=MOST_BYTES,
-    examples={"max_tokens": 1024, **_EXAMPLE},
-    keywords="Claude, Anthropic Messages API, Anthropic compatible; Anthropic-Schnittstelle; API de Anthropic",
+    also="/v1/messages",
+    rest=Rest(
+        query=("beta", *_FROM_HEADERS, *FROM_HEADERS),
+        from_headers={**_FROM_HEADERS, **FROM_HEADERS},
+        max_body=MOST_BYTES,
+        examples={"max_tokens": 1024, **_EXAMPLE},
+    ),
+    mcp=Mcp(keywords="Claude, Anthropic Messages API, Anthropic compatible; Anthropic-Schnittstelle; API de Anthropic"),
+    guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_messages(
     call: Call,
@@ -127,19 +130,20 @@ async def gateway_messages(
 @ANTHROPIC.tool(
     "POST /messages/count_tokens",
     in_app="ai_messages_count",
-    also="/v1/messages/count_tokens",
     limit=GATEWAY_REQUESTS,
     effect="external",
-    preview=preview_model("chat"),
     raises=CALLING,
     audit=Audit("ai.count", category="ai", action="read", resource="model", tallied=True),
-    query=("beta", *_FROM_HEADERS),
-    from_headers=_FROM_HEADERS,
-    max_body=MOST_BYTES,
-    examples=_EXAMPLE,
-    keywords="how many tokens, token count, prompt length, context size, estimate before sending; "
-    "Token zählen; "
-    "contar tokens",
+    also="/v1/messages/count_tokens",
+    rest=Rest(query=("beta", *_FROM_HEADERS), from_headers=_FROM_HEADERS, max_body=MOST_BYTES, examples=_EXAMPLE),
+    mcp=Mcp(
+        keywords=(
+            "how many tokens, token count, prompt length, context size, estimate before sending; "
+            "Token zählen; "
+            "contar tokens"
+        )
+    ),
+    guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_messages_count(
     call: Call,

@@ -15,6 +15,7 @@ from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, gateway
 from baobab.tools.core.auth.access import EVERYBODY, OF_APP
 from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId
 
 _USD_MILLION = 10**9
@@ -74,11 +75,13 @@ class AppModels(TypedDict):
 @OPENAI.tool(
     "GET /models",
     in_app="ai_model_list",
-    also="/v1/models",
     effect="read",
-    keywords="which LLMs can I use, available models, providers; "
-    "verfügbare Modelle, Sprachmodelle; "
-    "modelos disponibles",
+    also="/v1/models",
+    mcp=Mcp(
+        keywords=(
+            "which LLMs can I use, available models, providers; verfügbare Modelle, Sprachmodelle; modelos disponibles"
+        )
+    ),
 )
 async def gateway_models(call: Call) -> ModelList:
     """List the models that can be called: by everybody, and by your organisation's own keys and servers.
@@ -95,13 +98,17 @@ async def gateway_models(call: Call) -> ModelList:
 @OPENAI.tool(
     "GET /models/{model_id:path}",
     in_app="ai_model",
-    also="/v1/models/{model_id:path}",
     effect="read",
     raises=(ModelNotFound,),
-    examples={"model_id": "baobab/echo"},
-    keywords="details of one LLM, price and context length of a model, does this model exist; "
-    "ein Modell ansehen; "
-    "ver un modelo",
+    also="/v1/models/{model_id:path}",
+    rest=Rest(examples={"model_id": "baobab/echo"}),
+    mcp=Mcp(
+        keywords=(
+            "details of one LLM, price and context length of a model, does this model exist; "
+            "ein Modell ansehen; "
+            "ver un modelo"
+        )
+    ),
 )
 async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     """Read one of the models that can be called.
@@ -119,9 +126,13 @@ async def gateway_model(call: Call, model_id: ModelName) -> Listed:
     "GET /public/models",
     access=EVERYBODY,
     effect="read",
-    keywords="price per token, what does a model cost, model pricing list, public; "
-    "Modellpreise, Kosten je Token; "
-    "precios de los modelos, coste por token",
+    mcp=Mcp(
+        keywords=(
+            "price per token, what does a model cost, model pricing list, public; "
+            "Modellpreise, Kosten je Token; "
+            "precios de los modelos, coste por token"
+        )
+    ),
 )
 async def gateway_public_models(call: Call) -> PublicModels:
     """List the models with their prices, in US dollars for a million tokens: what is charged."""
@@ -145,9 +156,13 @@ async def gateway_public_models(call: Call) -> PublicModels:
     "GET /ai/models",
     access=OF_APP,
     effect="read",
-    keywords="which LLMs can the app use, available models, prices, choose a model; "
-    "verfügbare Modelle der App; "
-    "modelos disponibles, precios",
+    mcp=Mcp(
+        keywords=(
+            "which LLMs can the app use, available models, prices, choose a model; "
+            "verfügbare Modelle der App; "
+            "modelos disponibles, precios"
+        )
+    ),
 )
 async def ai_models(call: Call, app_id: AppId) -> AppModels:
     """List the models that the app can call, with their prices in US dollars for a million tokens."""

@@ -18,6 +18,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import NotFound
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Text
 
 ProviderName = Annotated[
@@ -58,9 +59,13 @@ class ProviderKeyNotFound(NotFound):
     "GET /provider-keys",
     access=AnyAccount(),
     effect="read",
-    keywords="which OpenAI, Anthropic or provider keys are set, bring your own key; "
-    "eigene Anbieterschlüssel anzeigen; "
-    "ver claves de proveedores",
+    mcp=Mcp(
+        keywords=(
+            "which OpenAI, Anthropic or provider keys are set, bring your own key; "
+            "eigene Anbieterschlüssel anzeigen; "
+            "ver claves de proveedores"
+        )
+    ),
 )
 async def provider_keys_list(call: Call) -> KeysOfProviders:
     """List your organisation's own keys for providers of models; of a key only the end is shown."""
@@ -78,12 +83,16 @@ async def provider_keys_list(call: Call) -> KeysOfProviders:
     effect="write",
     raises=(UnknownProvider, KeyOfAnother),
     audit=Audit("ai.provider_key.set", resource="provider_key"),
-    destructive_when="where the organisation has a key for the provider: it is replaced",
-    examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"},
-    keywords="add my own OpenAI, Anthropic, Gemini, Mistral or provider API key, bring your own key, BYOK, use my "
-    "account; "
-    "eigenen OpenAI-Schlüssel hinterlegen, Anbieterschlüssel; "
-    "añadir mi clave de OpenAI, Anthropic, clave de proveedor propia",
+    rest=Rest(examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"}),
+    mcp=Mcp(
+        keywords=(
+            "add my own OpenAI, Anthropic, Gemini, Mistral or provider API key, bring your own key, BYOK, use my "
+            "account; "
+            "eigenen OpenAI-Schlüssel hinterlegen, Anbieterschlüssel; "
+            "añadir mi clave de OpenAI, Anthropic, clave de proveedor propia"
+        )
+    ),
+    guard=Guard(destructive_when="where the organisation has a key for the provider: it is replaced"),
 )
 async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
     """Keep your organisation's own key for a provider: its models of text are called with it, and not charged.
@@ -130,12 +139,16 @@ async def _removing(call: Call, provider: ProviderName) -> str:
     "DELETE /provider-keys/{provider}",
     access=AnyAccount("admin"),
     effect="destructive",
-    preview=_removing,
     raises=(ProviderKeyNotFound,),
     audit=Audit("ai.provider_key.delete", action="delete", resource="provider_key"),
-    keywords="remove my OpenAI, Anthropic or provider key; "
-    "Anbieterschlüssel entfernen; "
-    "quitar mi clave de OpenAI, de proveedor",
+    mcp=Mcp(
+        keywords=(
+            "remove my OpenAI, Anthropic or provider key; "
+            "Anbieterschlüssel entfernen; "
+            "quitar mi clave de OpenAI, de proveedor"
+        )
+    ),
+    guard=Guard(preview=_removing),
 )
 async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:
     """Take your organisation's key for a provider back.

@@ -23,6 +23,7 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.limits import GATEWAY_REQUESTS
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 
 Input = Annotated[
@@ -53,16 +54,17 @@ class Deleted(TypedDict):
     in_app="ai_responses",
     limit=GATEWAY_REQUESTS,
     effect="external",
-    preview=preview_model("chat"),
     raises=(*CALLING, ResponseNotFound, ItemNotFound),
     audit=CALLED,
-    query=tuple(FROM_HEADERS),
-    from_headers=FROM_HEADERS,
-    max_body=MOST_BYTES,
-    examples={"input": "Hello!"},
-    keywords="OpenAI Responses API, stateful answer of an LLM, previous response, continue a conversation; "
-    "Antwort eines Modells; "
-    "respuesta de un modelo",
+    rest=Rest(query=tuple(FROM_HEADERS), from_headers=FROM_HEADERS, max_body=MOST_BYTES, examples={"input": "Hello!"}),
+    mcp=Mcp(
+        keywords=(
+            "OpenAI Responses API, stateful answer of an LLM, previous response, continue a conversation; "
+            "Antwort eines Modells; "
+            "respuesta de un modelo"
+        )
+    ),
+    guard=Guard(preview=preview_model("chat")),
 )
 async def gateway_responses(
     call: Call,
@@ -116,8 +118,10 @@ async def gateway_responses(
     in_app="ai_response",
     effect="read",
     raises=(ResponseNotFound,),
-    examples={"response_id": "resp_0123456789abcdef01234567"},
-    keywords="fetch a stored answer of OpenAI Responses by id; gespeicherte Antwort lesen; leer respuesta guardada",
+    rest=Rest(examples={"response_id": "resp_0123456789abcdef01234567"}),
+    mcp=Mcp(
+        keywords="fetch a stored answer of OpenAI Responses by id; gespeicherte Antwort lesen; leer respuesta guardada"
+    ),
 )
 async def gateway_response(call: Call, response_id: ResponseId) -> JsonObject:
     """Read a stored response of the caller's organisation, or of the app."""
@@ -133,11 +137,13 @@ async def _forgetting(call: Call, response_id: ResponseId, **_app: str) -> str:
     "DELETE /responses/{response_id}",
     in_app="ai_response_delete",
     effect="destructive",
-    preview=_forgetting,
     raises=(ResponseNotFound,),
     audit=Audit("ai.response.delete", action="delete", resource="response"),
-    examples={"response_id": "resp_0123456789abcdef01234567"},
-    keywords="delete a stored answer of OpenAI Responses; gespeicherte Antwort löschen; borrar respuesta guardada",
+    rest=Rest(examples={"response_id": "resp_0123456789abcdef01234567"}),
+    mcp=Mcp(
+        keywords="delete a stored answer of OpenAI Responses; gespeicherte Antwort löschen; borrar respuesta guardada"
+    ),
+    guard=Guard(preview=_forgetting),
 )
 async def gateway_response_delete(call: Call, response_id: ResponseId) -> Deleted:
     """Forget a stored response. Those that went on with it keep what was said before them."""

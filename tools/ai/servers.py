@@ -28,6 +28,7 @@ from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.plan_room import PlanLimitReached, hold_plan, require_room
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, Text
 
 _MOST_MODELS = 200
@@ -93,7 +94,11 @@ class KeyNeededAgain(BadRequest):
     "GET /servers",
     access=AnyAccount(),
     effect="read",
-    keywords="my own model servers, self-hosted, local LLMs, endpoints; eigene Modellserver; mis servidores de modelos",
+    mcp=Mcp(
+        keywords="my own model servers, self-hosted, local LLMs, endpoints; "
+        "eigene Modellserver; "
+        "mis servidores de modelos",
+    ),
 )
 async def model_servers_list(call: Call) -> ModelServers:
     """List the model servers that your organisation has declared."""
@@ -106,14 +111,17 @@ async def model_servers_list(call: Call) -> ModelServers:
     "POST /servers",
     access=AnyAccount("admin"),
     effect="external",
-    status=201,
     raises=(ServerNameTaken, PlanLimitReached, AddressRefused, UrlRefused),
     audit=Audit("ai.server.create", action="create", resource="model_server"),
-    examples={"name": "lab", "url": "https://models.example.com/v1"},
-    keywords="connect, add, register, plug in own LLM, self-hosted, local model, vLLM, Ollama, llama.cpp, LM "
-    "Studio, custom endpoint, base URL; "
-    "eigenen Modellserver anbinden, lokales Modell; "
-    "conectar servidor de modelos propio, modelo local",
+    rest=Rest(status=201, examples={"name": "lab", "url": "https://models.example.com/v1"}),
+    mcp=Mcp(
+        keywords=(
+            "connect, add, register, plug in own LLM, self-hosted, local model, vLLM, Ollama, llama.cpp, LM "
+            "Studio, custom endpoint, base URL; "
+            "eigenen Modellserver anbinden, lokales Modell; "
+            "conectar servidor de modelos propio, modelo local"
+        )
+    ),
 )
 async def model_servers_create(
     call: Call, name: ServerName, url: Url, key: ServerKey | None = None, timeouts: Timeouts | None = None
@@ -159,7 +167,7 @@ async def model_servers_create(
     access=AnyAccount(),
     effect="read",
     raises=(ServerNotFound,),
-    keywords="details of a self-hosted LLM, model endpoint; Modellserver ansehen; ver servidor de modelos",
+    mcp=Mcp(keywords="details of a self-hosted LLM, model endpoint; Modellserver ansehen; ver servidor de modelos"),
 )
 async def model_servers_get(call: Call, name: ServerName) -> ModelServer:
     """Read one of your organisation's model servers."""
@@ -182,13 +190,16 @@ async def _updating(
     "PATCH /servers/{name}",
     access=AnyAccount("admin"),
     effect="external",
-    preview=_updating,
     raises=(ServerNotFound, ServerChanged, KeyNeededAgain, MissingField, AddressRefused, UrlRefused),
     audit=Audit("ai.server.update", resource="model_server"),
-    destructive_when="where it replaces a key",
-    keywords="change URL or key of a self-hosted LLM, vLLM, Ollama endpoint; "
-    "Modellserver ändern; "
-    "cambiar servidor de modelos",
+    mcp=Mcp(
+        keywords=(
+            "change URL or key of a self-hosted LLM, vLLM, Ollama endpoint; "
+            "Modellserver ändern; "
+            "cambiar servidor de modelos"
+        )
+    ),
+    guard=Guard(preview=_updating, destructive_when="where it replaces a key"),
 )
 async def model_servers_update(
     call: Call,
@@ -224,12 +235,16 @@ async def _probing(call: Call, name: ServerName) -> str:
     "POST /servers/{name}/probe",
     access=AnyAccount("admin"),
     effect="external",
-    preview=_probing,
     raises=(ServerNotFound, ServerChanged, AddressRefused, UrlRefused),
     audit=Audit("ai.server.probe", resource="model_server"),
-    keywords="test, refresh, check the connection of a self-hosted LLM, vLLM, Ollama; "
-    "Modellserver prüfen; "
-    "probar conexión con el servidor de modelos",
+    mcp=Mcp(
+        keywords=(
+            "test, refresh, check the connection of a self-hosted LLM, vLLM, Ollama; "
+            "Modellserver prüfen; "
+            "probar conexión con el servidor de modelos"
+        )
+    ),
+    guard=Guard(preview=_probing),
 )
 async def model_servers_probe(call: Call, name: ServerName) -> ModelServer:
     """Ask a model server for its models, and whether it is well.
@@ -249,10 +264,14 @@ async def _removing(call: Call, name: ServerName) -> str:
     "DELETE /servers/{name}",
     access=AnyAccount("admin"),
     effect="destructive",
-    preview=_removing,
     raises=(ServerNotFound,),
     audit=Audit("ai.server.delete", action="delete", resource="model_server"),
-    keywords="disconnect, remove a self-hosted LLM, vLLM, Ollama; Modellserver entfernen; quitar servidor de modelos",
+    mcp=Mcp(
+        keywords="disconnect, remove a self-hosted LLM, vLLM, Ollama; "
+        "Modellserver entfernen; "
+        "quitar servidor de modelos",
+    ),
+    guard=Guard(preview=_removing),
 )
 async def model_servers_delete(call: Call, name: ServerName) -> ServerRemoved:
     """Remove a model server, with its key: its models cannot be called any more."""

@@ -20,7 +20,8 @@ from baobab.tools.ai.cache_rows import KeptAnswers
 from baobab.tools.ai.errors import AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE, ModelNotAllowed
 from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.errors import RateLimited, Unavailable
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Toolset
 
 CALLING = (
     NoModel,

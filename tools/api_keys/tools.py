@@ -22,7 +22,8 @@ from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.platform_tables import api_keys as rows
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import OMITTED, AppId, NameText, Text, Uuid
 
 api_keys = Toolset("api_keys", "API keys: make, list and revoke them.")
@@ -93,14 +94,17 @@ class Revoked(TypedDict):
     "POST /api-keys",
     access=AnyAccount(),
     effect="write",
-    status=201,
     raises=(MissingField, KeyScopesUnclear, AppNotFound, NotFound, PlanLimitReached, UnknownToolset),
     audit=Audit("api_key.create", action="create", resource="api_key"),
-    examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"},
-    keywords="new API key, generate token, access token, credential, secret, read-only key, service account, key "
-    "for a script, CI; "
-    "API-Schlüssel erstellen, Zugang, Zugriffstoken; "
-    "crear clave de API, credencial de acceso",
+    rest=Rest(status=201, examples={"name": "todo backend", "key_scope": "app", "target_app_id": "app_1a2b3c4d5e6f"}),
+    mcp=Mcp(
+        keywords=(
+            "new API key, generate token, access token, credential, secret, read-only key, service account, key "
+            "for a script, CI; "
+            "API-Schlüssel erstellen, Zugang, Zugriffstoken; "
+            "crear clave de API, credencial de acceso"
+        )
+    ),
 )
 async def api_keys_create(
     call: Call,
@@ -192,9 +196,13 @@ async def api_keys_create(
     access=AnyAccount(),
     effect="read",
     raises=(NotFound,),
-    keywords="my keys, tokens, credentials, which keys exist, when last used; "
-    "API-Schlüssel anzeigen; "
-    "listar claves de API, credenciales",
+    mcp=Mcp(
+        keywords=(
+            "my keys, tokens, credentials, which keys exist, when last used; "
+            "API-Schlüssel anzeigen; "
+            "listar claves de API, credenciales"
+        )
+    ),
 )
 async def api_keys_list(
     call: Call, scope: ScopeSought | None = None, organization_id: OrganizationId | None = None
@@ -226,10 +234,14 @@ async def api_keys_list(
     effect="write",
     raises=(KeyNotFound, MissingField, UnknownToolset),
     audit=Audit("api_key.update", resource="api_key"),
-    grants=True,
-    keywords="restrict a key, limit its tools or permissions, make a key read-only, rename a key or token; "
-    "Schlüssel einschränken, umbenennen; "
-    "restringir clave, cambiar permisos de una clave",
+    mcp=Mcp(
+        keywords=(
+            "restrict a key, limit its tools or permissions, make a key read-only, rename a key or token; "
+            "Schlüssel einschränken, umbenennen; "
+            "restringir clave, cambiar permisos de una clave"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def api_keys_update(
     call: Call,
@@ -284,10 +296,14 @@ async def _revoking(call: Call, key_id: KeyId, keep_made: bool) -> str:
     effect="destructive",
     raises=(KeyNotFound,),
     audit=Audit("api_key.revoke", action="delete", resource="api_key"),
-    preview=_revoking,
-    keywords="delete, disable, invalidate, block a key or token, leaked, stolen, compromised credential; "
-    "API-Schlüssel widerrufen, sperren, löschen; "
-    "revocar, anular, eliminar clave de API",
+    mcp=Mcp(
+        keywords=(
+            "delete, disable, invalidate, block a key or token, leaked, stolen, compromised credential; "
+            "API-Schlüssel widerrufen, sperren, löschen; "
+            "revocar, anular, eliminar clave de API"
+        )
+    ),
+    guard=Guard(preview=_revoking),
 )
 async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) -> Revoked:
     """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s.

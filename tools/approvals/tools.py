@@ -41,7 +41,8 @@ from baobab.tools.core.jobs import Job
 from baobab.tools.core.limits import APPROVAL_REQUESTS
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.services import Services
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Mcp, Toolset
 from baobab.tools.core.types import AppId, Json, JsonObject, Text
 from baobab.tools.core.wording import shown
 
@@ -49,6 +50,7 @@ approvals = Toolset(
     "approvals",
     "Calls that wait for a person's approval: what they would do, and the decision.",
     base="/v1/approvals",
+    limit=APPROVAL_REQUESTS,
 )
 
 
@@ -174,12 +176,15 @@ class Approvals(TypedDict):
     "GET /",
     access=READERS,
     effect="read",
-    limit=APPROVAL_REQUESTS,
     raises=(AppNotFound,),
-    start=True,
-    keywords="what waits for a decision, pending requests, inbox, confirmations, human in the loop; "
-    "offene Genehmigungen, Freigaben, was wartet; "
-    "aprobaciones pendientes, esperan aprobación",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "what waits for a decision, pending requests, inbox, confirmations, human in the loop; "
+            "offene Genehmigungen, Freigaben, was wartet; "
+            "aprobaciones pendientes, esperan aprobación"
+        ),
+    ),
 )
 async def approvals_list(
     call: Call,
@@ -224,10 +229,13 @@ async def approvals_list(
     "GET /{approval_id}",
     access=READERS,
     effect="read",
-    limit=APPROVAL_REQUESTS,
     raises=(ApprovalNotFound,),
-    start=True,
-    keywords="details or status of an approval, was it approved, what would it do; Genehmigung ansehen; ver aprobación",
+    mcp=Mcp(
+        start=True,
+        keywords="details or status of an approval, was it approved, what would it do; "
+        "Genehmigung ansehen; "
+        "ver aprobación",
+    ),
 )
 async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     """Read one approval: what the call would do, now too where its tool can tell, and what became of it."""
@@ -256,7 +264,6 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     "POST /{approval_id}/approve",
     access=DECIDERS,
     effect="write",
-    limit=APPROVAL_REQUESTS,
     raises=(
         ApprovalNotFound,
         NotYoursToDecide,
@@ -268,9 +275,13 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         BadRequest,
     ),
     audit=Audit("approval.approve", resource="approval"),
-    keywords="confirm, allow, accept, permit, say yes, OK, sign off, green light; "
-    "genehmigen, freigeben, zustimmen; "
-    "aprobar, autorizar, aceptar",
+    mcp=Mcp(
+        keywords=(
+            "confirm, allow, accept, permit, say yes, OK, sign off, green light; "
+            "genehmigen, freigeben, zustimmen; "
+            "aprobar, autorizar, aceptar"
+        )
+    ),
 )
 async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: JsonObject | None = None) -> OneApproval:
     """Approve a waiting call: it is executed at once, exactly once, with its proposer's rights.
@@ -286,10 +297,9 @@ async def approvals_approve(call: Call, approval_id: ApprovalId, arguments: Json
     "POST /{approval_id}/reject",
     access=DECIDERS,
     effect="write",
-    limit=APPROVAL_REQUESTS,
     raises=(ApprovalNotFound, NotYoursToDecide, NotAnApprover, AlreadyDecided),
     audit=Audit("approval.reject", resource="approval"),
-    keywords="deny, decline, refuse, disallow, say no, veto; ablehnen, verweigern; rechazar, denegar",
+    mcp=Mcp(keywords="deny, decline, refuse, disallow, say no, veto; ablehnen, verweigern; rechazar, denegar"),
 )
 async def approvals_reject(call: Call, approval_id: ApprovalId, reason: Reason | None = None) -> OneApproval:
     """Reject a waiting call: it is never executed.

@@ -13,7 +13,8 @@ from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField
 from baobab.tools.core.platform_tables import apps
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of, whatever_is_given
 
@@ -143,10 +144,14 @@ class PauseSet(TypedDict):
     "GET /config",
     access=AppOwner(),
     effect="read",
-    start=True,
-    keywords="show settings, configuration, options of an app; "
-    "Einstellungen anzeigen, Konfiguration; "
-    "ver ajustes, configuración",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "show settings, configuration, options of an app; "
+            "Einstellungen anzeigen, Konfiguration; "
+            "ver ajustes, configuración"
+        ),
+    ),
 )
 async def config_get(call: Call, app_id: AppId) -> Config:
     """Read every setting of an app."""
@@ -184,12 +189,16 @@ async def config_get(call: Call, app_id: AppId) -> Config:
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.access_mode", resource="app"),
-    widens={"access_mode": one_of(["public"])},
-    examples={"access_mode": "authenticated"},
-    keywords="allow anonymous access, open the whole app without login or lock it to signed-in users, require "
-    "authentication; "
-    "anonymer Zugriff, Zugang ohne Anmeldung; "
-    "acceso anónimo, exigir inicio de sesión",
+    rest=Rest(examples={"access_mode": "authenticated"}),
+    mcp=Mcp(
+        keywords=(
+            "allow anonymous access, open the whole app without login or lock it to signed-in users, require "
+            "authentication; "
+            "anonymer Zugriff, Zugang ohne Anmeldung; "
+            "acceso anónimo, exigir inicio de sesión"
+        )
+    ),
+    guard=Guard(widens={"access_mode": one_of(["public"])}),
 )
 async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
     """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
@@ -207,10 +216,14 @@ async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode)
     access=_ADMIN,
     effect="write",
     audit=Audit("app.secure", resource="app"),
-    examples={"tables": [{"table_name": "posts", "user_column": "user_id"}]},
-    keywords="lock down, harden, protect app data, row level security, isolate users from each other; "
-    "App absichern, Daten schützen; "
-    "proteger datos, aislar usuarios",
+    rest=Rest(examples={"tables": [{"table_name": "posts", "user_column": "user_id"}]}),
+    mcp=Mcp(
+        keywords=(
+            "lock down, harden, protect app data, row level security, isolate users from each other; "
+            "App absichern, Daten schützen; "
+            "proteger datos, aislar usuarios"
+        )
+    ),
 )
 async def config_secure(
     call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
@@ -241,10 +254,14 @@ async def config_secure(
     effect="write",
     raises=(FunctionNotDeployed,),
     audit=Audit("app.config.auth_hooks", resource="app"),
-    examples={"post_auth_function": None},
-    keywords="run a function after login or sign-up, webhook on sign-in, callback; "
-    "Funktion nach Anmeldung; "
-    "función al iniciar sesión",
+    rest=Rest(examples={"post_auth_function": None}),
+    mcp=Mcp(
+        keywords=(
+            "run a function after login or sign-up, webhook on sign-in, callback; "
+            "Funktion nach Anmeldung; "
+            "función al iniciar sesión"
+        )
+    ),
 )
 async def config_auth_hooks(
     call: Call,
@@ -266,11 +283,15 @@ async def config_auth_hooks(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.visibility", resource="app"),
-    widens={"visibility": one_of(["public"]), "listed": one_of([True])},
-    examples={"visibility": "public", "listed": True},
-    keywords="publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
-    "Vorlage veröffentlichen; "
-    "publicar como plantilla",
+    rest=Rest(examples={"visibility": "public", "listed": True}),
+    mcp=Mcp(
+        keywords=(
+            "publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
+            "Vorlage veröffentlichen; "
+            "publicar como plantilla"
+        )
+    ),
+    guard=Guard(widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
 )
 async def config_visibility(
     call: Call, app_id: AppId, visibility: Visibility, listed: bool | None = None
@@ -291,11 +312,15 @@ async def config_visibility(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.storage", resource="app"),
-    widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given},
-    examples={"publicReadEnabled": True},
-    keywords="upload limits, maximum file size, allowed file types, MIME, public files; "
-    "Dateigröße, Dateitypen, Upload; "
-    "tamaño máximo de archivo, tipos de archivo, subida",
+    rest=Rest(examples={"publicReadEnabled": True}),
+    mcp=Mcp(
+        keywords=(
+            "upload limits, maximum file size, allowed file types, MIME, public files; "
+            "Dateigröße, Dateitypen, Upload; "
+            "tamaño máximo de archivo, tipos de archivo, subida"
+        )
+    ),
+    guard=Guard(widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}),
 )
 async def config_storage(
     call: Call,
@@ -327,10 +352,14 @@ async def config_storage(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.jwt", resource="app"),
-    examples={"accessTokenTtl": "30m"},
-    keywords="session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "
-    "Sitzungsdauer, angemeldet bleiben; "
-    "duración de la sesión, caducidad de token",
+    rest=Rest(examples={"accessTokenTtl": "30m"}),
+    mcp=Mcp(
+        keywords=(
+            "session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "
+            "Sitzungsdauer, angemeldet bleiben; "
+            "duración de la sesión, caducidad de token"
+        )
+    ),
 )
 async def config_jwt(
     call: Call,
@@ -353,12 +382,16 @@ async def config_jwt(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.cors", resource="app"),
-    widens={"allowed_origins": whatever_is_given},
-    examples={"allowed_origins": ["https://shop.example.com"]},
-    keywords="CORS, blocked by browser, allow my website, domain or front end to call the API, cross-origin, "
-    "Access-Control-Allow-Origin; "
-    "Webseite erlauben, Domain freigeben; "
-    "permitir mi sitio web, dominio",
+    rest=Rest(examples={"allowed_origins": ["https://shop.example.com"]}),
+    mcp=Mcp(
+        keywords=(
+            "CORS, blocked by browser, allow my website, domain or front end to call the API, cross-origin, "
+            "Access-Control-Allow-Origin; "
+            "Webseite erlauben, Domain freigeben; "
+            "permitir mi sitio web, dominio"
+        )
+    ),
+    guard=Guard(widens={"allowed_origins": whatever_is_given}),
 )
 async def config_cors(
     call: Call, app_id: AppId, allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)]
@@ -377,10 +410,14 @@ async def config_cors(
     access=_ADMIN,
     effect="write",
     audit=Audit("app.config.paused", resource="app"),
-    examples={"paused": True, "reason": "maintenance"},
-    keywords="take an app offline, suspend, disable, maintenance mode, switch off or on, resume, unpause; "
-    "App anhalten, pausieren, Wartung, abschalten, fortsetzen; "
-    "pausar, suspender, mantenimiento, reanudar",
+    rest=Rest(examples={"paused": True, "reason": "maintenance"}),
+    mcp=Mcp(
+        keywords=(
+            "take an app offline, suspend, disable, maintenance mode, switch off or on, resume, unpause; "
+            "App anhalten, pausieren, Wartung, abschalten, fortsetzen; "
+            "pausar, suspender, mantenimiento, reanudar"
+        )
+    ),
 )
 async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
     """Pause an app's functions, data and files, or let them go on. Sign-in, KV and all settings keep working.

@@ -25,6 +25,7 @@ from baobab.tools.core.plan_room import ProjectLimitReached, cap_of_apps, hold_p
 from baobab.tools.core.platform_tables import api_keys, signing_keys
 from baobab.tools.core.platform_tables import apps as apps_table
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
 
 __all__ = ["apps", "teardown"]
@@ -108,15 +109,17 @@ class Deleted(TypedDict):
     "POST /init",
     access=AnyAccount(),
     effect="write",
-    status=lambda result: 201 if result["created"] else 200,
-    statuses=(201, 200),
     raises=(RegionUnknown, SubdomainTaken, ProjectLimitReached),
     audit=Audit("app.create", action="create", resource="app"),
-    examples={"name": "shop"},
-    start=True,
-    keywords="new app, create an app, make an application, set up a project, start, backend, initialise; "
-    "App anlegen, neue Anwendung, neues Projekt erstellen; "
-    "crear app, nueva aplicación, nuevo proyecto",
+    rest=Rest(status=lambda result: 201 if result["created"] else 200, statuses=(201, 200), examples={"name": "shop"}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "new app, create an app, make an application, set up a project, start, backend, initialise; "
+            "App anlegen, neue Anwendung, neues Projekt erstellen; "
+            "crear app, nueva aplicación, nuevo proyecto"
+        ),
+    ),
 )
 async def apps_init(
     call: Call,
@@ -202,10 +205,14 @@ async def apps_init(
     "GET /apps",
     access=AnyAccount(),
     effect="read",
-    start=True,
-    keywords="my apps, applications, projects, which apps exist, find an app id; "
-    "meine Apps, Anwendungen, Projekte; "
-    "mis aplicaciones, proyectos",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "my apps, applications, projects, which apps exist, find an app id; "
+            "meine Apps, Anwendungen, Projekte; "
+            "mis aplicaciones, proyectos"
+        ),
+    ),
 )
 async def apps_list(
     call: Call, org_id: Uuid | None = None, limit: PageSize = 100, cursor: Cursor | None = None
@@ -233,10 +240,12 @@ async def apps_list(
     "GET /apps/{app_id}/status",
     access=AppOwner(),
     effect="read",
-    start=True,
-    keywords="is the app ready, provisioned, created, finished, up; "
-    "ist die App bereit; "
-    "está lista la aplicación, estado",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "is the app ready, provisioned, created, finished, up; ist die App bereit; está lista la aplicación, estado"
+        ),
+    ),
 )
 async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     """Tell whether an app is ready to be used."""
@@ -256,10 +265,14 @@ async def apps_status(call: Call, app_id: AppId) -> AppStatus:
     effect="write",
     raises=(NameTaken,),
     audit=Audit("app.rename", resource="app"),
-    examples={"name": "storefront"},
-    keywords="rename an app or project, change its name, title; "
-    "App umbenennen, Anwendung; "
-    "renombrar aplicación, cambiar nombre",
+    rest=Rest(examples={"name": "storefront"}),
+    mcp=Mcp(
+        keywords=(
+            "rename an app or project, change its name, title; "
+            "App umbenennen, Anwendung; "
+            "renombrar aplicación, cambiar nombre"
+        )
+    ),
 )
 async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
     """Rename an app. Its id, subdomain and keys stay as they are."""
@@ -291,10 +304,14 @@ async def _deleting(call: Call, app_id: AppId) -> str:
     access=AppOwner("admin", keys=False),
     effect="destructive",
     audit=Audit("app.delete", action="delete", resource="app"),
-    preview=_deleting,
-    keywords="remove, destroy, tear down, get rid of an app, application or project for ever; "
-    "App löschen, Anwendung entfernen; "
-    "eliminar, borrar aplicación, proyecto",
+    mcp=Mcp(
+        keywords=(
+            "remove, destroy, tear down, get rid of an app, application or project for ever; "
+            "App löschen, Anwendung entfernen; "
+            "eliminar, borrar aplicación, proyecto"
+        )
+    ),
+    guard=Guard(preview=_deleting),
 )
 async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""

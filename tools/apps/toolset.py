@@ -1,5 +1,5 @@
 """The family of apps."""
 
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 apps = Toolset("apps", "Apps: create, list, rename and delete them.")

@@ -12,6 +12,7 @@ from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.platform_tables import audit_logs as table
+from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Text
 
 __all__ = ["audit_logs", "trimming"]
@@ -68,10 +69,14 @@ _COLUMNS = tuple(table.c[name] for name in AuditLog.__annotations__)
     access=AppOwner("admin"),
     effect="read",
     taints=True,
-    keywords="who did, changed, deleted, created what and when, history of changes, activity log, trail, security "
-    "events, compliance; "
-    "wer hat was geändert, gelöscht, Änderungsverlauf, Protokoll; "
-    "quién cambió, borró, registro de actividad, historial de cambios",
+    mcp=Mcp(
+        keywords=(
+            "who did, changed, deleted, created what and when, history of changes, activity log, trail, security "
+            "events, compliance; "
+            "wer hat was geändert, gelöscht, Änderungsverlauf, Protokoll; "
+            "quién cambió, borró, registro de actividad, historial de cambios"
+        )
+    ),
 )
 async def audit_logs_list(
     call: Call,

@@ -18,6 +18,7 @@ from baobab.tools.core.jobs import Event, Job
 from baobab.tools.core.money import Usd, dollars
 from baobab.tools.core.platform_tables import api_keys, apps
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Text
 
 MOST = 1000
@@ -71,9 +72,13 @@ async def billing_forget_app(job: Job, event: Event) -> None:
     "GET /billing/budgets",
     access=AnyAccount(),
     effect="read",
-    keywords="spending limits, caps, how much of the budget is used; "
-    "Budgets, Ausgabengrenzen anzeigen; "
-    "presupuestos, límites de gasto",
+    mcp=Mcp(
+        keywords=(
+            "spending limits, caps, how much of the budget is used; "
+            "Budgets, Ausgabengrenzen anzeigen; "
+            "presupuestos, límites de gasto"
+        )
+    ),
 )
 async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> Budgets:
     """List an organisation's budgets, with what is spent of each."""
@@ -85,16 +90,24 @@ async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> B
     "PUT /billing/budgets/{subject}/{subject_id}/{period}",
     access=AnyAccount(),
     effect="write",
-    query=("org_id",),
     raises=(SubjectNotFound, TooManyBudgets),
     audit=Audit("billing.budget.set", resource="budget"),
-    examples={"subject": "app", "subject_id": "app_1a2b3c4d5e6f", "period": "day", "most_usd": "2.50"},
-    # A key whose limits somebody has chosen does not choose what it may spend.
-    grants=True,
-    keywords="limit or cap spending, spending cap, maximum cost per day or month, cost control, quota in dollars, "
-    "do not spend more than; "
-    "Budget setzen, Ausgaben begrenzen, Kostenlimit; "
-    "limitar el gasto, presupuesto máximo, tope de coste",
+    rest=Rest(
+        query=("org_id",),
+        examples={"subject": "app", "subject_id": "app_1a2b3c4d5e6f", "period": "day", "most_usd": "2.50"},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "limit or cap spending, spending cap, maximum cost per day or month, cost control, quota in dollars, "
+            "do not spend more than; "
+            "Budget setzen, Ausgaben begrenzen, Kostenlimit; "
+            "limitar el gasto, presupuesto máximo, tope de coste"
+        )
+    ),
+    guard=Guard(
+        # A key whose limits somebody has chosen does not choose what it may spend.
+        grants=True
+    ),
 )
 async def billing_set_budget(
     call: Call,
@@ -129,10 +142,14 @@ async def billing_set_budget(
     effect="destructive",
     raises=(BudgetNotFound,),
     audit=Audit("billing.budget.delete", action="delete", resource="budget"),
-    grants=True,
-    keywords="remove a spending limit or cap, no more cap; "
-    "Budget löschen, Kostenlimit aufheben; "
-    "quitar límite de gasto, eliminar presupuesto",
+    mcp=Mcp(
+        keywords=(
+            "remove a spending limit or cap, no more cap; "
+            "Budget löschen, Kostenlimit aufheben; "
+            "quitar límite de gasto, eliminar presupuesto"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def billing_delete_budget(
     call: Call, subject: Subject, subject_id: SubjectId, period: Period, org_id: OrganizationId | None = None

@@ -19,6 +19,7 @@ from baobab.tools.core.credits.usage import Used
 from baobab.tools.core.plan_room import cap_of_apps
 from baobab.tools.core.plans import PLANS
 from baobab.tools.core.platform_tables import organisations
+from baobab.tools.core.toolset import Mcp
 
 
 class Caps(TypedDict):
@@ -109,9 +110,13 @@ class Billing(TypedDict):
     access=AnyAccount(),
     effect="read",
     raises=(NoCreditAccount,),
-    keywords="balance, remaining credits, how much money is left, account standing, subscription, current plan; "
-    "Guthaben, Kontostand, Tarif; "
-    "saldo, crédito restante, plan actual",
+    mcp=Mcp(
+        keywords=(
+            "balance, remaining credits, how much money is left, account standing, subscription, current plan; "
+            "Guthaben, Kontostand, Tarif; "
+            "saldo, crédito restante, plan actual"
+        )
+    ),
 )
 async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billing:
     """Read what an organisation has and has spent: plan, credits, this month's use, budgets.
@@ -144,9 +149,13 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     "GET /plans",
     access=EVERYBODY,
     effect="read",
-    keywords="prices, pricing, tiers, subscriptions, upgrade, what does it cost, limits and quotas of each plan; "
-    "Tarife, Preise; "
-    "planes, precios, tarifas",
+    mcp=Mcp(
+        keywords=(
+            "prices, pricing, tiers, subscriptions, upgrade, what does it cost, limits and quotas of each plan; "
+            "Tarife, Preise; "
+            "planes, precios, tarifas"
+        )
+    ),
 )
 async def billing_plans(call: Call) -> Plans:  # noqa: ARG001 - every handler takes its call
     """List the plans: the credits that each gives, and what each app may use.

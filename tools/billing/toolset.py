@@ -1,5 +1,5 @@
 """The family of billing tools."""
 
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 billing = Toolset("billing", "What an organisation has, what it has spent, and its budgets.", base="/dashboard")

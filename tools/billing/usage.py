@@ -15,6 +15,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.credits.terms import usd
 from baobab.tools.core.credits.usage import UsagePart, Used
 from baobab.tools.core.days import Day, first_and_last
+from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Text
 
 _MOST_DAYS = timedelta(days=366)
@@ -55,9 +56,13 @@ class UsageRows(TypedDict):
     access=AnyAccount(),
     effect="read",
     raises=(TooMuchUsage,),
-    keywords="costs, spend, spent, bill, invoice, expenses, consumption by app, key or day, what did we pay; "
-    "Kosten, Verbrauch, Rechnung; "
-    "gastos, consumo, factura, cuánto hemos gastado",
+    mcp=Mcp(
+        keywords=(
+            "costs, spend, spent, bill, invoice, expenses, consumption by app, key or day, what did we pay; "
+            "Kosten, Verbrauch, Rechnung; "
+            "gastos, consumo, factura, cuánto hemos gastado"
+        )
+    ),
 )
 async def billing_usage(
     call: Call,

@@ -32,7 +32,8 @@ from baobab.tools.core.jobs import JobKind
 from baobab.tools.core.limits import Allowance, Remaining, network
 from baobab.tools.core.services import Services
 from baobab.tools.core.tenancy import STRANGER, set_tenant
-from baobab.tools.core.tool import RegistrationError, Tool, Toolset
+from baobab.tools.core.tool import RegistrationError, Tool
+from baobab.tools.core.toolset import Toolset
 
 _log = logging.getLogger(__name__)
 

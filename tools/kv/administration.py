@@ -13,11 +13,12 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.limits import settled
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Json, Text
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.exposing import changed
-from baobab.tools.kv.limits import KV_OPERATIONS, POLICY
+from baobab.tools.kv.limits import POLICY
 from baobab.tools.kv.rules import rules_table
 from baobab.tools.kv.toolset import kv
 
@@ -73,14 +74,17 @@ class FunctionKey(TypedDict):
     "GET /_scan",
     access=Operator(),
     effect="read",
-    limit=KV_OPERATIONS,
     raises=(CursorInvalid,),
-    start=True,
     taints=True,
-    keywords="list keys, find keys by prefix, keys starting or beginning with, browse, iterate, enumerate, search,"
-    " show all entries, which keys are there; "
-    "Schlüssel auflisten, anzeigen, mit Anfang; "
-    "listar claves, empiezan por, prefijo, buscar",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "list keys, find keys by prefix, keys starting or beginning with, browse, iterate, enumerate, search,"
+            " show all entries, which keys are there; "
+            "Schlüssel auflisten, anzeigen, mit Anfang; "
+            "listar claves, empiezan por, prefijo, buscar"
+        ),
+    ),
 )
 async def kv_scan(
     call: Call,
@@ -105,11 +109,14 @@ async def kv_scan(
     "GET /_stats",
     access=Operator(),
     effect="read",
-    limit=KV_OPERATIONS,
-    start=True,
-    keywords="how much storage, space or memory is used, size, number of keys, quota, limits, capacity left; "
-    "Speicherplatz, Größe, wie viel belegt; "
-    "espacio usado, tamaño, cuánto almacenamiento, número de claves",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "how much storage, space or memory is used, size, number of keys, quota, limits, capacity left; "
+            "Speicherplatz, Größe, wie viel belegt; "
+            "espacio usado, tamaño, cuánto almacenamiento, número de claves"
+        ),
+    ),
 )
 async def kv_stats(call: Call, app_id: AppId) -> Stats:
     """Tell what the store holds and what its caps are; null is no cap.
@@ -147,15 +154,18 @@ async def _flushing(call: Call, app_id: AppId, confirm: Confirmation, include_co
     "POST /_flush",
     access=Operator("admin"),
     effect="destructive",
-    limit=KV_OPERATIONS,
     raises=(ConfirmRequired,),
     audit=Audit("kv.flush", action="delete", resource="kv"),
-    examples={"confirm": True},
-    preview=_flushing,
-    keywords="wipe, clear, empty, erase, purge, reset, truncate all data, delete everything in the store or "
-    "database; "
-    "alles löschen, leeren, alle Daten; "
-    "borrar todo, vaciar, todos los datos, todas las claves",
+    rest=Rest(examples={"confirm": True}),
+    mcp=Mcp(
+        keywords=(
+            "wipe, clear, empty, erase, purge, reset, truncate all data, delete everything in the store or "
+            "database; "
+            "alles löschen, leeren, alle Daten; "
+            "borrar todo, vaciar, todos los datos, todas las claves"
+        )
+    ),
+    guard=Guard(preview=_flushing),
 )
 async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, include_config: bool = False) -> Flushed:
     """Delete every key of the app. This cannot be undone.
@@ -178,12 +188,15 @@ async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, inc
     "GET /_audit_recent",
     access=Authenticated(),
     effect="read",
-    limit=KV_OPERATIONS,
     taints=True,
-    keywords="refused or denied requests to keys, why do my users get 403 or 401, permission errors, debug access;"
-    " "
-    "abgelehnte Zugriffe, warum verweigert; "
-    "accesos denegados, por qué da error, rechazadas",
+    mcp=Mcp(
+        keywords=(
+            "refused or denied requests to keys, why do my users get 403 or 401, permission errors, debug access;"
+            " "
+            "abgelehnte Zugriffe, warum verweigert; "
+            "accesos denegados, por qué da error, rechazadas"
+        )
+    ),
 )
 async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=2**31 - 1)] = 50) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
@@ -210,12 +223,15 @@ async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field
     "POST /_rotate_key",
     access=Operator("admin", functions=False),
     effect="destructive",
-    limit=KV_OPERATIONS,
     audit=Audit("kv.function_key.rotate", resource="function_key"),
-    grants=True,
-    keywords="rotate, renew, regenerate the app's function key or secret; "
-    "Funktionsschlüssel erneuern, rotieren; "
-    "rotar, renovar la clave de funciones",
+    mcp=Mcp(
+        keywords=(
+            "rotate, renew, regenerate the app's function key or secret; "
+            "Funktionsschlüssel erneuern, rotieren; "
+            "rotar, renovar la clave de funciones"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
     """Replace the app's function key. The old one is void at once; the new one is shown this once.

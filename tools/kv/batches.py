@@ -11,12 +11,12 @@ from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Exposed, rule_book
 from baobab.tools.kv.entries import DURABLE_TTL, quota, refusal
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
 from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value
-from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.rules import RuleBook
 from baobab.tools.kv.toolset import KV_ENVELOPE, WRITTEN, kv
 
@@ -77,16 +77,21 @@ async def _batching(call: Call, app_id: AppId, ops: list[Item]) -> str:
     access=Exposed("write", key=None),
     # The gravest of its operations: a key that must ask before it deletes must ask here too.
     effect="destructive",
-    limit=KV_OPERATIONS,
     audit=WRITTEN,
-    max_body=_MAX_BODY,
-    examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
     taints=True,
-    preview=_batching,
-    keywords="several, many, multiple, bulk reads and writes at once in one request, mget, mset, pipeline, get or "
-    "set many keys; "
-    "mehrere Schlüssel auf einmal, gesammelt, Stapel; "
-    "varias operaciones a la vez, muchas claves, lote",
+    rest=Rest(
+        max_body=_MAX_BODY,
+        examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "several, many, multiple, bulk reads and writes at once in one request, mget, mset, pipeline, get or "
+            "set many keys; "
+            "mehrere Schlüssel auf einmal, gesammelt, Stapel; "
+            "varias operaciones a la vez, muchas claves, lote"
+        )
+    ),
+    guard=Guard(preview=_batching),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.

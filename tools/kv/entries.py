@@ -13,6 +13,7 @@ from baobab.storage.kv.json_equality import matches
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
 from baobab.tools.core.tool import Encoded
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.kv.access import Exposed
 from baobab.tools.kv.errors import (
@@ -26,7 +27,6 @@ from baobab.tools.kv.errors import (
     ValueTooLarge,
 )
 from baobab.tools.kv.keys import Key, Value
-from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.toolset import WRITTEN, kv
 
 DURABLE_TTL = 30 * 86400
@@ -81,13 +81,16 @@ class Applied(TypedDict):
     "GET /{key:path}",
     access=Exposed("read"),
     effect="read",
-    limit=KV_OPERATIONS,
     raises=(*_KEY, KeyNotFound),
-    start=True,
     taints=True,
-    keywords="read, fetch, load, look up, retrieve, get a value, record, document or data by its key; "
-    "Wert lesen, abrufen, holen; "
-    "leer, obtener, consultar valor, dato",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "read, fetch, load, look up, retrieve, get a value, record, document or data by its key; "
+            "Wert lesen, abrufen, holen; "
+            "leer, obtener, consultar valor, dato"
+        ),
+    ),
 )
 async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
     """Read the value stored under a key.
@@ -104,11 +107,14 @@ async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> St
     "GET /{key:path}/ttl",
     access=Exposed("read"),
     effect="read",
-    limit=KV_OPERATIONS,
     raises=(*_KEY, KeyNotFound),
-    keywords="time to live, when or how soon does it expire, time left, remaining lifetime; "
-    "wann läuft der Schlüssel ab, Restzeit; "
-    "cuándo caduca, expira, tiempo restante",
+    mcp=Mcp(
+        keywords=(
+            "time to live, when or how soon does it expire, time left, remaining lifetime; "
+            "wann läuft der Schlüssel ab, Restzeit; "
+            "cuándo caduca, expira, tiempo restante"
+        )
+    ),
 )
 async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     """Tell in how many seconds a key expires; null for a key that does not."""
@@ -122,11 +128,14 @@ async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
     "GET /{key:path}/exists",
     access=Exposed("read"),
     effect="read",
-    limit=KV_OPERATIONS,
     raises=_KEY,
-    keywords="is there such a key, does it exist, check, present, was it stored; "
-    "gibt es den Schlüssel, vorhanden, prüfen; "
-    "existe la clave, comprobar",
+    mcp=Mcp(
+        keywords=(
+            "is there such a key, does it exist, check, present, was it stored; "
+            "gibt es den Schlüssel, vorhanden, prüfen; "
+            "existe la clave, comprobar"
+        )
+    ),
 )
 async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
     """Tell whether a key is there."""
@@ -151,19 +160,19 @@ async def _putting(
     "PUT /{key:path}",
     access=Exposed("write"),
     effect="write",
-    limit=KV_OPERATIONS,
-    status=204,
     raises=(*_KEY, *_ROOM, ValueTooLarge),
     audit=WRITTEN,
-    max_body=_MAX_BODY,
-    examples={"value": {"items": [1, 2]}, "ttl": 3600},
-    start=True,
-    preview=_putting,
-    destructive_when="where the key is there already: its value is replaced",
-    keywords="save, store, write, set, update, overwrite, remember, keep a value, record, document or data, "
-    "insert, upsert, cache, flag, configuration value; "
-    "Wert speichern, ablegen, schreiben, setzen, merken; "
-    "guardar, almacenar, escribir valor, dato",
+    rest=Rest(status=204, max_body=_MAX_BODY, examples={"value": {"items": [1, 2]}, "ttl": 3600}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "save, store, write, set, update, overwrite, remember, keep a value, record, document or data, "
+            "insert, upsert, cache, flag, configuration value; "
+            "Wert speichern, ablegen, schreiben, setzen, merken; "
+            "guardar, almacenar, escribir valor, dato"
+        ),
+    ),
+    guard=Guard(preview=_putting, destructive_when="where the key is there already: its value is replaced"),
 )
 async def kv_put(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -195,14 +204,17 @@ async def _deleting(call: Call, app_id: AppId, key: Key) -> str:
     "DELETE /{key:path}",
     access=Exposed("write"),
     effect="destructive",
-    limit=KV_OPERATIONS,
     raises=_KEY,
     audit=WRITTEN,
-    start=True,
-    preview=_deleting,
-    keywords="remove, erase, drop one key, value, entry or record; "
-    "Schlüssel löschen, Eintrag entfernen; "
-    "borrar, eliminar una clave, dato, entrada",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "remove, erase, drop one key, value, entry or record; "
+            "Schlüssel löschen, Eintrag entfernen; "
+            "borrar, eliminar una clave, dato, entrada"
+        ),
+    ),
+    guard=Guard(preview=_deleting),
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key; `deleted` is 0 when it was not there."""
@@ -224,15 +236,18 @@ async def _counting(call: Call, app_id: AppId, key: Key, by: Step = 1) -> str:
     "POST /{key:path}/incr",
     access=Exposed("write"),
     effect="write",
-    preview=_counting,
-    limit=KV_OPERATIONS,
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
-    examples={"by": 1},
-    start=True,
-    keywords="count up, increment, increase, add to, plus one, counter, tally, visits, hits, likes, page views; "
-    "Zähler erhöhen, hochzählen; "
-    "contador, incrementar, aumentar, sumar, contar visitas",
+    rest=Rest(examples={"by": 1}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "count up, increment, increase, add to, plus one, counter, tally, visits, hits, likes, page views; "
+            "Zähler erhöhen, hochzählen; "
+            "contador, incrementar, aumentar, sumar, contar visitas"
+        ),
+    ),
+    guard=Guard(preview=_counting),
 )
 async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
@@ -246,14 +261,17 @@ async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     "POST /{key:path}/decr",
     access=Exposed("write"),
     effect="write",
-    preview=_counting,
-    limit=KV_OPERATIONS,
     raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
     audit=WRITTEN,
-    examples={"by": 1},
-    keywords="count down, decrement, decrease, reduce, subtract, minus one, use up stock, inventory; "
-    "Zähler verringern, herunterzählen, abziehen; "
-    "disminuir, restar, decrementar contador",
+    rest=Rest(examples={"by": 1}),
+    mcp=Mcp(
+        keywords=(
+            "count down, decrement, decrease, reduce, subtract, minus one, use up stock, inventory; "
+            "Zähler verringern, herunterzählen, abziehen; "
+            "disminuir, restar, decrementar contador"
+        )
+    ),
+    guard=Guard(preview=_counting),
 )
 async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     """Lower a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
@@ -267,17 +285,22 @@ async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
     "POST /{key:path}/setnx",
     access=Exposed("write"),
     effect="write",
-    limit=KV_OPERATIONS,
-    status=lambda result: 201 if result["wrote"] else 200,
-    statuses=(201, 200),
     raises=(*_KEY, *_ROOM, ValueTooLarge),
     audit=WRITTEN,
-    max_body=_MAX_BODY,
-    examples={"value": "worker-7", "ttl": 30},
-    keywords="lock, mutex, semaphore, acquire, claim, lease, leader election, only once, exclusive, distributed, "
-    "workers, create only if absent, if not exists, deduplicate, idempotency; "
-    "Sperre, sperren, nur einer, nur wenn nicht vorhanden; "
-    "bloqueo, cerrojo, candado, solo si no existe, exclusivo",
+    rest=Rest(
+        status=lambda result: 201 if result["wrote"] else 200,
+        statuses=(201, 200),
+        max_body=_MAX_BODY,
+        examples={"value": "worker-7", "ttl": 30},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "lock, mutex, semaphore, acquire, claim, lease, leader election, only once, exclusive, distributed, "
+            "workers, create only if absent, if not exists, deduplicate, idempotency; "
+            "Sperre, sperren, nur einer, nur wenn nicht vorhanden; "
+            "bloqueo, cerrojo, candado, solo si no existe, exclusivo"
+        )
+    ),
 )
 async def kv_setnx(
     call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
@@ -296,17 +319,19 @@ async def kv_setnx(
     "POST /{key:path}/cas",
     access=Exposed("write"),
     effect="write",
-    limit=KV_OPERATIONS,
     raises=(*_KEY, *_ROOM, ValueTooLarge),
     audit=WRITTEN,
-    max_body=_MAX_BODY,
-    examples={"expected": {"stock": 3}, "next": {"stock": 2}},
-    start=True,
-    destructive_when="where it replaces a value",
-    keywords="compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
-    "updates, race condition, change only if unchanged; "
-    "nur ändern wenn unverändert, gleichzeitige Änderung; "
-    "comparar y cambiar, actualizar solo si no cambió, concurrencia",
+    rest=Rest(max_body=_MAX_BODY, examples={"expected": {"stock": 3}, "next": {"stock": 2}}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
+            "updates, race condition, change only if unchanged; "
+            "nur ändern wenn unverändert, gleichzeitige Änderung; "
+            "comparar y cambiar, actualizar solo si no cambió, concurrencia"
+        ),
+    ),
+    guard=Guard(destructive_when="where it replaces a value"),
 )
 async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:  # noqa: A002
     """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
@@ -340,17 +365,20 @@ async def _expiring(call: Call, app_id: AppId, key: Key, ttl: int | None) -> str
 @kv.tool(
     "POST /{key:path}/expire",
     access=Exposed("write"),
-    preview=_expiring,
     # A lifetime of 0 deletes.
     effect="destructive",
-    limit=KV_OPERATIONS,
     raises=_KEY,
     audit=WRITTEN,
-    examples={"ttl": 60},
-    keywords="make a key expire, disappear, delete itself after minutes or hours, set TTL, time to live, timeout, "
-    "keep for ever, persist; "
-    "Ablaufzeit setzen, nach einer Stunde verschwinden; "
-    "caducar, expirar, que desaparezca, tiempo de vida",
+    rest=Rest(examples={"ttl": 60}),
+    mcp=Mcp(
+        keywords=(
+            "make a key expire, disappear, delete itself after minutes or hours, set TTL, time to live, timeout, "
+            "keep for ever, persist; "
+            "Ablaufzeit setzen, nach einer Stunde verschwinden; "
+            "caducar, expirar, que desaparezca, tiempo de vida"
+        )
+    ),
+    guard=Guard(preview=_expiring),
 )
 async def kv_expire(
     call: Call, app_id: AppId, key: Key, ttl: Annotated[int, Field(ge=0, le=MAX_TTL)] | None

@@ -10,10 +10,10 @@ from typing_extensions import TypedDict
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
-from baobab.tools.kv.limits import KV_OPERATIONS
 from baobab.tools.kv.patterns import Pattern, names_owner
 from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook, rules_table
 from baobab.tools.kv.toolset import kv
@@ -53,10 +53,13 @@ class NewRule(TypedDict):
     "GET /_expose",
     access=Operator(),
     effect="read",
-    limit=KV_OPERATIONS,
-    keywords="which keys are public or shared, show access rules, permissions of keys; "
-    "Freigaben anzeigen, welche Schlüssel sind öffentlich; "
-    "reglas de acceso, qué claves son públicas",
+    mcp=Mcp(
+        keywords=(
+            "which keys are public or shared, show access rules, permissions of keys; "
+            "Freigaben anzeigen, welche Schlüssel sind öffentlich; "
+            "reglas de acceso, qué claves son públicas"
+        )
+    ),
 )
 async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     """List the rules that expose keys to end users, in the order of their declaration."""
@@ -78,17 +81,21 @@ async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
     "PUT /_expose/{pattern:path}",
     access=Operator("admin"),
     effect="write",
-    limit=KV_OPERATIONS,
-    status=204,
     raises=(ExposeConflict,),
     audit=_CHANGED,
-    examples={"read": "owner", "write": "owner"},
-    # What it opens to the public, the key could do there without asking.
-    grants=True,
-    keywords="make keys public, publicly readable, share keys with visitors, users or everybody without login, "
-    "anonymous read, permission, access rule; "
-    "Schlüssel öffentlich machen, freigeben, ohne Anmeldung lesen; "
-    "hacer pública una clave, compartir, leer sin iniciar sesión",
+    rest=Rest(status=204, examples={"read": "owner", "write": "owner"}),
+    mcp=Mcp(
+        keywords=(
+            "make keys public, publicly readable, share keys with visitors, users or everybody without login, "
+            "anonymous read, permission, access rule; "
+            "Schlüssel öffentlich machen, freigeben, ohne Anmeldung lesen; "
+            "hacer pública una clave, compartir, leer sin iniciar sesión"
+        )
+    ),
+    guard=Guard(
+        # What it opens to the public, the key could do there without asking.
+        grants=True
+    ),
 )
 async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, write: Level) -> None:
     """Expose the keys that match a pattern to end users.
@@ -137,17 +144,24 @@ async def _unexposing(call: Call, app_id: AppId, pattern: Pattern) -> str:
     "PUT /_expose",
     access=Operator("admin"),
     effect="destructive",
-    limit=KV_OPERATIONS,
-    status=204,
     audit=_CHANGED,
-    max_body=_REPLACE_BODY,
-    examples={"rules": [{"pattern": "public:**", "read": "public", "write": "deny"}]},
-    # What it opens to the public, the key could do there without asking.
-    grants=True,
-    preview=_replacing,
-    keywords="set all access rules of keys at once, overwrite permissions; "
-    "alle Freigaben ersetzen; "
-    "reemplazar todas las reglas de acceso",
+    rest=Rest(
+        status=204,
+        max_body=_REPLACE_BODY,
+        examples={"rules": [{"pattern": "public:**", "read": "public", "write": "deny"}]},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "set all access rules of keys at once, overwrite permissions; "
+            "alle Freigaben ersetzen; "
+            "reemplazar todas las reglas de acceso"
+        )
+    ),
+    guard=Guard(
+        # What it opens to the public, the key could do there without asking.
+        grants=True,
+        preview=_replacing,
+    ),
 )
 async def kv_expose_replace(
     call: Call, app_id: AppId, rules: Annotated[list[NewRule], Field(max_length=MAX_RULES)]
@@ -174,14 +188,19 @@ async def kv_expose_replace(
     "DELETE /_expose/{pattern:path}",
     access=Operator("admin"),
     effect="destructive",
-    limit=KV_OPERATIONS,
     audit=_CHANGED,
-    # A rule that denies may be what keeps a broader one from opening the keys.
-    grants=True,
-    preview=_unexposing,
-    keywords="make keys private again, stop sharing, unpublish, remove an access rule or public read; "
-    "Freigabe entfernen, nicht mehr öffentlich; "
-    "dejar de compartir, volver privada una clave",
+    mcp=Mcp(
+        keywords=(
+            "make keys private again, stop sharing, unpublish, remove an access rule or public read; "
+            "Freigabe entfernen, nicht mehr öffentlich; "
+            "dejar de compartir, volver privada una clave"
+        )
+    ),
+    guard=Guard(
+        # A rule that denies may be what keeps a broader one from opening the keys.
+        grants=True,
+        preview=_unexposing,
+    ),
 )
 async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
     """Delete the rule of a pattern; `deleted` is 0 when there was none."""

@@ -2,9 +2,11 @@
 
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Toolset
 from baobab.tools.kv.data import KvData
 from baobab.tools.kv.errors import KvEnvelope
+from baobab.tools.kv.limits import KV_OPERATIONS
 
 KV_ENVELOPE: Envelope = KvEnvelope()
 WRITTEN = Audit("kv.write", category="data", resource="key", tallied=True)
@@ -18,4 +20,5 @@ kv = Toolset(
     raises=(RateLimited, Unavailable, AppMigrating),
     keeps_failures="key",
     data=KvData(),
+    limit=KV_OPERATIONS,
 )

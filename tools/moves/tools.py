@@ -12,7 +12,8 @@ from baobab.tools.core.auth.access import AnyAccount, AppOwner, require_role
 from baobab.tools.core.auth.membership import chosen_organisation
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Again, Job
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.moves.errors import (
     MOVE_ENVELOPE,
@@ -126,14 +127,17 @@ async def _starting(call: Call, app_id: AppId, dest_region: Region | None = None
     "POST /v1/apps/{app_id}/move",
     access=AppOwner("admin"),
     effect="write",
-    status=202,
-    preview=_starting,
     raises=(DestRegionRequired, Ineligible),
     audit=Audit("app.move", resource="app"),
-    examples={"dest_region": "eu-west-1"},
-    keywords="migrate, relocate, transfer, change the region, to Europe or another data centre; "
-    "App umziehen, Region wechseln, verschieben; "
-    "mover, migrar la aplicación a otra región, trasladar",
+    rest=Rest(status=202, examples={"dest_region": "eu-west-1"}),
+    mcp=Mcp(
+        keywords=(
+            "migrate, relocate, transfer, change the region, to Europe or another data centre; "
+            "App umziehen, Region wechseln, verschieben; "
+            "mover, migrar la aplicación a otra región, trasladar"
+        )
+    ),
+    guard=Guard(preview=_starting),
 )
 async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> MoveStarted:
     """Move an app with its data to another region.
@@ -153,7 +157,7 @@ async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = No
     "GET /v1/apps/{app_id}/migrations/active",
     access=AppOwner(),
     effect="read",
-    keywords="is a migration or relocation under way, current move; läuft ein Umzug; migración en curso",
+    mcp=Mcp(keywords="is a migration or relocation under way, current move; läuft ein Umzug; migración en curso"),
 )
 async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     """Read the move that an app is on, or null."""
@@ -167,7 +171,7 @@ async def moves_active(call: Call, app_id: AppId) -> ActiveMove:
     access=AppOwner(),
     effect="read",
     raises=(MoveNotFound,),
-    keywords="progress, status of a migration, relocation; Stand des Umzugs; progreso de la migración",
+    mcp=Mcp(keywords="progress, status of a migration, relocation; Stand des Umzugs; progreso de la migración"),
 )
 async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     """Read how far a move is.
@@ -189,10 +193,10 @@ async def _aborting(call: Call, app_id: AppId, migration_id: MoveId) -> str:
     "POST /v1/apps/{app_id}/migrations/{migration_id}/abort",
     access=AppOwner("admin"),
     effect="write",
-    preview=_aborting,
     raises=(MoveNotFound, TooLateToAbort),
     audit=Audit("app.move.abort", resource="app"),
-    keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración",
+    mcp=Mcp(keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración"),
+    guard=Guard(preview=_aborting),
 )
 async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborting:
     """Give a move up, and leave the app where it is. Not possible once requests go to the new region."""
@@ -216,13 +220,17 @@ async def _reversing(call: Call, app_id: AppId, migration_id: MoveId) -> str:
     "POST /v1/apps/{app_id}/migrations/{migration_id}/reverse",
     access=AppOwner("admin"),
     effect="write",
-    status=202,
-    preview=_reversing,
     raises=(MoveNotFound, NoReplica, Ineligible),
     audit=Audit("app.move.reverse", resource="app"),
-    keywords="undo, roll back a migration, return the app to its old region; "
-    "Umzug rückgängig machen; "
-    "revertir la migración, volver",
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "undo, roll back a migration, return the app to its old region; "
+            "Umzug rückgängig machen; "
+            "revertir la migración, volver"
+        )
+    ),
+    guard=Guard(preview=_reversing),
 )
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
@@ -236,9 +244,13 @@ async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> Move
     "GET /v1/source-replicas",
     access=AnyAccount(),
     effect="read",
-    keywords="old copies, leftovers, remains of migrations, replicas; "
-    "alte Kopien eines Umzugs; "
-    "copias antiguas, réplicas",
+    mcp=Mcp(
+        keywords=(
+            "old copies, leftovers, remains of migrations, replicas; "
+            "alte Kopien eines Umzugs; "
+            "copias antiguas, réplicas"
+        )
+    ),
 )
 async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replicas:
     """List the copies that moves of an organisation's apps have left behind, newest first.
@@ -281,10 +293,14 @@ async def _tearing_down(call: Call, migration_id: MoveId) -> str:
     effect="destructive",
     raises=(MoveNotFound, NoReplica),
     audit=Audit("app.replica.delete", action="delete", resource="app"),
-    preview=_tearing_down,
-    keywords="clean up the old copy after a migration, remove a replica, leftovers; "
-    "alte Kopie löschen; "
-    "borrar copia antigua, réplica",
+    mcp=Mcp(
+        keywords=(
+            "clean up the old copy after a migration, remove a replica, leftovers; "
+            "alte Kopie löschen; "
+            "borrar copia antigua, réplica"
+        )
+    ),
+    guard=Guard(preview=_tearing_down),
 )
 async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     """Delete the copy that a move has left behind. The move can then not be reversed any more."""

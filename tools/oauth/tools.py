@@ -27,7 +27,8 @@ from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.platform_tables import api_keys, apps, organisations
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.oauth import redirects
 from baobab.tools.oauth.access import OAUTH_ENDPOINTS
@@ -239,8 +240,8 @@ async def oauth_request(call: Call, request: Sealed) -> AskedFor:
     effect="write",
     raises=(RequestGone, UnknownClient, PlanLimitReached, AppNotFound, UnknownToolset),
     audit=Audit("oauth.decision", category="auth", action="create", resource="oauth_client"),
-    examples={"request": "v1.0a1b2c3d.c2VhbGVk", "decision": "approve", "read_only": True},
-    grants=True,
+    rest=Rest(examples={"request": "v1.0a1b2c3d.c2VhbGVk", "decision": "approve", "read_only": True}),
+    guard=Guard(grants=True),
 )
 async def oauth_decide(
     call: Call,

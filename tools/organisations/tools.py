@@ -16,7 +16,8 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.platform_tables import accounts, api_keys, apps, members
 from baobab.tools.core.platform_tables import organisations as rows
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import Email, NameText, Uuid
 from baobab.tools.organisations import invitations as invited
 from baobab.tools.organisations.access import Member
@@ -137,9 +138,13 @@ class RoleSet(TypedDict):
     "GET /organizations",
     access=AnyAccount(),
     effect="read",
-    keywords="my teams, workspaces, companies, which organisations; "
-    "meine Organisationen, Teams; "
-    "mis organizaciones, equipos",
+    mcp=Mcp(
+        keywords=(
+            "my teams, workspaces, companies, which organisations; "
+            "meine Organisationen, Teams; "
+            "mis organizaciones, equipos"
+        )
+    ),
 )
 async def organisations_list(call: Call) -> Organizations:
     """List the organisations that the account belongs to; an API key sees its own only."""
@@ -156,13 +161,16 @@ async def organisations_list(call: Call) -> Organizations:
     "POST /organizations",
     access=AnyAccount(keys=False),
     effect="write",
-    status=201,
     raises=(OrganisationFull,),
     audit=Audit("organization.create", action="create", resource="organization"),
-    examples={"name": "Analytical Engines"},
-    keywords="new team, workspace, company, set up an organisation; "
-    "Organisation anlegen, neues Team, Firma; "
-    "crear organización, nuevo equipo, empresa",
+    rest=Rest(status=201, examples={"name": "Analytical Engines"}),
+    mcp=Mcp(
+        keywords=(
+            "new team, workspace, company, set up an organisation; "
+            "Organisation anlegen, neues Team, Firma; "
+            "crear organización, nuevo equipo, empresa"
+        )
+    ),
 )
 async def organisations_create(call: Call, name: OrganizationName) -> Organization:
     """Make an organisation and be its owner. Send its id as `X-Organization-Id` to work in it.
@@ -182,7 +190,7 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
     "GET /organizations/{organization_id}",
     access=Member(),
     effect="read",
-    keywords="details of a team, workspace, company; Organisation ansehen; ver organización",
+    mcp=Mcp(keywords="details of a team, workspace, company; Organisation ansehen; ver organización"),
 )
 async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
     """Read one organisation."""
@@ -195,8 +203,10 @@ async def organisations_get(call: Call, organization_id: OrganizationId) -> Orga
     access=Member("admin"),
     effect="write",
     audit=Audit("organization.update", action="update", resource="organization"),
-    examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"},
-    keywords="rename a team, workspace, company; Organisation umbenennen; cambiar el nombre de la organización",
+    rest=Rest(examples={"organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11", "name": "Difference Engines"}),
+    mcp=Mcp(
+        keywords="rename a team, workspace, company; Organisation umbenennen; cambiar el nombre de la organización"
+    ),
 )
 async def organisations_update(call: Call, organization_id: OrganizationId, name: OrganizationName) -> Organization:
     """Rename an organisation.
@@ -234,8 +244,8 @@ async def _deleting(call: Call, organization_id: OrganizationId) -> str:
     effect="destructive",
     raises=(PersonalOrganisation, OrganisationHasApps),
     audit=Audit("organization.delete", action="delete", resource="organization"),
-    preview=_deleting,
-    keywords="remove, close, dissolve a team, workspace, company; Organisation löschen; eliminar organización",
+    mcp=Mcp(keywords="remove, close, dissolve a team, workspace, company; Organisation löschen; eliminar organización"),
+    guard=Guard(preview=_deleting),
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
     """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
@@ -252,9 +262,13 @@ async def organisations_delete(call: Call, organization_id: OrganizationId) -> D
     "GET /organizations/{organization_id}/members",
     access=Member(),
     effect="read",
-    keywords="who is in the team, people, users, colleagues, staff, admins, roles; "
-    "Mitglieder, wer gehört dazu; "
-    "miembros, quién está en el equipo",
+    mcp=Mcp(
+        keywords=(
+            "who is in the team, people, users, colleagues, staff, admins, roles; "
+            "Mitglieder, wer gehört dazu; "
+            "miembros, quién está en el equipo"
+        )
+    ),
 )
 async def organisations_members(call: Call, organization_id: OrganizationId) -> Members:
     """List the members of an organisation and their roles."""
@@ -284,10 +298,14 @@ async def organisations_members(call: Call, organization_id: OrganizationId) -> 
     effect="write",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.update", action="update", resource="account"),
-    grants=True,
-    keywords="make somebody admin, owner, promote, demote, permissions of a person, administrator; "
-    "Rolle ändern, zum Admin machen, Rechte; "
-    "cambiar rol, hacer administrador, permisos",
+    mcp=Mcp(
+        keywords=(
+            "make somebody admin, owner, promote, demote, permissions of a person, administrator; "
+            "Rolle ändern, zum Admin machen, Rechte; "
+            "cambiar rol, hacer administrador, permisos"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def organisations_set_role(
     call: Call, organization_id: OrganizationId, account_id: AccountId, role: Role
@@ -345,11 +363,15 @@ async def _removing(call: Call, organization_id: OrganizationId, account_id: Acc
     effect="destructive",
     raises=(MemberNotFound, AboveOwnRole, LastOwner, PersonalOrganisation),
     audit=Audit("organization.member.delete", action="delete", resource="account"),
-    preview=_removing,
-    keywords="kick, remove a person, colleague or user from the team, offboard, somebody left the company, leave "
-    "the organisation; "
-    "Mitglied entfernen, austreten; "
-    "quitar miembro, expulsar, salir",
+    mcp=Mcp(
+        keywords=(
+            "kick, remove a person, colleague or user from the team, offboard, somebody left the company, leave "
+            "the organisation; "
+            "Mitglied entfernen, austreten; "
+            "quitar miembro, expulsar, salir"
+        )
+    ),
+    guard=Guard(preview=_removing),
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
     """Remove a member, or leave with your own account id. What the account had handed out is void from then on.
@@ -375,19 +397,25 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
     "POST /organizations/{organization_id}/invitations",
     access=Member("admin"),
     effect="write",
-    status=201,
     raises=(AboveOwnRole, AlreadyMember, OrganisationFull, PersonalOrganisation),
     audit=Audit("organization.invitation.create", action="create", resource="invitation"),
-    examples={
-        "organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11",
-        "email": "grace@example.com",
-        "role": "member",
-    },
-    grants=True,
-    keywords="add a person, colleague, teammate, user by e-mail, onboard, give somebody access, share with the "
-    "team; "
-    "einladen, Kollegen hinzufügen; "
-    "invitar, añadir compañero",
+    rest=Rest(
+        status=201,
+        examples={
+            "organization_id": "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11",
+            "email": "grace@example.com",
+            "role": "member",
+        },
+    ),
+    mcp=Mcp(
+        keywords=(
+            "add a person, colleague, teammate, user by e-mail, onboard, give somebody access, share with the "
+            "team; "
+            "einladen, Kollegen hinzufügen; "
+            "invitar, añadir compañero"
+        )
+    ),
+    guard=Guard(grants=True),
 )
 async def organisations_invite(
     call: Call, organization_id: OrganizationId, email: Email, role: Role = "member"
@@ -414,7 +442,9 @@ async def organisations_invite(
     "GET /organizations/{organization_id}/invitations",
     access=Member("admin"),
     effect="read",
-    keywords="pending invites, who has been invited and not joined; offene Einladungen; invitaciones pendientes",
+    mcp=Mcp(
+        keywords="pending invites, who has been invited and not joined; offene Einladungen; invitaciones pendientes"
+    ),
 )
 async def organisations_invitations(call: Call, organization_id: OrganizationId) -> Invitations:
     """List the invitations that can still be accepted."""
@@ -437,10 +467,10 @@ async def _withdrawing(call: Call, organization_id: OrganizationId, invitation_i
     "DELETE /organizations/{organization_id}/invitations/{invitation_id}",
     access=Member("admin"),
     effect="destructive",
-    preview=_withdrawing,
     raises=(InvitationNotFound, AboveOwnRole),
     audit=Audit("organization.invitation.delete", action="delete", resource="invitation"),
-    keywords="cancel, revoke, take back an invite; Einladung zurückziehen; cancelar invitación",
+    mcp=Mcp(keywords="cancel, revoke, take back an invite; Einladung zurückziehen; cancelar invitación"),
+    guard=Guard(preview=_withdrawing),
 )
 async def organisations_withdraw_invitation(
     call: Call, organization_id: OrganizationId, invitation_id: InvitationId
@@ -458,9 +488,13 @@ async def organisations_withdraw_invitation(
     effect="write",
     raises=(InvitationNotFound, InvitationSpent, InvitedAnother, AlreadyMember, OrganisationFull),
     audit=Audit("organization.invitation.accept", action="create", resource="invitation"),
-    keywords="join a team with an invite token, accept an invite; "
-    "Einladung annehmen, beitreten; "
-    "aceptar invitación, unirse",
+    mcp=Mcp(
+        keywords=(
+            "join a team with an invite token, accept an invite; "
+            "Einladung annehmen, beitreten; "
+            "aceptar invitación, unirse"
+        )
+    ),
 )
 async def organisations_accept_invitation(call: Call, token: InvitationToken) -> Joined:
     """Accept an invitation and become a member; only the account whose address it names can, once."""

@@ -15,7 +15,8 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, Forbidden
 from baobab.tools.core.jobs import Job
 from baobab.tools.core.limits import PerAddress, PerOrganisation
-from baobab.tools.core.tool import Audit, Toolset
+from baobab.tools.core.tool import Audit
+from baobab.tools.core.toolset import Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, JsonObject, Text
 
 suggestions = Toolset("suggestions", "Tell the operators what is missing or wrong.")
@@ -85,16 +86,21 @@ class SuggestionTaken(TypedDict):
     "POST /suggestions",
     access=AnyAccount(),
     effect="write",
-    status=201,
     limit=PerOrganisation(_MOST_A_DAY, 86_400),
     raises=(AppNotFound, Forbidden),
     audit=Audit("suggestion.create", action="create", resource="suggestion"),
-    examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
-    start=True,
-    keywords="feedback, feature request, report a bug, problem, complaint, something is missing or broken, contact"
-    " support; "
-    "Fehler melden, Vorschlag, Rückmeldung; "
-    "informar de un error, sugerencia, comentario, problema",
+    rest=Rest(
+        status=201, examples={"category": "documentation", "description": "Say in the tour how to delete a key."}
+    ),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "feedback, feature request, report a bug, problem, complaint, something is missing or broken, contact"
+            " support; "
+            "Fehler melden, Vorschlag, Rückmeldung; "
+            "informar de un error, sugerencia, comentario, problema"
+        ),
+    ),
 )
 async def suggestions_create(
     call: Call,
@@ -150,11 +156,12 @@ class SuggestionNoted(TypedDict):
     "POST /public/suggestions",
     access=EVERYBODY,
     effect="write",
-    status=201,
     limit=PerAddress(10, 3600),
     audit=Audit("suggestion.create", action="create", resource="suggestion"),
-    examples={"category": "documentation", "description": "Say in the tour how to delete a key."},
-    mcp=False,
+    rest=Rest(
+        status=201, examples={"category": "documentation", "description": "Say in the tour how to delete a key."}
+    ),
+    mcp=Mcp(offered=False),
 )
 async def suggestions_public_create(
     call: Call,

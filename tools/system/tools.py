@@ -12,6 +12,7 @@ from baobab.storage.objects.errors import ObjectError
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.guides import GuideNotFound, find_guide, guides
+from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
 from baobab.tools.system import gauges
 from baobab.tools.system.guidance import guidance
@@ -61,7 +62,7 @@ class Reading(TypedDict):
     access=EVERYBODY,
     effect="read",
     limit=None,
-    keywords="ping, is the server up, alive, online, uptime; läuft der Server; está funcionando el servidor",
+    mcp=Mcp(keywords="ping, is the server up, alive, online, uptime; läuft der Server; está funcionando el servidor"),
 )
 async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler takes its call
     """Tell that the server is alive."""
@@ -73,11 +74,14 @@ async def system_health(call: Call) -> Health:  # noqa: ARG001 - every handler t
     access=EVERYBODY,
     effect="read",
     limit=None,
-    status=lambda result: 200 if result["status"] in ("ready", "degraded") else 503,
-    statuses=(200, 503),
-    keywords="readiness, health check of the stores, is the database reachable, outage, degraded; "
-    "ist alles bereit, Störung; "
-    "está listo, caída",
+    rest=Rest(status=lambda result: 200 if result["status"] in ("ready", "degraded") else 503, statuses=(200, 503)),
+    mcp=Mcp(
+        keywords=(
+            "readiness, health check of the stores, is the database reachable, outage, degraded; "
+            "ist alles bereit, Störung; "
+            "está listo, caída"
+        )
+    ),
 )
 async def system_ready(call: Call) -> Readiness:
     """Tell whether the server can do its work: every store is asked, and every part of the process is named.
@@ -112,9 +116,13 @@ async def system_ready(call: Call) -> Readiness:
     "GET /v1/regions",
     access=EVERYBODY,
     effect="read",
-    keywords="data centres, locations, where can data live, country, residency, GDPR, EU; "
-    "Regionen, Standorte; "
-    "regiones, ubicaciones, dónde se guardan los datos",
+    mcp=Mcp(
+        keywords=(
+            "data centres, locations, where can data live, country, residency, GDPR, EU; "
+            "Regionen, Standorte; "
+            "regiones, ubicaciones, dónde se guardan los datos"
+        )
+    ),
 )
 async def system_regions(call: Call) -> Regions:
     """List the regions that an app can live in."""
@@ -125,11 +133,15 @@ async def system_regions(call: Call) -> Regions:
     "GET /llms.txt",
     access=EVERYBODY,
     effect="read",
-    media_type="text/plain; charset=utf-8",
-    start=True,
-    keywords="guide, manual, documentation, instructions, getting started, how does this work; "
-    "Anleitung, Hilfe; "
-    "guía, ayuda, cómo se usa",
+    rest=Rest(media_type="text/plain; charset=utf-8"),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "guide, manual, documentation, instructions, getting started, how does this work; "
+            "Anleitung, Hilfe; "
+            "guía, ayuda, cómo se usa"
+        ),
+    ),
 )
 async def system_llms_txt(call: Call) -> str:
     """Read how to use this server, written for language models."""
@@ -140,11 +152,15 @@ async def system_llms_txt(call: Call) -> str:
     access=EVERYBODY,
     effect="read",
     raises=(GuideNotFound,),
-    start=True,
-    keywords="documentation, docs, guide, manual, handbook, help, reference, how to, explain, learn, tutorial, "
-    "examples, graph language, syntax; "
-    "Dokumentation, Handbuch, Hilfe, Anleitung, erklären; "
-    "documentación, manual, ayuda, guía, explicar, aprender",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "documentation, docs, guide, manual, handbook, help, reference, how to, explain, learn, tutorial, "
+            "examples, graph language, syntax; "
+            "Dokumentation, Handbuch, Hilfe, Anleitung, erklären; "
+            "documentación, manual, ayuda, guía, explicar, aprender"
+        ),
+    ),
 )
 async def docs_read(call: Call, name: PageName | None = None, section: Section | None = None) -> Reading:  # noqa: ARG001 - every handler takes its call
     """Read the documentation: the graph language of agents (`graph-spec`), key-value store, models, errors, and more.

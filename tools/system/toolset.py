@@ -1,5 +1,5 @@
 """The toolset of the installation itself."""
 
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 system = Toolset("system", "The installation: health, regions, documentation, guidance for language models.")

@@ -29,7 +29,7 @@ from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.app_freezes import app_freezes
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from baobab.tools.core.types import AppId
 from tests import jobs
 from tests.clock import FixedClock

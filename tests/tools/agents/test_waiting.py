@@ -14,7 +14,7 @@ from baobab.settings import load
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from baobab.tools.core.types import AppId
 from tests.clock import FixedClock
 from tests.columns import begin, end

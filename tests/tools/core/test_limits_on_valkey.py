@@ -21,7 +21,7 @@ from baobab.tools.core.call import Call, Door
 from baobab.tools.core.errors import RateLimited
 from baobab.tools.core.limits import Limiter, PerAddress, RateLimits, SharedRateLimits, settled
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 from tests.clock import FixedClock
 from tests.conftest import Baobab
 from tests.servers import ValkeyServer, valkey

@@ -33,7 +33,8 @@ from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.platform_tables import audit_logs
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
-from baobab.tools.core.tool import Audit, RegistrationError, Toolset
+from baobab.tools.core.tool import Audit, RegistrationError
+from baobab.tools.core.toolset import Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
 from baobab.tools.core.wording import tell_fields
 from baobab.tools.suggestions.tools import table as suggestions
@@ -161,8 +162,8 @@ READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
         (shelf_read, "FETCH /", {}, "no `METHOD /path`"),
         (shelf_read, "GET shelf", {}, "no `METHOD /path`"),
         (shelf_read, "GET /{title}", {}, "title is in the route but not in the signature"),
-        (shelf_read, "POST /", {"query": ("title",)}, "title is in the route but not in the signature"),
-        (shelf_read, "GET /", {"status": lambda result: 200}, "name the statuses"),
+        (shelf_read, "POST /", {"rest": Rest(query=("title",))}, "title is in the route but not in the signature"),
+        (shelf_read, "GET /", {"rest": Rest(status=lambda result: 200)}, "name the statuses"),
         (shelf_read, "GET /", {"audit": Audit("shelf.read")}, "reads are not audited"),
     ],
 )

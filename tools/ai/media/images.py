@@ -11,6 +11,7 @@ from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, medi
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 
 
@@ -18,14 +19,17 @@ from baobab.tools.core.types import AppId, JsonObject, Text
     "POST /images/completions",
     access=OF_APP,
     effect="external",
-    status=202,
     raises=SUBMITTING,
     audit=CALLED,
-    examples={"model": "baobab/picture", "prompt": "A baobab at dusk"},
-    keywords="create, draw, paint, design, edit a picture, image, photo, logo, icon, illustration, art, text to "
-    "image; "
-    "Bild erzeugen, malen, zeichnen, erstellen; "
-    "generar, crear, dibujar imagen, foto",
+    rest=Rest(status=202, examples={"model": "baobab/picture", "prompt": "A baobab at dusk"}),
+    mcp=Mcp(
+        keywords=(
+            "create, draw, paint, design, edit a picture, image, photo, logo, icon, illustration, art, text to "
+            "image; "
+            "Bild erzeugen, malen, zeichnen, erstellen; "
+            "generar, crear, dibujar imagen, foto"
+        )
+    ),
 )
 async def images_generate(
     call: Call,
@@ -74,7 +78,11 @@ async def images_generate(
     access=OF_APP,
     effect="read",
     raises=POLLING,
-    keywords="is the picture or image ready, status, poll, progress; ist das Bild fertig; está lista la imagen, estado",
+    mcp=Mcp(
+        keywords="is the picture or image ready, status, poll, progress; "
+        "ist das Bild fertig; "
+        "está lista la imagen, estado",
+    ),
 )
 async def images_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far an image job is, and where its files are.
@@ -89,8 +97,10 @@ async def images_job(call: Call, app_id: AppId, job_id: JobId) -> polling.Genera
     access=OF_APP,
     effect="read",
     raises=DOWNLOADING,
-    media_type="image/*",
-    keywords="download, get, save, show the finished picture or image file; Bild herunterladen; descargar imagen",
+    rest=Rest(media_type="image/*"),
+    mcp=Mcp(
+        keywords="download, get, save, show the finished picture or image file; Bild herunterladen; descargar imagen"
+    ),
 )
 async def images_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download an image of a completed job that you have submitted: PNG, JPEG or WebP, as Content-Type says.

@@ -22,7 +22,7 @@ from baobab.tools.ai.media.errors import (
 )
 from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.core.tool import Toolset
+from baobab.tools.core.toolset import Toolset
 
 SUBMITTING = (
     ModelNotFound,

@@ -12,6 +12,7 @@ from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, medi
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 
 
@@ -34,13 +35,16 @@ class FrameReference(TypedDict):
     "POST /videos/completions",
     access=OF_APP,
     effect="external",
-    status=202,
     raises=SUBMITTING,
     audit=CALLED,
-    examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 5},
-    keywords="create, make a film, clip, movie, animation, video, text to video, animate a picture; "
-    "Video erzeugen, Film erstellen; "
-    "generar, crear vídeo, película, animación",
+    rest=Rest(status=202, examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 5}),
+    mcp=Mcp(
+        keywords=(
+            "create, make a film, clip, movie, animation, video, text to video, animate a picture; "
+            "Video erzeugen, Film erstellen; "
+            "generar, crear vídeo, película, animación"
+        )
+    ),
 )
 async def videos_generate(
     call: Call,
@@ -92,9 +96,13 @@ async def videos_generate(
     access=OF_APP,
     effect="read",
     raises=POLLING,
-    keywords="is the video, film or clip ready, status, poll, progress; "
-    "ist das Video fertig; "
-    "está listo el vídeo, estado",
+    mcp=Mcp(
+        keywords=(
+            "is the video, film or clip ready, status, poll, progress; "
+            "ist das Video fertig; "
+            "está listo el vídeo, estado"
+        )
+    ),
 )
 async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.GenerationJob:
     """Read how far a video job is, and where its files are.
@@ -110,8 +118,10 @@ async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> polling.Genera
     access=OF_APP,
     effect="read",
     raises=DOWNLOADING,
-    media_type="video/mp4",
-    keywords="download, get, save, watch the finished video, film or clip; Video herunterladen; descargar vídeo",
+    rest=Rest(media_type="video/mp4"),
+    mcp=Mcp(
+        keywords="download, get, save, watch the finished video, film or clip; Video herunterladen; descargar vídeo"
+    ),
 )
 async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
     """Download a video of a completed job that you have submitted.
