@@ -34,7 +34,7 @@ from baobab.tools.core.platform_tables import audit_logs
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.tool import Audit, RegistrationError
-from baobab.tools.core.toolset import Rest, Toolset
+from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
 from baobab.tools.core.wording import tell_fields
 from baobab.tools.suggestions.tools import table as suggestions
@@ -157,7 +157,7 @@ READ: dict[str, Any] = {"access": EVERYBODY, "effect": "read"}
         (shelf_describes_another, "GET /", {}, "describes words"),
         (shelf_secret, "GET /", {}, "api_key is called like a secret"),
         (shelf_secret_inside, "GET /", {}, "locks.masterKey is called like a secret"),
-        (shelf_read, "GET /", {"widens": {"title": bool}}, "`widens` names title"),
+        (shelf_read, "GET /", {"guard": Guard(widens={"title": bool})}, "`widens` names title"),
         (Shelf_Read, "GET /", {}, "lower case"),
         (shelf_read, "FETCH /", {}, "no `METHOD /path`"),
         (shelf_read, "GET shelf", {}, "no `METHOD /path`"),
