@@ -7,8 +7,7 @@ from sqlalchemy import func, select
 from baobab.runtime.agents.journal import Journal
 from baobab.runtime.agents.rows import ENDED, agents, runs
 from baobab.storage.database import Database
-from baobab.tools.core.credits.budgets import Spender
-from baobab.tools.core.credits.credits import Credits
+from baobab.tools.core.credits import Credits, Spender
 from baobab.tools.core.services import Services
 
 OUT_OF_BUDGET = "The agent's budget of the day does not allow another call of a model."

@@ -22,9 +22,9 @@ from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, held
 from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
 from baobab.tools.core.call import Call, Door
-from baobab.tools.core.credits.errors import BudgetExhausted
-from baobab.tools.core.credits.terms import usd
+from baobab.tools.core.credits import BudgetExhausted
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
+from baobab.tools.core.money import usd
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.steps import Step
 from baobab.tools.core.tool import Tool

@@ -99,7 +99,8 @@ class Segment:
                 lost = f"The processes that made the run were lost at the same step, {_MOST_ATTEMPTS} in turn."
                 raise RunFailed("worker_lost", lost)
             async with self._services.database.reading() as connection:
-                caller = await proposers.restored(connection.execute, run.caller, self._services.clock.now())
+                execute, credits_, now = connection.execute, self._services.credits, self._services.clock.now()
+                caller = await proposers.restored(execute, credits_, run.caller, now)
             if proposers.kind_of(caller) != run.caller_kind:
                 raise RunFailed("not_allowed", "The run does not act as whoever it was started for.")
             registry, base_url = self._job.registry, self._services.options.base_url

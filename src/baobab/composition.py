@@ -36,11 +36,11 @@ from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
 from baobab.tools.ai.asking import ended
 from baobab.tools.approvals.service import ApprovalService
+from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.audit import Trail
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers
-from baobab.tools.core.credits.credits import Credits
 from baobab.tools.core.failures import Failures
 from baobab.tools.core.limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.core.registry import Registry
@@ -99,7 +99,8 @@ async def house(
         await _require_own_stores(settings, regions, clock)
         notices = {stores.database: Notices(stores.database, clock, ids) for stores in regions.values()}
         told = notices[database]
-        directory = Directory(database, clock, told)
+        credits_ = Credits(database, clock, ids)
+        directory = Directory(database, clock, told, credits_)
         signers = Signers(database, clock, ids, keys, told)
         # The first start makes the platform's pair. Later ones find out here whether they hold the key that sealed it:
         # better now than at the first secret that somebody needs.
@@ -110,7 +111,6 @@ async def house(
         jobs = DurableJobs(registry.jobs.values(), clock, ids)
         transactions = TransactionsOf()
         stack.push_async_callback(transactions.close)
-        credits_ = Credits(database, clock, ids)
         stack.push_async_callback(credits_.close)
         own_port = settings.port if environment is not None and settings.ai_probe else None
         models = await stack.enter_async_context(
@@ -148,6 +148,7 @@ async def house(
             credits=credits_,
             outgoing=outgoing,
             parts={
+                Credits: credits_,
                 Gateway: models,
                 Media: pictures,
                 TransactionsOf: transactions,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from baobab.tools.core.credits.account import Account
-from baobab.tools.core.credits.credits import Credits
-from baobab.tools.core.credits.errors import NoCreditAccount
-from baobab.tools.core.credits.rows import credit_top_ups
+from baobab.tools.billing.ledger.account import Account
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.errors import NoCreditAccount
+from baobab.tools.billing.tables import credit_top_ups
 from baobab.tools.core.money import dollars
 from baobab.tools.core.platform_tables import accounts, members, organisations
 from baobab.tools.core.services import Services
@@ -15,7 +15,7 @@ from baobab.tools.core.services import Services
 
 async def show(services: Services, organisation: str) -> list[str]:
     """What an organisation has, in lines for people. NoCreditAccount."""
-    return await _statement(services.credits, await find_organisation(services, organisation))
+    return await _statement(services.part(Credits), await find_organisation(services, organisation))
 
 
 async def top_up(services: Services, organisation: str, amount: int, reference: str) -> list[str]:
@@ -24,11 +24,11 @@ async def top_up(services: Services, organisation: str, amount: int, reference: 
     async with services.database.working() as unit:
         mine = (credit_top_ups.c.organisation_id == found, credit_top_ups.c.reference == reference)
         before = (await unit.execute(select(credit_top_ups.c.amount).where(*mine))).first()
-        await services.credits.top_up(found, amount, reference, unit=unit)
+        await services.part(Credits).top_up(found, amount, reference, unit=unit)
         if before is None:
             data = {"amount_usd": dollars(amount)}
             await services.trail.record_operator(unit, "credits.top_up", found, "top_up", reference, data)
-    return await _statement(services.credits, found)
+    return await _statement(services.part(Credits), found)
 
 
 async def set_terms(services: Services, organisation: str, allowance: int | None, floor: int | None) -> list[str]:
@@ -37,9 +37,9 @@ async def set_terms(services: Services, organisation: str, allowance: int | None
     told = {"allowance_usd": allowance, "floor_usd": floor}
     data = {name: None if amount is None else dollars(amount) for name, amount in told.items()}
     async with services.database.working() as unit:
-        await services.credits.set_terms(found, allowance=allowance, floor=floor, unit=unit)
+        await services.part(Credits).set_terms(found, allowance=allowance, floor=floor, unit=unit)
         await services.trail.record_operator(unit, "credits.terms", found, "organisation", found, data)
-    return await _statement(services.credits, found)
+    return await _statement(services.part(Credits), found)
 
 
 async def find_organisation(services: Services, text: str) -> str:

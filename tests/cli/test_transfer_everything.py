@@ -14,6 +14,7 @@ from baobab.settings import load
 from baobab.storage.databases import database_at
 from baobab.storage.objects import store_at
 from baobab.storage.tables import metadata
+from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.call import Door
 from baobab.tools.oauth.access import DOOR
@@ -62,7 +63,7 @@ async def _store_files(world: World) -> None:
 async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     """The rows that no call of a person's makes: of an operator, of OAuth's endpoints, of limits, of moves."""
     house, owner = world.baobab.house, world.callers["owner"].headers
-    await house.services.credits.top_up(world.org, 10**9, "invoice 1")
+    await house.services.part(Credits).top_up(world.org, 10**9, "invoice 1")
     await house.registry.call(
         "oauth_register", {"redirect_uris": ["http://localhost/back"]}, ANONYMOUS, Door(DOOR, "used")
     )

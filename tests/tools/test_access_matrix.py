@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from sqlalchemy import insert
 
 from baobab.storage.kv.engine import Quota, Tier
+from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.call import Door
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.moves.rows import moves_table
@@ -355,7 +356,7 @@ class World:
         return {**await self.for_billing_delete_budget(caller), "most_usd": "1.50"}
 
     async def for_billing_delete_budget(self, caller: Caller) -> dict[str, Any]:
-        await self.baobab.house.services.credits.set_budget(self.org, "app", self.app, "day", 1)
+        await self.baobab.house.services.part(Credits).set_budget(self.org, "app", self.app, "day", 1)
         return {"subject": "app", "subject_id": self.app, "period": "day", "org_id": self.org}
 
     async def for_gateway_response(self, caller: Caller) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.envelopes import Envelope, Schema
 from baobab.tools.core.errors import (
     AppNotFound,

@@ -1,14 +1,8 @@
-"""What was set aside for calls whose process is gone comes back; kept answers go when their time is over."""
+"""Kept answers of models go when their time is over."""
 
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.toolset import ai
 from baobab.tools.core.jobs import Job
-
-
-@ai.job(every=30)
-async def credits_sweep(job: Job) -> None:
-    """Release reservations that are past their time."""
-    await job.registry.services.credits.sweep()
 
 
 @ai.job(every=60)

@@ -97,7 +97,8 @@ class Executor:
     async def _attempt(self, job: Job, row: Any) -> None:
         self._require_hope(job, row)
         async with self._database.reading() as connection:
-            caller = await proposers.restored(connection.execute, row.caller, self._clock.now())
+            execute, credits_ = connection.execute, job.registry.services.credits
+            caller = await proposers.restored(execute, credits_, row.caller, self._clock.now())
         tool = job.registry.find(row.tool)
         if tool.version != row.tool_version:
             raise ToolNotFound("The tool has changed since the call was proposed.")

@@ -379,7 +379,7 @@ async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> str | Non
         tool = call.registry.find(row.tool)
         if tool.version != row.tool_version:
             return "It would fail now: the tool has changed since the call was proposed."
-        caller = await proposers.restored(call.execute, row.caller, call.now)
+        caller = await proposers.restored(call.execute, call.services.credits, row.caller, call.now)
         door = Door(row.door, row.request_id, base_url=call.door.base_url)
         return await call.registry.preview(tool, arguments, caller, door, call.unit)
     except BaobabError as error:

@@ -8,14 +8,14 @@ from sqlalchemy import select
 from typing_extensions import TypedDict
 
 from baobab.tools.billing.errors import BudgetNotFound, SubjectNotFound, TooManyBudgets
+from baobab.tools.billing.ledger.budgets import Budget, BudgetPeriod, BudgetSubject
+from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits.budgets import Budget, BudgetPeriod, BudgetSubject
-from baobab.tools.core.credits.terms import usd
 from baobab.tools.core.jobs import Event, Job
-from baobab.tools.core.money import Usd, dollars
+from baobab.tools.core.money import Usd, dollars, usd
 from baobab.tools.core.platform_tables import api_keys, apps
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
@@ -65,7 +65,7 @@ async def billing_forget_app(job: Job, event: Event) -> None:
     organisation: str | None = event.data.get("organization_id")
     if organisation is not None:
         for period in _PERIODS:
-            await job.registry.services.credits.delete_budget(organisation, "app", event.app_id, period)
+            await job.registry.services.part(Credits).delete_budget(organisation, "app", event.app_id, period)
 
 
 @billing.tool(
@@ -83,7 +83,7 @@ async def billing_forget_app(job: Job, event: Event) -> None:
 async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> Budgets:
     """List an organisation's budgets, with what is spent of each."""
     organisation = await acting_in(call, org_id)
-    return {"budgets": [told(budget) for budget in await call.services.credits.budgets(organisation)]}
+    return {"budgets": [told(budget) for budget in await call.services.part(Credits).budgets(organisation)]}
 
 
 @billing.tool(
@@ -125,12 +125,13 @@ async def billing_set_budget(
     """
     organisation = await acting_in(call, org_id, "admin")
     await _require_own(call, organisation, subject, subject_id)
+    credits_ = call.services.part(Credits)
     # Whoever sets another at once waits until this call is committed.
-    there = await call.services.credits.budgets(organisation, unit=call.unit)
+    there = await credits_.budgets(organisation, unit=call.unit)
     known = {(budget.subject, budget.subject_id, budget.period) for budget in there}
     if (subject, subject_id, period) not in known and len(there) >= MOST:
         raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})
-    budget = await call.services.credits.set_budget(organisation, subject, subject_id, period, most_usd, unit=call.unit)
+    budget = await credits_.set_budget(organisation, subject, subject_id, period, most_usd, unit=call.unit)
     await _changed(call, subject, subject_id, period)
     call.audit.data["most_usd"] = dollars(most_usd)
     return {"budget": told(budget)}
@@ -157,7 +158,7 @@ async def billing_delete_budget(
     """Delete a budget; admins and owners only. Only the organisation's credits bound the app or key then."""
     organisation = await acting_in(call, org_id, "admin")
     # Not asked whether the app or the key is still there: what is left of one that is gone can be deleted too.
-    if not await call.services.credits.delete_budget(organisation, subject, subject_id, period, unit=call.unit):
+    if not await call.services.part(Credits).delete_budget(organisation, subject, subject_id, period, unit=call.unit):
         raise BudgetNotFound
     await _changed(call, subject, subject_id, period)
     return {"deleted": True}

@@ -2,8 +2,8 @@
 
 from sqlalchemy import func, select
 
+from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.billing.toolset import billing
-from baobab.tools.core.credits.rows import credit_reservations
 from baobab.tools.core.gauges import Reading
 from baobab.tools.core.services import Services
 

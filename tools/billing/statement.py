@@ -8,14 +8,16 @@ from sqlalchemy import select
 from typing_extensions import TypedDict
 
 from baobab.tools.billing.budgets import BudgetRow, told
+from baobab.tools.billing.ledger.account import Account
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.errors import NoCreditAccount
+from baobab.tools.billing.ledger.terms import TERMS
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits.account import Account
-from baobab.tools.core.credits.errors import NoCreditAccount
-from baobab.tools.core.credits.terms import TERMS, usd
-from baobab.tools.core.credits.usage import Used
+from baobab.tools.core.credits import Used
+from baobab.tools.core.money import usd
 from baobab.tools.core.plan_room import cap_of_apps
 from baobab.tools.core.plans import PLANS
 from baobab.tools.core.platform_tables import organisations
@@ -124,7 +126,7 @@ async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billi
     Amounts are US dollars; null is without a cap.
     """
     organisation = await acting_in(call, org_id)
-    credits_ = call.services.credits
+    credits_ = call.services.part(Credits)
     account = await credits_.account(organisation)
     used = await credits_.usage(organisation, account.month, call.now.date(), by=())
     budgets = await credits_.budgets(organisation)

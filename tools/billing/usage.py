@@ -8,13 +8,15 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from baobab.tools.billing.errors import TooMuchUsage
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.usage import UsagePart
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits.terms import usd
-from baobab.tools.core.credits.usage import UsagePart, Used
+from baobab.tools.core.credits import Used
 from baobab.tools.core.days import Day, first_and_last
+from baobab.tools.core.money import usd
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Text
 
@@ -86,7 +88,7 @@ async def billing_usage(
     if last - first > _MOST_DAYS:
         raise TooMuchUsage(f"More than {_MOST_DAYS.days} days are too many for one answer.")
     parts = [_COLUMNS[part] for part in by]
-    credits_ = call.services.credits
+    credits_ = call.services.part(Credits)
     found = await credits_.usage(organisation, first, last, app_id=app_id, key_id=key_id, by=parts, most=MOST_ROWS + 1)
     if len(found) > MOST_ROWS:
         raise TooMuchUsage(details={"limit": MOST_ROWS})

@@ -12,7 +12,7 @@ from baobab.storage.database import Execute, Unit
 from baobab.tools.core.auth.access import Role
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.credits.budgets import Spender
+from baobab.tools.core.credits import Spender
 from baobab.tools.core.effects import exceeds, needs_approval
 from baobab.tools.core.errors import AppNotFound, Forbidden, Unavailable
 from baobab.tools.core.limits import Allowance

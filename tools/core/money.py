@@ -1,4 +1,4 @@
-"""Amounts as people write them: decimal dollars, exactly, turned into whole nano-dollars and back."""
+"""Money: integer nano-dollars everywhere; decimal dollars, exactly, as people write them, and as they are shown."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from baobab.tools.core.credits.terms import MOST, USD
+USD = 10**9
+"""One dollar in nano-dollars."""
+MOST = 1_000_000 * USD
+"""More than any single amount: what is added up stays far within 64 bits."""
 
 _PLACES = 9
 _WRITTEN = r"^([0-9]{1,7})(\.[0-9]{1,9})?$"
@@ -21,6 +24,11 @@ def nanos(written: str) -> int:
     if not 0 <= amount <= MOST:
         raise ValueError(f"must be a number of dollars from 0 to {MOST // USD} with at most 9 decimals, such as 12.50")
     return amount
+
+
+def usd(nanos: int) -> float:
+    """Dollars, to be shown and never to be reckoned with."""
+    return nanos / USD
 
 
 def dollars(amount: int) -> str:

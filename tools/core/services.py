@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from baobab.tools.core.auth.credentials import Credentials
     from baobab.tools.core.auth.directory import Directory
     from baobab.tools.core.auth.signing import Signers
-    from baobab.tools.core.credits.credits import Credits
+    from baobab.tools.core.credits import Credits
     from baobab.tools.core.failures import Failures
     from baobab.tools.core.jobs import Jobs
     from baobab.tools.core.limits import Limiter
@@ -85,7 +85,7 @@ class Services:
     credits: "Credits"
     outgoing: Outgoing
     parts: Mapping[type, object] = field(default_factory=dict)
-    """What rooms below the domains bring, by its class."""
+    """What engines and domains bring beside these, by its class."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _own: dict[Any, Any] = field(default_factory=dict)
 

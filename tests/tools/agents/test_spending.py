@@ -9,8 +9,7 @@ import pytest
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.runtime.gateway.providers import own_server
-from baobab.tools.core.credits.budgets import Spender
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.credits import Spender, Usage
 from tests.jobs import settled
 from tests.runtime.gateway.upstream import Upstream, upstream
 from tests.tools.agents.conftest import Agency, graph

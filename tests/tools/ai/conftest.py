@@ -21,9 +21,9 @@ from baobab.runtime.gateway.model import Modality, Model, Price
 from baobab.runtime.gateway.providers import Provider, own_server
 from baobab.server import Server
 from baobab.settings import load
-from baobab.tools.core.credits.credits import Credits
-from baobab.tools.core.credits.terms import Balance
-from baobab.tools.core.credits.usage import Used
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.terms import Balance
+from baobab.tools.core.credits import Used
 from tests.columns import begin, end
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.people import first_organisation
@@ -52,7 +52,7 @@ class Installation(Baobab):
 
     @property
     def credits(self) -> Credits:
-        return self.house.services.credits
+        return self.house.services.part(Credits)
 
     def lab(
         self,

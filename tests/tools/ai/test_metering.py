@@ -18,9 +18,10 @@ from baobab.runtime.gateway.model import Price
 from baobab.runtime.gateway.outcome import Outcome
 from baobab.settings import load
 from baobab.tools.ai import asking
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.core import platform_tables
-from baobab.tools.core.credits.rows import credit_reservations
-from baobab.tools.core.credits.terms import MOST
+from baobab.tools.core.money import MOST
 from tests import jobs
 from tests.cli.server_process import serving
 from tests.clock import FixedClock
@@ -300,12 +301,12 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
     clock = FixedClock(time.time())
     async with composition.house(load(settings, data=data), clock=clock) as house:
         (organisation,) = await organisations(house)
-        assert (await house.services.credits.balance(organisation)).reserved > 0
+        assert (await house.services.part(Credits).balance(organisation)).reserved > 0
         await jobs.made(house, "credits_sweep")
-        assert (await house.services.credits.balance(organisation)).reserved > 0
+        assert (await house.services.part(Credits).balance(organisation)).reserved > 0
         clock.advance(600)
         await jobs.made(house, "credits_sweep")
-        balance = await house.services.credits.balance(organisation)
+        balance = await house.services.part(Credits).balance(organisation)
     assert (balance.reserved, balance.total) == (0, 1 * USD)
     end(data)
 

@@ -215,7 +215,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_after_one_poll_elsewher
     made = await house.use("api_keys_create", ada, name="agent")
     services = house.services
     far = Notices(services.database, services.clock, services.ids)
-    directory = Directory(services.database, services.clock, far)
+    directory = Directory(services.database, services.clock, far, services.credits)
     elsewhere = Credentials(directory, services.signers, services.clock, far)
     await far.poll()
     header = b"Bearer " + made["key"].encode()

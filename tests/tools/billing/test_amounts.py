@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.money import dollars, nanos
 from tests.columns import end
 from tests.conftest import Baobab
@@ -37,7 +38,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
         async def set_(most: str) -> tuple[httpx.Response, int | None]:
             path, body = f"/dashboard/billing/budgets/app/{app_id}/day", f'{{"most_usd": {most}}}'
             answer = await baobab.client.put(path, content=body, headers=baobab.owner)
-            budgets = await baobab.house.services.credits.budgets(ours)
+            budgets = await baobab.house.services.part(Credits).budgets(ours)
             return answer, budgets[0].most if budgets else None
 
         yield lambda most: runner.run(set_(most))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.credits import Usage
 from tests.mcp_server.speaking import refusal, use
 from tests.people import first_organisation, key, person
 from tests.tools.ai.conftest import MINI, Installation

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from baobab.tools.billing.tables import credit_usage
 from baobab.tools.billing.usage import MOST_ROWS
-from baobab.tools.core.credits.rows import credit_usage
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.credits import Usage
 from tests.mcp_server.speaking import use
 from tests.people import first_organisation, person
 from tests.tools.ai.conftest import MINI, Installation

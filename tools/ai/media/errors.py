@@ -11,7 +11,7 @@ from baobab.runtime.gateway.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from baobab.tools.core.credits.errors import CreditsExhausted
+from baobab.tools.core.credits import CreditsExhausted
 from baobab.tools.core.envelopes import Envelope, Schema
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Conflict, Forbidden, NotFound
 

@@ -11,11 +11,9 @@ from baobab.tools.ai.media.rows import FREEZES, generation_jobs
 from baobab.tools.ai.media.submitters import require_visible
 from baobab.tools.ai.media.submitting import Kind, address
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits.errors import UnknownReservation
-from baobab.tools.core.credits.operations import Reservation
-from baobab.tools.core.credits.terms import usd
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.credits import Reservation, UnknownReservation, Usage
 from baobab.tools.core.errors import AppMigrating
+from baobab.tools.core.money import usd
 
 _POLLED = timedelta(seconds=30)
 """Polls within this time are one: not each of them is worth a transaction."""

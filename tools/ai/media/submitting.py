@@ -19,9 +19,8 @@ from baobab.tools.ai.media.rows import FREEZES, generation_jobs
 from baobab.tools.ai.media.submitters import submitter
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
-from baobab.tools.core.credits.operations import Reservation
-from baobab.tools.core.credits.terms import MOST
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation
+from baobab.tools.core.money import MOST
 
 Kind = Literal["image", "video"]
 

@@ -10,7 +10,7 @@ from baobab.storage.database import Database
 from baobab.tools.ai.media.rows import FREEZES, HOLDING, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.submitting import JOB
 from baobab.tools.ai.media.toolset import media
-from baobab.tools.core.credits.operations import Reservation
+from baobab.tools.core.credits import Reservation
 from baobab.tools.core.errors import AppMigrating
 from baobab.tools.core.jobs import Job
 from baobab.tools.core.services import Services

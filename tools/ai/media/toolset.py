@@ -20,7 +20,7 @@ from baobab.tools.ai.media.errors import (
     NotSubmitter,
     UnsupportedParameter,
 )
-from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.core.toolset import Toolset
 

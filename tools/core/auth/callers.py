@@ -24,7 +24,7 @@ class Limits:
 
     @classmethod
     def of(cls, row: Any) -> "Limits | None":
-        """What the row of a key says, and its `budgeted` (credit_rows.py); None where that is nothing."""
+        """What the row of a key says, and its `budgeted` (tools/core/credits.py); None where that is nothing."""
         families = None if row.toolsets is None else frozenset(row.toolsets)
         found = cls(families, row.read_only, row.approval, row.budgeted, row.only_app_id, row.ends_at)
         return None if found == cls() else found

@@ -12,7 +12,7 @@ from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.tools.core.auth.access import Role
 from baobab.tools.core.auth.callers import FunctionKey, Limits
-from baobab.tools.core.credits.rows import BUDGETED
+from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.plans import PLANS, Plan
 from baobab.tools.core.platform_tables import api_keys, apps, members, organisations
@@ -55,8 +55,9 @@ class Key:
 class Directory:
     """Read-through: entries live 30 s, absences 2 s, and a change anywhere clears them within half a second."""
 
-    def __init__(self, database: Database, clock: Clock, notices: Notices) -> None:
+    def __init__(self, database: Database, clock: Clock, notices: Notices, credits_: Credits) -> None:
         self._database = database
+        self._credits = credits_
         self._apps: Cache[str, App] = Cache(self._load_app, clock)
         self._subdomains: Cache[str, str] = Cache(self._load_subdomain, clock)
         self._keys: Cache[str, Key | FunctionKey] = Cache(self._load_key, clock)
@@ -158,7 +159,7 @@ class Directory:
             api_keys.c.only_app_id,
             api_keys.c.ends_at,
             api_keys.c.expires_at,
-            BUDGETED,
+            self._credits.budgeted,
         )
         row = await self._first(select(*columns).where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None)))
         if row:

@@ -1,6 +1,5 @@
 """Membership: founding organisations and reading who stands where, in the caller's own transaction."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from sqlalchemy import Select, insert, select
@@ -8,16 +7,13 @@ from sqlalchemy import Select, insert, select
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.access import Role, require_role
 from baobab.tools.core.call import Call
-from baobab.tools.core.credits.budgets import first_day
-from baobab.tools.core.credits.rows import credit_accounts
-from baobab.tools.core.credits.terms import TERMS
 from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.platform_tables import members, organisations
 from baobab.tools.core.services import Services
 
 
 async def found(execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool) -> dict[str, Any]:
-    """A new organisation with one owner; its row. Whatever is not an account's own begins without an allowance.
+    """A new organisation with one owner; its row.
 
     No notice: nobody can have asked for an id that did not exist.
     """
@@ -29,18 +25,10 @@ async def found(execute: Execute, services: Services, name: str, owner_id: str, 
         "created_at": services.clock.now(),
     }
     await execute(insert(organisations), row)
-    if not personal and TERMS[services.options.default_plan].allowance is not None:
-        # One allowance for each account: organisations are made for nothing.
-        await execute(insert(credit_accounts), _without_allowance(row))
+    await services.credits.open_account(execute, row)
     member = {"organisation_id": row["id"], "account_id": owner_id, "role": "owner", "created_at": row["created_at"]}
     await execute(insert(members), member)
     return row
-
-
-def _without_allowance(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The account of credits of a new organisation."""
-    nothing = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
-    return {"organisation_id": row["id"], "month": first_day("month", row["created_at"].date()), **nothing}
 
 
 def of_account(account_id: str) -> Select[Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import CursorResult, Select, select
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
-from baobab.tools.core.credits.rows import BUDGETED
+from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import Forbidden, InvalidApiKey
 from baobab.tools.core.platform_tables import api_keys, members
 from baobab.tools.core.steps import Step
@@ -58,7 +58,10 @@ def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, An
 
 
 async def restored(
-    execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]], held: dict[str, Any], now: datetime
+    execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]],
+    credits_: Credits,
+    held: dict[str, Any],
+    now: datetime,
 ) -> Caller:
     """The caller who acts, as they were, and held to what their key is held to now.
 
@@ -67,7 +70,8 @@ async def restored(
     """
     limits = None
     if held["key_id"] is not None:
-        query = select(api_keys, BUDGETED).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+        live = (api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
+        query = select(api_keys, credits_.budgeted).where(*live)
         key = (await execute(query)).first()
         if key is None:
             raise InvalidApiKey("The key that proposed this call has been revoked.")

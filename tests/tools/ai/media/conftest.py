@@ -13,8 +13,9 @@ from sqlalchemy import select
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
 from baobab.tools.ai.media.rows import generation_jobs
-from baobab.tools.core.credits.terms import Balance
-from baobab.tools.core.credits.usage import Used
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.terms import Balance
+from baobab.tools.core.credits import Used
 from baobab.tools.core.errors import AppNotFound
 from tests import jobs
 from tests.clock import FixedClock
@@ -102,11 +103,11 @@ class House(Baobab):
         return await self.client.get(url, headers=by or self.owner)
 
     async def balance(self) -> Balance:
-        return await self.house.services.credits.balance(await first_organisation(self))
+        return await self.house.services.part(Credits).balance(await first_organisation(self))
 
     async def used(self) -> list[Used]:
         today = self.clock.now().date()
-        return await self.house.services.credits.usage(await first_organisation(self), today, today)
+        return await self.house.services.part(Credits).usage(await first_organisation(self), today, today)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
+from baobab.tools.billing.ledger.credits import Credits
 from tests.people import first_organisation, key
 from tests.tools.ai.media.conftest import IMAGE, SECOND, VIDEO, House
 
@@ -165,7 +166,7 @@ async def test_jobs_at_once_spend_no_more_than_there_is(baobab: House) -> None:
 
 async def test_a_budget_of_the_app_bounds_its_videos(baobab: House) -> None:
     app = await baobab.app()
-    await baobab.house.services.credits.set_budget(await first_organisation(baobab), "app", app, "day", CHARGED)
+    await baobab.house.services.part(Credits).set_budget(await first_organisation(baobab), "app", app, "day", CHARGED)
     assert (await baobab.submit(app, "video", model=VIDEO, duration=4)).status_code == 202
     refused = await baobab.submit(app, "video", model=VIDEO, duration=4)
     assert (refused.status_code, refused.json()["code"]) == (402, "BUDGET_EXHAUSTED")

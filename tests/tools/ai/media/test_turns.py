@@ -7,7 +7,8 @@ from sqlalchemy import select, update
 
 from baobab.tools.ai.media import sweeping
 from baobab.tools.ai.media.rows import generation_jobs
-from baobab.tools.core.credits.terms import USD
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.core.money import USD
 from tests.jobs import PATIENCE_SECONDS, jobs
 from tests.people import Person, person
 from tests.tools.ai.media.conftest import IMAGE, VIDEO, House
@@ -19,7 +20,7 @@ WAITING = 8
 async def tenant(baobab: House, name: str) -> tuple[Person, str]:
     """An organisation with an app, and credits for whatever it asks for."""
     who = await person(baobab, name)
-    await baobab.house.services.credits.top_up(who.organisation_id, 100 * USD, f"for {name}")
+    await baobab.house.services.part(Credits).top_up(who.organisation_id, 100 * USD, f"for {name}")
     made = await baobab.client.post("/init", json={"name": name}, headers=who.headers)
     assert made.status_code == 201, made.text
     return who, made.json()["app_id"]
@@ -56,7 +57,7 @@ async def test_organisations_take_turns_when_what_nobody_looks_at_is_put_in_orde
     path = await baobab.submitted(mine, "video", other.headers, model=VIDEO, duration=4)
     await baobab.swept(301)
     assert (await baobab.row(path)).released_at is not None
-    credits_ = baobab.house.services.credits
+    credits_ = baobab.house.services.part(Credits)
     assert (await credits_.balance(other.organisation_id)).reserved == 0
     assert (await credits_.balance(greedy.organisation_id)).reserved > 0
 

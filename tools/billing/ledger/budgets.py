@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
-from baobab.tools.core.credits.terms import usd
+from baobab.tools.core.money import usd
 
 BudgetSubject = Literal["app", "key", "agent"]
 BudgetPeriod = Literal["day", "month"]
@@ -12,18 +12,6 @@ BudgetPeriod = Literal["day", "month"]
 
 def first_day(period: BudgetPeriod, today: date) -> date:
     return today if period == "day" else today.replace(day=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Spender:
-    """The run of an agent for which something is spent.
-
-    agents: the ids of its agent, and of those in whose runs it is a step; and what the runs of each may cost in a day
-    (UTC), in nano-dollars. None for no bound.
-    """
-
-    run_id: str
-    agents: tuple[tuple[str, int | None], ...]
 
 
 @dataclass(slots=True)

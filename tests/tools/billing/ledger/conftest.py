@@ -11,16 +11,15 @@ from sqlalchemy import func, insert, select, update
 from baobab.storage.clock import Ids
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
-from baobab.tools.core.credits.credits import Credits
-from baobab.tools.core.credits.operations import Reservation
-from baobab.tools.core.credits.rows import (
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.tables import (
     credit_accounts,
     credit_budgets,
     credit_reservations,
     credit_top_ups,
     credit_usage,
 )
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.core.credits import Reservation, Usage
 from baobab.tools.core.platform_tables import organisations
 from tests.clock import FixedClock
 from tests.columns import address, end

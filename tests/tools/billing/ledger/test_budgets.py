@@ -4,11 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from baobab.tools.core.credits.budgets import Spender
-from baobab.tools.core.credits.errors import BudgetExhausted
-from baobab.tools.core.credits.terms import USD
-from baobab.tools.core.credits.usage import Usage
-from tests.tools.core.credits.conftest import USAGE, Bank
+from baobab.tools.core.credits import BudgetExhausted, Spender, Usage
+from baobab.tools.core.money import USD
+from tests.tools.billing.ledger.conftest import USAGE, Bank
 
 APP, OTHER, KEY = "app_000000000001", "app_000000000002", "9a6c0000-0000-0000-0000-000000000001"
 DAY = 24 * 3600
@@ -47,7 +45,8 @@ async def test_every_budget_that_a_call_counts_against_must_allow_it(bank: Bank)
     await bank.spend(ours, 1 * USD, app_id=APP, key_id=KEY)
     with pytest.raises(BudgetExhausted) as refused:
         await bank.reserve(ours, 1, app_id=APP, key_id=KEY)
-    assert (refused.value.budget.subject, refused.value.budget.period) == ("key", "day")
+    spent = refused.value.details["budget"]
+    assert (spent["subject"], spent["period"]) == ("key", "day")
     await bank.spend(ours, 2 * USD, app_id=APP)
     with pytest.raises(BudgetExhausted) as refused:
         await bank.reserve(ours, 1, app_id=APP)
@@ -135,7 +134,8 @@ async def test_runs_spend_the_budgets_of_all_agents_that_they_are_for(bank: Bank
     held = await bank.reserve(ours, 1 * USD, spender=both)
     with pytest.raises(BudgetExhausted) as refused:
         await bank.reserve(ours, 1 * USD + 1, spender=both)
-    assert (refused.value.budget.subject, refused.value.budget.subject_id) == ("agent", "outer")
+    spent = refused.value.details["budget"]
+    assert (spent["subject"], spent["subject_id"]) == ("agent", "outer")
     # An agent that was not bounded has spent all the same, and another bound is in force at once.
     with pytest.raises(BudgetExhausted):
         await bank.reserve(ours, 1, spender=_spender("run-3", ("inner", 2 * USD)))

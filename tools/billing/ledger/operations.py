@@ -5,29 +5,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from baobab.tools.core.credits.budgets import Spender
-from baobab.tools.core.credits.errors import (
-    BudgetExhausted,
-    CreditsExhausted,
+from baobab.tools.billing.ledger.errors import (
     NoCreditAccount,
     TopUpConflict,
-    UnknownReservation,
+    describe_exhausted_budget,
+    describe_exhausted_credits,
 )
-from baobab.tools.core.credits.ledger import Held, Ledger
-from baobab.tools.core.credits.terms import MOST, Balance
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.billing.ledger.ledger import Held, Ledger
+from baobab.tools.billing.ledger.terms import Balance
+from baobab.tools.core.credits import Reservation, Spender, UnknownReservation, Usage
+from baobab.tools.core.money import MOST
 
 _SHARES = 4
 """The part of what is left that one call is given at most, where it names no limit of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Money set aside, in nano-dollars. A job that outlives its process keeps these three beside its own row."""
-
-    id: str
-    organisation_id: str
-    amount: int
 
 
 class Operation(ABC):
@@ -79,10 +69,10 @@ class Reserve(Operation):
                 # Others come, too.
                 amount = max(self.least, min([amount, *(room // _SHARES for room in left)]))
             if balance.available is not None and balance.available < amount:
-                raise CreditsExhausted(balance, amount)
+                raise describe_exhausted_credits(balance, amount)
             for budget in budgets:
                 if not budget.fits(amount):
-                    raise BudgetExhausted(budget, amount)
+                    raise describe_exhausted_budget(budget, amount)
         held.amount = amount
         ledger.hold(held, self.purpose, ledger.now + self.ttl)
         return Reservation(self.id, self.organisation_id, amount)

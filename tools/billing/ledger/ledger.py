@@ -6,9 +6,9 @@ from datetime import date, datetime
 from typing import Any
 
 from baobab.storage.transactions import Statements
-from baobab.tools.core.credits.account import Account, terms_of
-from baobab.tools.core.credits.budgets import Budget, BudgetSubject
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.billing.ledger.account import Account, terms_of
+from baobab.tools.billing.ledger.budgets import Budget, BudgetSubject
+from baobab.tools.core.credits import Usage
 
 # Everybody locks in one order, so nobody waits in a circle.
 _LOCKED = """

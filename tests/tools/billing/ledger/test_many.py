@@ -12,14 +12,12 @@ from sqlalchemy import select, text
 
 from baobab.storage.clock import Ids
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.credits.credits import Credits
-from baobab.tools.core.credits.errors import CreditsExhausted
-from baobab.tools.core.credits.operations import Reservation
-from baobab.tools.core.credits.rows import credit_reservations
-from baobab.tools.core.credits.terms import USD
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.tables import credit_reservations
+from baobab.tools.core.credits import CreditsExhausted, Reservation, Usage
+from baobab.tools.core.money import USD
 from tests.clock import FixedClock
-from tests.tools.core.credits.conftest import USAGE, Bank
+from tests.tools.billing.ledger.conftest import USAGE, Bank
 
 PATIENCE_SECONDS = 60.0
 
@@ -35,7 +33,7 @@ class Ticking(FixedClock):
 @asynccontextmanager
 async def spender(bank: Bank, *arguments: object) -> AsyncIterator[Process]:
     """A process that has said that it is ready."""
-    command = (sys.executable, "-m", "tests.tools.core.credits.spender", bank.url, *map(str, arguments))
+    command = (sys.executable, "-m", "tests.tools.billing.ledger.spender", bank.url, *map(str, arguments))
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     try:
         assert await line(process) == ["ready"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.credits.budgets import BudgetPeriod, BudgetSubject
-from baobab.tools.core.credits.credits import LATE, REMEMBERED
-from baobab.tools.core.credits.errors import BudgetExhausted, CreditsExhausted, TopUpConflict, UnknownReservation
-from baobab.tools.core.credits.operations import Reservation
-from baobab.tools.core.credits.terms import TERMS, USD, Balance
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.billing.ledger.budgets import BudgetPeriod, BudgetSubject
+from baobab.tools.billing.ledger.credits import LATE, REMEMBERED
+from baobab.tools.billing.ledger.errors import TopUpConflict
+from baobab.tools.billing.ledger.terms import TERMS, Balance
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation, UnknownReservation, Usage
+from baobab.tools.core.money import USD
 from tests.clock import FixedClock
-from tests.tools.core.credits.conftest import Bank
+from tests.tools.billing.ledger.conftest import Bank
 
 APPS, KEYS = ("app_1", "app_2"), ("key_1", None)
 SUBJECTS: tuple[tuple[BudgetSubject, str, BudgetPeriod], ...] = (

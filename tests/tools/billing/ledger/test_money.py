@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from baobab.tools.core.credits.credits import LATE, REMEMBERED, Credits
-from baobab.tools.core.credits.errors import CreditsExhausted, NoCreditAccount, TopUpConflict, UnknownReservation
-from baobab.tools.core.credits.operations import Reservation
-from baobab.tools.core.credits.terms import MOST, USD
-from baobab.tools.core.credits.usage import Usage
-from tests.tools.core.credits.conftest import USAGE, Bank
+from baobab.tools.billing.ledger.credits import LATE, REMEMBERED, Credits
+from baobab.tools.billing.ledger.errors import NoCreditAccount, TopUpConflict
+from baobab.tools.core.credits import CreditsExhausted, Reservation, UnknownReservation, Usage
+from baobab.tools.core.money import MOST, USD
+from tests.tools.billing.ledger.conftest import USAGE, Bank
 
 MONTH = 31 * 24 * 3600
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 from baobab.storage.clock import Clock
 from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
 from baobab.storage.transactions import Statements, transactions_on, within
-from baobab.tools.core.credits.account import open_accounts
-from baobab.tools.core.credits.errors import UnknownReservation
-from baobab.tools.core.credits.ledger import Ledger
-from baobab.tools.core.credits.operations import Operation, Release, Reserve, Settle, TopUp
+from baobab.tools.billing.ledger.account import open_accounts
+from baobab.tools.billing.ledger.ledger import Ledger
+from baobab.tools.billing.ledger.operations import Operation, Release, Reserve, Settle, TopUp
+from baobab.tools.core.credits import UnknownReservation
 from baobab.tools.core.errors import BaobabError
 
 T = TypeVar("T")

@@ -12,9 +12,8 @@ import sys
 
 from baobab.storage.clock import Ids
 from baobab.storage.databases import database_at
-from baobab.tools.core.credits.credits import Credits
-from baobab.tools.core.credits.errors import CreditsExhausted
-from baobab.tools.core.credits.usage import Usage
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.core.credits import CreditsExhausted, Usage
 from tests.clock import FixedClock
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from baobab.storage.transactions import Statements
-from baobab.tools.core.credits.terms import TERMS, Balance, Terms
+from baobab.tools.billing.ledger.terms import TERMS, Balance, Terms
 
 _OPEN = """
     INSERT INTO credit_accounts (organisation_id, month, allowance_used, once_used, credits, reserved)

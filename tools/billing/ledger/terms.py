@@ -1,17 +1,9 @@
-"""What an organisation may spend: integer nano-dollars everywhere, dollars only where they are shown."""
+"""What an organisation may spend, in nano-dollars."""
 
 from dataclasses import dataclass
 from typing import Any
 
-USD = 10**9
-"""One dollar in nano-dollars."""
-MOST = 1_000_000 * USD
-"""More than any single amount: what is added up stays far within 64 bits."""
-
-
-def usd(nanos: int) -> float:
-    """Dollars, to be shown and never to be reckoned with."""
-    return nanos / USD
+from baobab.tools.core.money import USD, usd
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,25 +5,27 @@ a process that dies leaves nothing behind but a reservation, which the sweeper g
 for those who use it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import date, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, delete, func, select, update
+from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from baobab.storage.clock import Clock, Ids
-from baobab.storage.database import Database, Unit
+from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.transactions import Statements
-from baobab.tools.core.credits.account import Account, terms_of
-from baobab.tools.core.credits.budgets import Budget, BudgetPeriod, BudgetSubject, Spender, first_day
-from baobab.tools.core.credits.errors import NoCreditAccount
-from baobab.tools.core.credits.ledger import Ledger
-from baobab.tools.core.credits.operations import Release, Reservation, Reserve, Settle, TopUp
-from baobab.tools.core.credits.rows import credit_accounts, credit_budgets, credit_reservations
-from baobab.tools.core.credits.terms import MOST, Balance
-from baobab.tools.core.credits.usage import Usage, UsagePart, Used, used
-from baobab.tools.core.credits.writer import CreditWriter
+from baobab.tools.billing.ledger.account import Account, terms_of
+from baobab.tools.billing.ledger.budgets import Budget, BudgetPeriod, BudgetSubject, first_day
+from baobab.tools.billing.ledger.errors import NoCreditAccount
+from baobab.tools.billing.ledger.ledger import Ledger
+from baobab.tools.billing.ledger.operations import Release, Reserve, Settle, TopUp
+from baobab.tools.billing.ledger.terms import TERMS, Balance
+from baobab.tools.billing.ledger.usage import UsagePart, used
+from baobab.tools.billing.ledger.writer import CreditWriter
+from baobab.tools.billing.tables import BUDGETED, credit_accounts, credit_budgets, credit_reservations
+from baobab.tools.core.credits import Reservation, Spender, Usage, Used
+from baobab.tools.core.money import MOST
 from baobab.tools.core.platform_tables import organisations
 
 T = TypeVar("T")
@@ -58,6 +60,8 @@ class Credits:
     calls nothing else here that writes before it is committed.
     """
 
+    budgeted = BUDGETED
+
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._clock = clock
@@ -67,6 +71,18 @@ class Credits:
     async def close(self) -> None:
         """Returns when everything asked before has its outcome."""
         await self._writer.close()
+
+    async def open_account(self, execute: Execute, organisation: Mapping[str, Any]) -> None:
+        """Begin one without an allowance where the organisation is nobody's personal one, in the caller's transaction.
+
+        organisation: its row. Any other account is made when it is first needed.
+        """
+        if organisation["personal"] or TERMS[organisation["plan"]].allowance is None:
+            return
+        # One allowance for each account: organisations are made for nothing.
+        nothing = dict.fromkeys(("allowance_used", "once_used", "credits", "reserved", "allowance"), 0)
+        month = first_day("month", organisation["created_at"].date())
+        await execute(insert(credit_accounts), {"organisation_id": organisation["id"], "month": month, **nothing})
 
     async def reserve(
         self,

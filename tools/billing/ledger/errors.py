@@ -1,0 +1,49 @@
+"""What credits refuse."""
+
+from baobab.tools.billing.ledger.budgets import Budget
+from baobab.tools.billing.ledger.terms import Balance
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
+from baobab.tools.core.errors import Conflict, NotFound
+from baobab.tools.core.money import usd
+
+_REASONS = {False: "spent", True: "set_aside"}
+_FIGURES = "details.reserved_usd is what is set aside."
+
+
+class TopUpConflict(Conflict):
+    code = "TOP_UP_CONFLICT"
+    summary = "A top-up of this reference was made with another amount."
+    remediation = "Use a reference of its own for each payment."
+
+
+class NoCreditAccount(NotFound):
+    summary = "There is no such organisation."
+
+
+def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhausted:
+    """The error for an amount that the balance does not allow: what there is, and whether calls under way hold it."""
+    fits = balance.available is not None and balance.available + balance.reserved >= amount
+    told = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.told()}
+    if not fits:
+        return CreditsExhausted(details=told)
+    return CreditsExhausted(
+        "The organisation's credits are set aside for calls under way: this one does not fit beside them.",
+        remediation=f"Send it again when some of them have ended, ask for fewer tokens, or top up. {_FIGURES}",
+        details=told,
+    )
+
+
+def describe_exhausted_budget(budget: Budget, amount: int) -> BudgetExhausted:
+    """The error for an amount that a budget does not allow: what is left, and whether calls under way hold it."""
+    fits = budget.spent + amount <= budget.most
+    told = {"exhausted": "budget", "reason": _REASONS[fits], "required_usd": usd(amount), "budget": budget.told()}
+    whose = f"The {budget.period}'s budget of this {budget.subject}"
+    if not fits:
+        return BudgetExhausted(budget, f"{whose} has not enough left for this call.", details=told)
+    return BudgetExhausted(
+        budget,
+        f"{whose} is set aside for calls under way: this one does not fit beside them.",
+        remediation="Send it again when some of them have ended, ask for fewer tokens, or have an owner of the"
+        " organisation raise the budget. details.budget says what is spent and what is set aside.",
+        details=told,
+    )

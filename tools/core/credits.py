@@ -1,0 +1,183 @@
+"""Credits as the framework, the engines and the other domains see them; `tools/billing/` keeps the accounts.
+
+Whoever is about to spend reserves first and settles after. All money is integer nano-dollars.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement
+
+from baobab.storage.database import Execute
+from baobab.tools.core.errors import BaobabError
+
+_LARGEST = 10**12
+_LONGEST_MODEL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """The run of an agent for which something is spent.
+
+    agents: the ids of its agent, and of those in whose runs it is a step; and what the runs of each may cost in a day
+    (UTC), in nano-dollars. None for no bound.
+    """
+
+    run_id: str
+    agents: tuple[tuple[str, int | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Money set aside, in nano-dollars. A job that outlives its process keeps these three beside its own row."""
+
+    id: str
+    organisation_id: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """byok: the provider was paid by the customer; what it cost is counted and not charged. ValueError."""
+
+    model: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    requests: int = 1
+    byok: bool = False
+
+    def __post_init__(self) -> None:
+        # Here, where one caller hears of it: in the database it would undo what others do in the same transaction.
+        if not all(0 <= count <= _LARGEST for count in (self.prompt_tokens, self.completion_tokens, self.requests)):
+            raise ValueError("counts are between 0 and 10**12")
+        if not self.model or len(self.model) > _LONGEST_MODEL or "\0" in self.model:
+            raise ValueError(f"a model's id has 1 to {_LONGEST_MODEL} characters and no NUL")
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A sum of usage. A part that was not asked for is None; the id of no app or no key is the empty string."""
+
+    day: date | None
+    app_id: str | None
+    key_id: str | None
+    model: str | None
+    byok: bool
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: int
+    """Nano-dollars: charged, or with `byok` not."""
+
+
+class Budget(Protocol):
+    """What an app, a key or an agent may spend in a day or a month, as far as others than billing look at it."""
+
+    @property
+    def subject(self) -> str:
+        """`app`, `key` or `agent`."""
+        ...
+
+    @property
+    def spent(self) -> int:
+        """Nano-dollars, in this day or month (UTC)."""
+        ...
+
+
+class CreditsExhausted(BaobabError):
+    """The organisation has not enough; the details tell what it has, in dollars."""
+
+    code = "INSUFFICIENT_CREDITS"
+    status = 402
+    summary = "The organisation's credits do not suffice."
+    remediation = "Top up, or wait for the next month's allowance; details.available_usd is what is left."
+
+
+class BudgetExhausted(BaobabError):
+    """A budget of the app, the key or the agent does not allow it, whatever the organisation has."""
+
+    code = "BUDGET_EXHAUSTED"
+    status = 402
+    summary = "A budget is spent."
+    remediation = (
+        "Ask for fewer tokens, wait until details.budget.resets_at, or have an owner of the organisation raise the"
+        " budget."
+    )
+
+    def __init__(
+        self, budget: Budget, message: str, *, remediation: str | None = None, details: Mapping[str, Any]
+    ) -> None:
+        super().__init__(message, remediation=remediation, details=details)
+        self.budget = budget
+
+
+class UnknownReservation(Exception):
+    """Never made by this organisation, or ended so long ago that it has been forgotten."""
+
+
+class Credits(Protocol):
+    """What the composition puts into the services; every method may raise DatabaseUnavailable.
+
+    To settle or release once more is then safe; what was reserved without anybody hearing of it comes back by itself.
+    """
+
+    @property
+    def budgeted(self) -> ColumnElement[bool]:
+        """A column to select beside those of `api_keys`, of its own name: whether the key has a budget."""
+        ...
+
+    async def open_account(self, execute: Execute, organisation: Mapping[str, Any]) -> None:
+        """Give a new organisation its account, in the transaction that makes it. organisation: its row."""
+        ...
+
+    async def reserve(
+        self,
+        organisation_id: str,
+        amount: int,
+        *,
+        app_id: str | None = None,
+        key_id: str | None = None,
+        purpose: str,
+        ttl_seconds: float,
+        least: int | None = None,
+        spender: Spender | None = None,
+    ) -> Reservation:
+        """Set money aside. CreditsExhausted, BudgetExhausted (both 402), NotFound where there is no organisation.
+
+        amount: 0 where nothing will be charged (a free model, the customer's own key); that is never refused.
+        least: where less will do, the least that is of use: what is set aside is then at most a quarter of what is left
+            in the balance and in each budget, and never less than this.
+        ttl_seconds: after which it is given back; what is settled later is charged all the same.
+        spender: the run of an agent that it is for; it counts against the day's budgets of its agents.
+        """
+        ...
+
+    async def extend(self, reservation: Reservation, ttl_seconds: float) -> None:
+        """Hold it for so long from now; nothing happens where it has ended."""
+        ...
+
+    async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
+        """Charge what it cost, give back the rest, count the usage: once, however often it is called.
+
+        cost: may be more than was reserved; what is not there is owed. With `usage.byok` it is counted, not charged.
+        Raises UnknownReservation.
+        """
+        ...
+
+    async def release(self, reservation: Reservation) -> None:
+        """Give everything back; nothing happens where that is done or it was settled."""
+        ...
+
+    async def agent_budget(self, organisation_id: str, agent_id: str) -> Budget | None:
+        """What the runs of an agent have cost today; None where none of them has cost anything for days."""
+        ...
+
+    async def run_cost(self, run_id: str) -> int:
+        """What was charged for the calls that a run of an agent made, without those of the runs below it."""
+        ...
+
+    async def usage(self, organisation_id: str, first: date, last: date, *, app_id: str | None = None) -> list[Used]:
+        """What was settled in the days (UTC) from `first` to `last`, both included, by model."""
+        ...
