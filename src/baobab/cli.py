@@ -110,7 +110,7 @@ def forget_store(store: str, data: Path | None) -> None:
     from baobab.storage.identity import forget_store as forget
 
     async def work() -> bool:
-        database = database_at(_settings(data=data).rows_url)
+        database = database_at(_installed(data).rows_url)
         await database.open()
         try:
             return await forget(database, store)
@@ -142,7 +142,7 @@ def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None
     from baobab.transferring import transfer as carry
 
     async def work() -> None:
-        here = _settings(data=data)
+        here = _installed(data)
         there = target_settings(here, to, valkey_url=valkey, objects_url=objects)
         await carry(here, there, dry_run=dry_run, tell=click.echo)
 
@@ -203,7 +203,7 @@ def password(email: str | None, data: Path | None, password: str) -> None:
     """
     from baobab.tools.accounts.resetting import set_password
 
-    settings = _settings(data=data)
+    settings = _installed(data)
 
     async def work() -> str:
         async with _house(settings) as home:
@@ -226,14 +226,14 @@ def keys() -> None:
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def keys_create(name: str, data: Path | None) -> None:
     """Make an API key called NAME with every right of the first account, and print it this once."""
-    click.echo(_run(_as_first_account(_settings(data=data), "api_keys_create", name=name))["key"])
+    click.echo(_run(_as_first_account(_installed(data), "api_keys_create", name=name))["key"])
 
 
 @keys.command("list")
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def keys_list(data: Path | None) -> None:
     """List the live API keys of the first account's organisation; never the keys themselves."""
-    for key in _run(_as_first_account(_settings(data=data), "api_keys_list"))["keys"]:
+    for key in _run(_as_first_account(_installed(data), "api_keys_list"))["keys"]:
         used = key["last_used_at"].isoformat(timespec="seconds") if key["last_used_at"] else "never used"
         click.echo(f"{key['id']}  {key['prefix']}...  {','.join(key['scopes']):24} {used:26} {key['name']}")
 
@@ -247,7 +247,7 @@ def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
 
     They stop working within a second, on every worker.
     """
-    settings = _settings(data=data)
+    settings = _installed(data)
     revoked = _run(_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))["keys_revoked"]
     click.echo("Revoked." if revoked == 1 else f"Revoked, with {revoked - 1} keys that were made with it.")
 
@@ -263,7 +263,7 @@ def keys_rotate_secret(data: Path | None) -> None:
     """
     from baobab.storage.rotation import reseal, rotate
 
-    settings = _settings(data=data)
+    settings = _installed(data)
 
     async def work() -> int:
         if not settings.secret_key:
@@ -342,7 +342,7 @@ def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path
 
 
 def _say_lines(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
-    settings = _settings(data=data)
+    settings = _installed(data)
 
     async def told() -> list[str]:
         async with _house(settings) as home:
@@ -365,7 +365,7 @@ def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None
     """
     from baobab.replaying import replay as replayed
 
-    settings = _settings(data=data)
+    settings = _installed(data)
 
     async def work() -> tuple[list[str], bool]:
         async with _house(settings) as home:
@@ -418,6 +418,18 @@ def _settings(**given: Any) -> Settings:
         return load(**given)
     except SettingsError as exc:
         raise Failure(str(exc)) from exc
+
+
+def _installed(data: Path | None) -> Settings:
+    """The settings of an installation that is there: a command that works on one must not make another."""
+    from baobab.storage.backup.errors import NoDataFolder
+    from baobab.storage.databases import SQLITE
+
+    settings = _settings(data=data)
+    rows = Path(settings.rows_url.removeprefix(SQLITE))
+    if settings.rows_url.startswith(SQLITE) and not rows.is_file():
+        raise Failure(str(NoDataFolder(rows)))
+    return settings
 
 
 def _registry() -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from baobab.storage.backup.errors import NoDataFolder, WithinItself
 from baobab.storage.backup.manifest import File, Manifest
 from baobab.storage.backup.snapshot import copy, schema_revision, snapshots
-from baobab.storage.backup.tree import copy_file, files_below, make_empty, measure, sync_folders
+from baobab.storage.backup.tree import copy_file, files_below, make_empty, measure, remove_empty, sync_folders
 
 ROWS = "baobab.db"
 SECRET = "secret.key"  # noqa: S105 - the name of a file
@@ -40,7 +40,7 @@ def back_up(source: Source, target: Path, version: str, *, secret_key: bool = Tr
         raise WithinItself(target, source.data)
     if not source.rows.is_file():
         raise NoDataFolder(source.rows)
-    make_empty(target)
+    made = make_empty(target)
     try:
         manifest = _copied(source, target, version, secret_key=secret_key)
         sync_folders(target)
@@ -48,6 +48,7 @@ def back_up(source: Source, target: Path, version: str, *, secret_key: bool = Tr
         sync_folders(target)
     except BaseException:
         _empty(target)
+        remove_empty(made)
         raise
     return manifest
 

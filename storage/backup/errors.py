@@ -1,5 +1,7 @@
 """What keeps a backup from being made or put back, each in one line for an operator."""
 
+from pathlib import Path
+
 
 class BackupError(Exception):
     """The text says what is wrong and what to do; nothing has been changed but what the command made itself."""
@@ -11,8 +13,14 @@ class NotEmpty(BackupError):
 
 
 class NoDataFolder(BackupError):
-    def __init__(self, rows: object) -> None:
-        super().__init__(f"{rows} is not the database of a Baobab; name its data folder with --data")
+    """A command that works on an installation was started where there is none."""
+
+    def __init__(self, rows: Path) -> None:
+        found = "is not the database of a Baobab" if rows.exists() else "is not there"
+        super().__init__(
+            f"{rows.absolute()} {found}: a data folder holds one. Run the command where the server is started, or name"
+            " its data folder with --data or BAOBAB_DATA. `baobab init` makes a new one"
+        )
 
 
 class WithinItself(BackupError):

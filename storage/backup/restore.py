@@ -5,7 +5,7 @@ from pathlib import Path
 
 from baobab.storage.backup.errors import BackupDamaged, BackupTooNew
 from baobab.storage.backup.manifest import Manifest
-from baobab.storage.backup.tree import copy_file, make_empty, sync_folders
+from baobab.storage.backup.tree import copy_file, make_empty, remove_empty, sync_folders
 from baobab.storage.migrate import revisions
 
 _STAGE = ".restoring"
@@ -20,13 +20,14 @@ def restore(backup: Path, data: Path) -> Manifest:
     manifest = Manifest.read(backup)
     if manifest.schema_revision not in revisions():
         raise BackupTooNew(manifest.version)
-    make_empty(data)
+    made = make_empty(data)
     stage = data / _STAGE
     stage.mkdir(mode=0o700)
     try:
         _fill(stage, backup, manifest)
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
+        remove_empty(made)
         raise
     for path in sorted(stage.iterdir()):
         path.rename(data / path.name)

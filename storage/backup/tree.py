@@ -1,8 +1,9 @@
 """The files below a folder, and copies of them that are on disk when they are said to be made."""
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from baobab.storage.backup.errors import NotEmpty
@@ -20,11 +21,20 @@ def files_below(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def make_empty(folder: Path) -> None:
-    """Make a folder, or take one that is there and empty; NotEmpty."""
+def make_empty(folder: Path) -> list[Path]:
+    """Make a folder, or take one that is there and empty; NotEmpty. The folders that it made, the innermost first."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise NotEmpty(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return made
+
+
+def remove_empty(made: Iterable[Path]) -> None:
+    """Remove folders that `make_empty` has made, as far as nothing is in them."""
+    with contextlib.suppress(OSError):
+        for path in made:
+            path.rmdir()
 
 
 def copy_file(source: Path, target: Path) -> tuple[int, str]:

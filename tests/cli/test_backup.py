@@ -203,8 +203,13 @@ def test_a_backup_that_is_not_whole_is_refused_in_one_line(
 ) -> None:
     backup = copied(kept, tmp_path)
     spoil(backup)
-    assert word in refused("restore", backup, "--data", tmp_path / "again")
-    assert not list((tmp_path / "again").glob("*"))
+    (tmp_path / "mount").mkdir()
+    for folder in ("again", "deep/below", "mount"):
+        assert word in refused("restore", backup, "--data", tmp_path / folder)
+    # What it has made is gone, and what was there is as it was.
+    assert not (tmp_path / "again").exists()
+    assert not (tmp_path / "deep").exists()
+    assert not list((tmp_path / "mount").iterdir())
 
 
 def test_nothing_that_is_there_is_written_over(kept: tuple[Path, Path]) -> None:
@@ -226,7 +231,7 @@ def test_a_folder_that_is_no_data_folder_is_refused_and_leaves_nothing(tmp_path:
     with closing(sqlite3.connect(tmp_path / "data" / "baobab.db")) as database, database:
         database.execute("CREATE TABLE other (n INTEGER)")
     assert "baobab.db" in refused("backup", tmp_path / "backup", "--data", tmp_path / "data")
-    assert not list((tmp_path / "backup").glob("*"))
+    assert not (tmp_path / "backup").exists()
 
 
 def test_rows_in_postgres_are_left_to_its_own_tool(tmp_path: Path) -> None:

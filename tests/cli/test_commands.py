@@ -119,6 +119,32 @@ def test_a_file_in_place_of_the_data_folder_is_told_with_what_to_do(tmp_path: Pa
     assert "--data" in line
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("keys", "create", "mine"),
+        ("plan", "org_1"),
+        ("credits", "show", "org_1"),
+        ("forget-store", "kv:local"),
+        ("password", "--password", "correct Horse 7!"),
+        ("replay", "run_1"),
+        ("backup", "elsewhere"),
+        ("transfer", "--to", "elsewhere"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_in_the_wrong_folder_says_what_it_looked_for_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    for word in (f"{tmp_path / 'data' / 'baobab.db'} is not there", "--data", "BAOBAB_DATA", "baobab init"):
+        assert word in line
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_in_place_of_a_file_of_the_data_folder_is_told_with_what_to_do(tmp_path: Path) -> None:
     lock = tmp_path / "baobab.lock"
     lock.mkdir()

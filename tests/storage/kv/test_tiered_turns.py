@@ -21,7 +21,7 @@ from baobab.storage.kv import (
 from baobab.storage.kv.tiered.durable import Durable
 from baobab.storage.kv.tiered.engine import TieredEngine
 from tests.storage.kv.accounts import recount
-from tests.storage.kv.tiered_workers import FREE, D, E, a_wish, ephemeral, in_valkey, workers
+from tests.storage.kv.tiered_workers import FREE, D, E, a_wish, end_turns, ephemeral, in_valkey, workers
 
 LASTING = 60.0
 """Seconds of a lease that no test comes to the end of."""
@@ -123,13 +123,13 @@ class TestTurns:
     async def test_a_copy_that_it_left_behind_is_found_and_removed(
         self, make_durable: Callable[[], Durable], valkey_url: str, how: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.5) as lost:
+        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url) as lost:
             await engine.put("app", "key", b"1", None, D, FREE)
             # On its way to the ephemeral tier.
             turn = await lost.enter(a_wish("key"))
             assert await lost.change("app", turn, [("put", "key", "", "", b"22")])
             assert await engine.get("app", "key") == b"1"
-            await asyncio.sleep(0.6)
+            end_turns(valkey_url)
             if how == "sweep":
                 await engine.sweep()
             else:
@@ -144,10 +144,11 @@ class TestTurns:
     async def test_such_a_copy_never_outlives_a_write_to_its_key(
         self, make_durable: Callable[[], Durable], valkey_url: str, write: str
     ) -> None:
-        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.5) as lost:
+        async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url) as lost:
             await engine.put("app", "key", b"1", None, D, FREE)
             turn = await lost.enter(a_wish("key"))
             assert await lost.change("app", turn, [("put", "key", "", "", b"22")])
+            end_turns(valkey_url)
             match write:
                 case "put":
                     await engine.put("app", "key", b"3", None, D, FREE)

@@ -75,6 +75,14 @@ def in_valkey(url: str) -> list[str]:
         return sorted(client.hkeys("kv:{app}:entries"))
 
 
+def end_turns(url: str) -> None:
+    """Let every turn in the space `app` be over, as if its lease had run out."""
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        for holder, turn in client.hgetall("kv:{app}:holders").items():
+            _, terms = turn.split(":", 1)
+            client.hset("kv:{app}:holders", holder, f"1:{terms}")
+
+
 def a_wish(*keys: str) -> Wish:
     return Wish("app", keys, (), alone=False, growth=NOTHING)
 
