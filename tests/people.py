@@ -6,7 +6,7 @@ from sqlalchemy import insert
 
 from baobab.tools.core.auth.membership import found
 from baobab.tools.core.auth.signing import PLATFORM
-from baobab.tools.core.platform_tables import accounts, members
+from baobab.tools.core.auth.tables import accounts, members
 from tests.conftest import Baobab
 
 

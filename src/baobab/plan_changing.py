@@ -3,8 +3,8 @@
 from sqlalchemy import select, update
 
 from baobab.crediting import find_organisation
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import organisations
 from baobab.tools.core.services import Services
 
 

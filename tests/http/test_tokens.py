@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from joserfc.jwk import RSAKey
 from sqlalchemy import select
 
-from baobab.tools.core.platform_tables import signing_keys
+from baobab.tools.core.auth.tables import signing_keys
 from tests.http.installation import Answer, App, Installation, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

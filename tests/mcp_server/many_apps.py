@@ -2,7 +2,7 @@
 
 from sqlalchemy import insert, select
 
-from baobab.tools.core.platform_tables import apps
+from baobab.tools.core.auth.tables import apps
 from tests.conftest import Baobab
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from baobab.storage.secrets import digest
 from baobab.tools.core.auth.signing import PLATFORM
-from baobab.tools.core.platform_tables import api_keys
+from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.oauth.tables import oauth_refresh_tokens
 from tests import jobs
 from tests.clock import FixedClock

@@ -35,3 +35,10 @@ def test_a_link_leads_to_each_room(room: str) -> None:
 
 def test_tools_are_folders_and_a_list_of_them() -> None:
     assert [path.name for path in (ROOT / "tools").glob("*.py")] == ["__init__.py"]
+
+
+def test_the_tables_of_a_domain_stand_in_its_file_of_tables() -> None:
+    domains = [path for path in (ROOT / "tools").iterdir() if path.is_dir() and path.name != "core"]
+    defining = {path for domain in domains for path in domain.rglob("*.py") if " = Table(" in path.read_text()}
+    assert defining
+    assert {path.name for path in defining} == {"tables.py"}

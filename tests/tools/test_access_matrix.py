@@ -15,7 +15,7 @@ from baobab.storage.kv.engine import Quota, Tier
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.call import Door
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.moves.rows import moves_table
+from baobab.tools.moves.tables import moves_table
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import application_of

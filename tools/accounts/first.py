@@ -8,7 +8,7 @@ from baobab.tools.accounts.errors import NoAccountYet
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.membership import found, of_account
-from baobab.tools.core.platform_tables import accounts, api_keys
+from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.services import Services
 
 EMAIL = "owner@localhost"

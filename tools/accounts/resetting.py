@@ -4,7 +4,8 @@ from sqlalchemy import select, update
 
 from baobab.tools.accounts import passwords
 from baobab.tools.accounts.errors import NoAccountYet
-from baobab.tools.core.platform_tables import accounts, refresh_tokens
+from baobab.tools.accounts.tables import refresh_tokens
+from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.services import Services
 
 

@@ -16,8 +16,9 @@ from sqlalchemy import delete, insert, select, update
 
 from baobab.storage.secrets import Vault, digest
 from baobab.tools.accounts.errors import InvalidRefreshToken
+from baobab.tools.accounts.tables import refresh_tokens
+from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.call import Call
-from baobab.tools.core.platform_tables import accounts, refresh_tokens
 from baobab.tools.core.services import Services
 
 LIFETIME = timedelta(days=7)

@@ -11,7 +11,7 @@ from baobab.runtime.gateway.reach import NOTHING, Reach
 from baobab.storage.tables import inserting
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.chat import ModelName
-from baobab.tools.ai.settings import app_ai
+from baobab.tools.ai.tables import app_ai
 from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import ai
 from baobab.tools.core.auth.access import AppOwner

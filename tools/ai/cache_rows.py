@@ -3,32 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Index, Integer, String, Table, Text, delete, func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.database import Database
-from baobab.storage.tables import Instant, inserting, metadata
+from baobab.storage.tables import inserting
+from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.services import Stores
 
 MOST_ANSWERS, MOST_BYTES = 10_000, 256 * 2**20
 """Of one organisation in one database."""
 _AT_ONCE = 100
 
-response_cache = Table(
-    "response_cache",
-    metadata,
-    Column("digest", String(64), primary_key=True),
-    Column("organisation_id", String(36), nullable=False),
-    Column("app_id", String(36), index=True),
-    Column("kept_at", Instant, nullable=False),
-    Column("expires_at", Instant, nullable=False, index=True),
-    Column("size", Integer, nullable=False),
-    # Sealed, but not for a rotation to seal anew: digests change with the key, so what an older one sealed is never
-    # found again and goes when its time is over.
-    Column("answer", Text, nullable=False),
-    # Counting what an organisation has must not read the answers.
-    Index("ix_response_cache_organisation_id_kept_at_size", "organisation_id", "kept_at", "size"),
-)
 _rows = response_cache.c
 
 

@@ -11,7 +11,7 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.storage.tables import inserting
 from baobab.tools.ai import reach, settings
 from baobab.tools.ai.administration import KeyOfAnother, ProviderKey, UnknownProvider
-from baobab.tools.ai.reach import provider_keys as rows
+from baobab.tools.ai.tables import provider_keys as rows
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.call import Call

@@ -4,52 +4,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, String, Table, UniqueConstraint, select
+from sqlalchemy import Table, select
 
 from baobab.runtime.gateway.reach import NOTHING, OwnServer, Reach, Secret
 from baobab.storage.cache import Cache
 from baobab.storage.secrets import Vault
-from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.tools.ai.tables import model_servers, provider_keys
 from baobab.tools.ai.timeouts import patience_of
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 
 _NOTICE = "ai_reach"
 _LONG = 12
-
-provider_keys = Table(
-    "provider_keys",
-    metadata,
-    # `<organisation>:<provider>`: there is one for each, and its seal is bound to both.
-    Column("id", String(100), primary_key=True),
-    Column(
-        "organisation_id", String(36), ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False, index=True
-    ),
-    Column("provider", String(60), nullable=False),
-    Column("key", Sealed, nullable=False),
-    Column("last4", String(4), nullable=False),
-    Column("updated_at", Instant, nullable=False),
-)
-
-model_servers = Table(
-    "model_servers",
-    metadata,
-    Column("id", String(36), primary_key=True),
-    Column("organisation_id", String(36), ForeignKey("organisations.id", ondelete="CASCADE"), nullable=False),
-    Column("name", String(32), nullable=False),
-    Column("url", String(500), nullable=False),
-    Column("key", Sealed),
-    Column("last4", String(4)),
-    # As it last listed them: an object of names, each with its context window or null.
-    Column("models", Json, nullable=False),
-    # Those of timeouts.py that it has.
-    Column("timeouts", Json),
-    # Why it did not, when it was last asked.
-    Column("problem", String(200)),
-    Column("probed_at", Instant, nullable=False),
-    Column("created_at", Instant, nullable=False),
-    UniqueConstraint("organisation_id", "name"),
-)
 
 
 class ReachOfOrganisations:

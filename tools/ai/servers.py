@@ -18,7 +18,7 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.probe import ModelsUnlisted, models_of
 from baobab.runtime.gateway.providers import SERVER_NAME, Provider
 from baobab.tools.ai import reach
-from baobab.tools.ai.reach import model_servers as rows
+from baobab.tools.ai.tables import model_servers as rows
 from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.core.auth.access import AnyAccount

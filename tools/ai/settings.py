@@ -3,36 +3,19 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Boolean, Column, ForeignKey, Integer, Select, String, Table, select
+from sqlalchemy import Select, select
 
 from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
 from baobab.runtime.gateway.reach import NOTHING, Reach
 from baobab.storage.cache import Cache
-from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.tools.ai import reach
+from baobab.tools.ai.tables import app_ai
 from baobab.tools.ai.timeouts import Timeouts, patience_of, read_timeout
 from baobab.tools.core.auth.callers import Account, ScopedKey
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 
 NOTICE = "app_ai"
-
-app_ai = Table(
-    "app_ai",
-    metadata,
-    Column("id", String(36), ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True),
-    Column("default_model", String(200)),
-    Column("max_tokens", Integer),
-    Column("allowed_models", Json, nullable=False),
-    Column("fallback_models", Json, nullable=False),
-    Column("byok_key", Sealed),
-    Column("byok_provider", String(60)),
-    Column("byok_last4", String(4)),
-    # Those of timeouts.py that it has.
-    Column("timeouts", Json),
-    Column("drop_params", Boolean),
-    Column("updated_at", Instant, nullable=False),
-)
 
 # Keys say whose they are by how they begin; a key must not be shown to a provider that is not its own.
 _PREFIXES = (

@@ -22,6 +22,7 @@ from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.asking import payer
 from baobab.tools.ai.stored_items import find_items, item_digests, item_rows
+from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import NotFound
@@ -159,7 +160,7 @@ async def remove(call: Call, response_id: str) -> None:
     """Forget a stored response and its items; ResponseNotFound. Those that went on with it hold what went before."""
     found = (await _found(call, response_id))["response"]
     digests = [_digest(call, response_id), *item_digests(_scope(call), found.get("output"))]
-    gone = delete(cache_rows.response_cache).where(cache_rows.response_cache.c.digest.in_(digests))
+    gone = delete(response_cache).where(response_cache.c.digest.in_(digests))
     if (database := _database(call)) is call.unit.database:
         await call.execute(gone)
     else:

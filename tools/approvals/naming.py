@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.tools.approvals.service import service_of
+from baobab.tools.core.auth.tables import accounts, api_keys
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.escaping import escape_name, escape_text
-from baobab.tools.core.platform_tables import accounts, api_keys
 from baobab.tools.core.wording import COUNTED
 
 _TELLING = ("key", "name", "tool", "email")

@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import select
 
+from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.platform_tables import apps
 
 
 async def app_now(call: Call) -> Any:

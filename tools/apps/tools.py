@@ -17,13 +17,13 @@ from baobab.tools.core.auth.access import AnyAccount, AppOwner
 from baobab.tools.core.auth.credentials import ANON_KEY
 from baobab.tools.core.auth.function_keys import make_function_key
 from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.auth.tables import api_keys, signing_keys
+from baobab.tools.core.auth.tables import apps as apps_table
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.failures import failures
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
-from baobab.tools.core.platform_tables import api_keys, signing_keys
-from baobab.tools.core.platform_tables import apps as apps_table
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text, Uuid

@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 
 from baobab.tools.audit_logs import trimming
 from baobab.tools.audit_logs.toolset import audit_logs
+from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
-from baobab.tools.core.platform_tables import audit_logs as table
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Text
 

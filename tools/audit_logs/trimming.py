@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, not_, select
 
 from baobab.tools.audit_logs.toolset import audit_logs
+from baobab.tools.core.audit import audit_logs as table
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.jobs import Job
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import audit_logs as table
-from baobab.tools.core.platform_tables import organisations
 
 GUARDED_DAYS = 90
 """Rows of changes and sign-ins by the organisation's own people and keys stay so long beyond the cap."""

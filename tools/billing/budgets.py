@@ -13,10 +13,10 @@ from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.tables import api_keys, apps
 from baobab.tools.core.call import Call
 from baobab.tools.core.jobs import Event, Job
 from baobab.tools.core.money import Usd, dollars, usd
-from baobab.tools.core.platform_tables import api_keys, apps
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Text

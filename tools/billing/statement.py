@@ -15,12 +15,12 @@ from baobab.tools.billing.ledger.terms import TERMS
 from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import Used
 from baobab.tools.core.money import usd
 from baobab.tools.core.plan_room import cap_of_apps
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import organisations
 from baobab.tools.core.toolset import Mcp
 
 

@@ -5,18 +5,43 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert
+from sqlalchemy import Boolean, Column, Index, String, Table, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
+from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.auth.callers import Account, EndUser, ScopedKey
-from baobab.tools.core.platform_tables import audit_logs
 from baobab.tools.core.tool import Audit
 
 if TYPE_CHECKING:
     from baobab.tools.core.call import Call
+
+
+audit_logs = Table(
+    "audit_logs",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("organisation_id", String(36)),
+    Column("app_id", String(36)),
+    Column("category", String(20), nullable=False),
+    Column("event_type", String(80), nullable=False),
+    Column("action", String(20), nullable=False),
+    Column("resource_type", String(60)),
+    Column("resource_id", String(200)),
+    Column("actor_type", String(20), nullable=False),
+    Column("actor_id", String(60)),
+    Column("event_data", Json, nullable=False),
+    Column("ip_address", String(60)),
+    Column("user_agent", String(300)),
+    Column("success", Boolean, nullable=False),
+    Column("error_message", String(300)),
+    Column("correlation_id", String(80)),
+    Column("created_at", Instant, nullable=False),
+    Index("ix_audit_logs_app_id_created_at", "app_id", "created_at"),
+    Index("ix_audit_logs_organisation_id_created_at", "organisation_id", "created_at"),
+)
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import select
 
 from baobab.storage.database import Execute
+from baobab.tools.core.auth.tables import accounts, members, organisations
 from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.plans import PLANS, Plan
-from baobab.tools.core.platform_tables import accounts, members, organisations
 
 
 class PlanLimitReached(Forbidden):

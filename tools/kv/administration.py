@@ -19,7 +19,7 @@ from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.exposing import changed
 from baobab.tools.kv.limits import POLICY
-from baobab.tools.kv.rules import rules_table
+from baobab.tools.kv.tables import rules_table
 from baobab.tools.kv.toolset import kv
 
 _BEGINNING = "0"

@@ -15,7 +15,8 @@ from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator
 from baobab.tools.kv.errors import ExposeConflict
 from baobab.tools.kv.patterns import Pattern, names_owner
-from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook, rules_table
+from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook
+from baobab.tools.kv.tables import rules_table
 from baobab.tools.kv.toolset import kv
 
 MAX_RULES = 500

@@ -6,30 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from sqlalchemy import Column, ForeignKey, Integer, String, Table, select
+from sqlalchemy import select
 
 from baobab.storage.cache import Cache
-from baobab.storage.tables import metadata
 from baobab.tools.core.auth.callers import Caller, EndUser
 from baobab.tools.core.errors import Forbidden, Unauthenticated
 from baobab.tools.core.services import Services
 from baobab.tools.kv import patterns
 from baobab.tools.kv.keys import MAX_KEY
+from baobab.tools.kv.tables import rules_table
 
 Level = Literal["public", "authed", "owner", "deny"]
 Verb = Literal["read", "write"]
 
 NOTICE = "kv_rules"
-
-rules_table = Table(
-    "kv_rules",
-    metadata,
-    Column("app_id", String(36), ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True),
-    Column("pattern", String(512), primary_key=True),
-    Column("read", String(10), nullable=False),
-    Column("write", String(10), nullable=False),
-    Column("position", Integer, nullable=False),
-)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from sqlalchemy import select, update
 
 from baobab.storage.database import Unit
 from baobab.tools.core.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
+from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.jobs import OUTAGES, Again, Job, JobLost
-from baobab.tools.core.platform_tables import apps
 from baobab.tools.core.services import Stores
-from baobab.tools.moves.rows import BEFORE_FLIP, STEPS, moves_table
+from baobab.tools.moves.tables import BEFORE_FLIP, STEPS, moves_table
 
 MOST_RETRIES = 20
 SETTLED_SECONDS = 2.0

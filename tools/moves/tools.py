@@ -24,7 +24,7 @@ from baobab.tools.moves.errors import (
     TooLateToAbort,
 )
 from baobab.tools.moves.mover import Mover
-from baobab.tools.moves.rows import BEFORE_FLIP, TEARING_DOWN, Step, moves_table
+from baobab.tools.moves.tables import BEFORE_FLIP, TEARING_DOWN, Step, moves_table
 
 moves = Toolset("moves", "Moving an app, with its data, to another region.", envelope=MOVE_ENVELOPE)
 

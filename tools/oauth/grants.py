@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, insert, select, update
 from baobab.storage.secrets import digest
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.call import Call
-from baobab.tools.core.platform_tables import api_keys
 from baobab.tools.oauth.errors import InvalidGrant
 from baobab.tools.oauth.tables import oauth_grants, oauth_refresh_tokens
 

@@ -17,6 +17,7 @@ from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, require_role
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import Families, UnknownToolset, open_families
 from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.tables import api_keys, apps, organisations
 from baobab.tools.core.call import Call
 from baobab.tools.core.days import Day
 from baobab.tools.core.effects import Policy
@@ -25,7 +26,6 @@ from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.jobs import Job
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.platform_tables import api_keys, apps, organisations
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Rest, Toolset

@@ -5,11 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 from pydantic_core import to_json
-from sqlalchemy import Column, String, Table, delete, insert
-from sqlalchemy import Text as LongText
+from sqlalchemy import delete, insert
 from typing_extensions import TypedDict
 
-from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, owner_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, Forbidden
@@ -18,26 +16,9 @@ from baobab.tools.core.limits import PerAddress, PerOrganisation
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.suggestions.tables import table
 
 suggestions = Toolset("suggestions", "Tell the operators what is missing or wrong.")
-
-table = Table(
-    "suggestions",
-    metadata,
-    Column("id", String(36), primary_key=True),
-    Column("category", String(30), nullable=False),
-    Column("severity", String(10)),
-    Column("description", LongText, nullable=False),
-    Column("affected_tool", String(128)),
-    Column("proposed_solution", LongText),
-    Column("source", String(20), nullable=False),
-    Column("status", String(20), nullable=False),
-    Column("agent_context", Json),
-    Column("api_key_id", String(36)),
-    Column("user_id", String(36), nullable=False),
-    Column("app_id", String(36)),
-    Column("created_at", Instant, nullable=False),
-)
 
 _NOBODY = "anonymous"
 """The `user_id` of suggestions that came without an account."""

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import select, update
 
 from baobab.tools.accounts.errors import EmailTaken, InvalidCredentials, WeakPassword, WrongPassword
+from baobab.tools.core.audit import audit_logs
+from baobab.tools.core.auth.tables import accounts
 from baobab.tools.core.errors import Forbidden, InvalidToken, MissingField, RateLimited, SignupClosed
-from baobab.tools.core.platform_tables import accounts, audit_logs
 from tests.tools.conftest import PASSWORD, House
 
 NEW_PASSWORD = "Battery staple 9?"

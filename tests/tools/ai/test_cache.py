@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import func, select
 
 from baobab.runtime.gateway.outcome import Outcome
-from baobab.tools.ai.cache_rows import response_cache as rows
 from baobab.tools.ai.pieces import Joined
+from baobab.tools.ai.tables import response_cache as rows
 from tests.conftest import Baobab
 from tests.people import key, person
 from tests.runtime.gateway.upstream import Said

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, insert, select, update
 
-from baobab.tools.ai.cache_rows import response_cache as rows
+from baobab.tools.ai.tables import response_cache as rows
 from tests import jobs
 from tests.clock import FixedClock
 from tests.columns import kept as kept_by_database

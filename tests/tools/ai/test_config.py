@@ -10,6 +10,7 @@ from sqlalchemy import insert
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.tools.ai import settings
+from baobab.tools.ai.tables import app_ai
 from tests.columns import kept
 from tests.people import key, person
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, VENDOR_KEY, Installation
@@ -250,7 +251,7 @@ async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(worl
     kept_then = {"byok_key": sealed, "byok_provider": "lab", "byok_last4": "keys"}
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], "updated_at": datetime.now(UTC), **kept_then}
     async with world.house.services.database.writing() as connection:
-        await connection.execute(insert(settings.app_ai), row)
+        await connection.execute(insert(app_ai), row)
     before = await world.spent()
     answer = await world.chat(plain, path=f"/v1/{app_id}")
     assert answer.headers["x-baobab-cost-usd"] == "0.000005850"

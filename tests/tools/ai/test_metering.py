@@ -20,7 +20,7 @@ from baobab.settings import load
 from baobab.tools.ai import asking
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.tables import credit_reservations
-from baobab.tools.core import platform_tables
+from baobab.tools.core.auth import tables
 from baobab.tools.core.money import MOST
 from tests import jobs
 from tests.cli.server_process import serving
@@ -320,7 +320,7 @@ async def post(address: str) -> httpx.Response:
 
 async def organisations(house: composition.House) -> list[str]:
     async with house.services.database.reading() as connection:
-        return list((await connection.execute(select(platform_tables.organisations.c.id))).scalars())
+        return list((await connection.execute(select(tables.organisations.c.id))).scalars())
 
 
 @contextlib.asynccontextmanager

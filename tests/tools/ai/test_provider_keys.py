@@ -12,6 +12,7 @@ from baobab.runtime.gateway.gateway import Gateway
 from baobab.storage import secrets
 from baobab.storage.rotation import reseal
 from baobab.tools.ai import reach
+from baobab.tools.ai.tables import provider_keys
 from tests.columns import kept
 from tests.people import Person, person
 from tests.tools.ai.conftest import LAB_KEY, MINI, VENDOR_KEY, Installation, installation
@@ -214,10 +215,10 @@ async def test_a_server_of_the_operators_is_called_with_the_operators_key_and_ch
     assert "lab" not in (await world.client.get(url, headers=owner.headers)).json()["providers"]
     # One that was kept when it was still allowed counts for nothing, and can be taken back.
     id_ = f"{owner.organisation_id}:lab"
-    sealed = world.house.services.vault.seal(b"looked-at-by-nobody", reach.context(reach.provider_keys, id_))
+    sealed = world.house.services.vault.seal(b"looked-at-by-nobody", reach.context(provider_keys, id_))
     row = {"id": id_, "organisation_id": owner.organisation_id, "provider": "lab", "key": sealed, "last4": "body"}
     async with world.house.services.database.writing() as connection:
-        await connection.execute(insert(reach.provider_keys), {**row, "updated_at": datetime.now(UTC)})
+        await connection.execute(insert(provider_keys), {**row, "updated_at": datetime.now(UTC)})
     assert (await world.chat(model, by=owner.headers)).status_code == 200
     assert key_of_last(world) == LAB_KEY
     assert await used(world, owner) == [(model, False, 5850)]

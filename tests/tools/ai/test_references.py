@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from baobab.runtime.gateway.gateway import Gateway
-from baobab.tools.ai.cache_rows import response_cache
+from baobab.tools.ai.tables import response_cache
 from tests.people import person
 from tests.runtime.gateway.upstream import Said
 from tests.tools.ai.conftest import MINI, TEXT, Installation, told

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy import select, update
 
 from baobab.runtime.gateway.gateway import Gateway
-from baobab.tools.ai.cache_rows import response_cache
+from baobab.tools.ai.tables import response_cache
 from tests.people import person
 from tests.tools.ai.conftest import MINI, TEXT, Installation, told
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from sqlalchemy import select
 
+from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth.signing import PLATFORM
-from baobab.tools.core.platform_tables import audit_logs
 from tests.people import first_organisation, key, person
 from tests.tools.ai.conftest import Installation
 

@@ -7,14 +7,15 @@ from sqlalchemy import func, insert, select
 
 from baobab.storage.notices import Notices
 from baobab.tools.api_keys.errors import KeyNotFound
+from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, EndUser, ScopedKey
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import AppNotFound, BadRequest, Forbidden, InvalidApiKey, NotFound, Unauthenticated
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import api_keys, audit_logs
 from baobab.tools.organisations.errors import InvitationNotFound
 from tests.tools.conftest import House
 

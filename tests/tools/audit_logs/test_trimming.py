@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import audit_logs
 from tests.conftest import Baobab
 from tests.jobs import made
 from tests.people import Person, person

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, text
 
 from baobab.tools.billing.budgets import MOST
-from baobab.tools.core import platform_tables
+from baobab.tools.core.audit import audit_logs
 from tests import jobs
 from tests.mcp_server.speaking import use
 from tests.people import first_organisation, key, person
@@ -166,7 +166,7 @@ async def test_who_set_and_deleted_a_budget_is_written_down(baobab: Installation
     assert (set_["event_type"], set_["resource_id"]) == ("billing.budget.set", place)
     assert set_["event_data"]["most_usd"] == "0.123456789"
     assert (gone["event_type"], gone["action"]) == ("billing.budget.delete", "delete")
-    rows = platform_tables.audit_logs
+    rows = audit_logs
     async with baobab.house.services.database.reading() as connection:
         found = await connection.execute(select(rows.c.organisation_id).where(rows.c.resource_id == place))
     assert set(found.scalars()) == {await first_organisation(baobab)}

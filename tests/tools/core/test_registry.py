@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from baobab.storage.databases import database_at
 from baobab.tools import toolsets
+from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.credentials import ANONYMOUS
@@ -30,14 +31,13 @@ from baobab.tools.core.errors import (
     UnknownField,
 )
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.platform_tables import audit_logs
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.tool import Audit, RegistrationError
 from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
 from baobab.tools.core.wording import tell_fields
-from baobab.tools.suggestions.tools import table as suggestions
+from baobab.tools.suggestions.tables import table as suggestions
 from tests.columns import address
 from tests.conftest import Baobab
 

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import BadRequest, Forbidden, Unauthenticated
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import api_keys, audit_logs
 from baobab.tools.oauth.errors import InvalidScope, InvalidTarget, OAuthError, RequestGone, UnknownClient
 from baobab.tools.oauth.tables import oauth_clients
 from tests.tools.conftest import House

@@ -8,10 +8,10 @@ from sqlalchemy import func, insert, select
 
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.callers import Account, Limits, ScopedKey
+from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import InvalidApiKey
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.plans import PLANS
-from baobab.tools.core.platform_tables import api_keys
 from baobab.tools.oauth.errors import InvalidGrant, ThroughOAuthOnly
 from baobab.tools.oauth.tables import oauth_codes
 from tests import jobs

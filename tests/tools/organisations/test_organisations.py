@@ -5,8 +5,8 @@ import pytest
 from sqlalchemy import select
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
+from baobab.tools.core.auth.tables import members
 from baobab.tools.core.errors import Forbidden, InvalidApiKey, Unauthenticated
-from baobab.tools.core.platform_tables import members
 from baobab.tools.organisations.errors import (
     AboveOwnRole,
     LastOwner,

@@ -2,7 +2,7 @@
 
 from sqlalchemy import delete, insert, select
 
-from baobab.tools.ai.media.rows import FREEZES, generation_jobs
+from baobab.tools.ai.media.tables import FREEZES, generation_jobs
 from baobab.tools.core.services import Stores
 
 

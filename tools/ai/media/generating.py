@@ -16,8 +16,8 @@ from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import MediaRequest, Progress
 from baobab.runtime.gateway.model import Model
 from baobab.storage.objects.errors import TooLarge
-from baobab.tools.ai.media.rows import FREEZES, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.submitting import charged
+from baobab.tools.ai.media.tables import FREEZES, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.toolset import media
 from baobab.tools.core.errors import AppNotFound, BaobabError, Unavailable
 from baobab.tools.core.jobs import Again, Job

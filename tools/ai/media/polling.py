@@ -7,9 +7,9 @@ from sqlalchemy import select, update
 from typing_extensions import TypedDict
 
 from baobab.tools.ai.media.errors import JobNotFound
-from baobab.tools.ai.media.rows import FREEZES, generation_jobs
 from baobab.tools.ai.media.submitters import require_visible
 from baobab.tools.ai.media.submitting import Kind, address
+from baobab.tools.ai.media.tables import FREEZES, generation_jobs
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import Reservation, UnknownReservation, Usage
 from baobab.tools.core.errors import AppMigrating

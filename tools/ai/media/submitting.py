@@ -15,8 +15,8 @@ from baobab.tools.ai.asking import chosen, payer
 from baobab.tools.ai.errors import conceal
 from baobab.tools.ai.media.errors import UnsupportedParameter
 from baobab.tools.ai.media.references import folded, folded_names, urls
-from baobab.tools.ai.media.rows import FREEZES, generation_jobs
 from baobab.tools.ai.media.submitters import submitter
+from baobab.tools.ai.media.tables import FREEZES, generation_jobs
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Call
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation

@@ -7,8 +7,8 @@ from sqlalchemy import delete, exists, func, select, update
 
 from baobab.runtime.job_rows import jobs
 from baobab.storage.database import Database
-from baobab.tools.ai.media.rows import FREEZES, HOLDING, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.submitting import JOB
+from baobab.tools.ai.media.tables import FREEZES, HOLDING, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.toolset import media
 from baobab.tools.core.credits import Reservation
 from baobab.tools.core.errors import AppMigrating

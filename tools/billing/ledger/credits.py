@@ -24,9 +24,9 @@ from baobab.tools.billing.ledger.terms import TERMS, Balance
 from baobab.tools.billing.ledger.usage import UsagePart, used
 from baobab.tools.billing.ledger.writer import CreditWriter
 from baobab.tools.billing.tables import BUDGETED, credit_accounts, credit_budgets, credit_reservations
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.credits import Reservation, Spender, Usage, Used
 from baobab.tools.core.money import MOST
-from baobab.tools.core.platform_tables import organisations
 
 T = TypeVar("T")
 

@@ -19,6 +19,7 @@ from baobab.storage.notices import Notices
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey, ScopedKey
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers, issuer
+from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.errors import (
     BadRequest,
     Forbidden,
@@ -28,7 +29,6 @@ from baobab.tools.core.errors import (
     InvalidUserToken,
     Unauthenticated,
 )
-from baobab.tools.core.platform_tables import api_keys
 
 _REMEMBERED_SECONDS = 30.0
 _REMEMBERED = 20_000

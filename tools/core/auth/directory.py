@@ -12,10 +12,10 @@ from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.tools.core.auth.access import Role
 from baobab.tools.core.auth.callers import FunctionKey, Limits
+from baobab.tools.core.auth.tables import api_keys, apps, members, organisations
 from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.plans import PLANS, Plan
-from baobab.tools.core.platform_tables import api_keys, apps, members, organisations
 from baobab.tools.core.types import APP_ID
 
 APP_ID_PATTERN = re.compile(APP_ID)

@@ -6,8 +6,8 @@ from sqlalchemy import ColumnElement, Select, select, update
 
 from baobab.storage.clock import Ids
 from baobab.storage.secrets import Vault, digest
+from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
-from baobab.tools.core.platform_tables import apps
 
 _UNKNOWN = "unknown"
 """In the place of the account that was shown a key, where that was not written down (migration 0013)."""

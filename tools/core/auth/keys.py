@@ -10,9 +10,9 @@ from baobab.storage.secrets import digest
 from baobab.tools.core import plan_room
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_by
+from baobab.tools.core.auth.tables import api_keys, invitations
 from baobab.tools.core.call import Call
 from baobab.tools.core.plan_room import hold_plan
-from baobab.tools.core.platform_tables import api_keys, invitations
 from baobab.tools.core.services import Services
 
 SERVICE, SUBSTRATE = "bb_sk_", "bb_sub_"

@@ -6,9 +6,9 @@ from sqlalchemy import Select, insert, select
 
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.access import Role, require_role
+from baobab.tools.core.auth.tables import members, organisations
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden
-from baobab.tools.core.platform_tables import members, organisations
 from baobab.tools.core.services import Services
 
 

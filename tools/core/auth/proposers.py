@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import CursorResult, Select, select
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
+from baobab.tools.core.auth.tables import api_keys, members
 from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import Forbidden, InvalidApiKey
-from baobab.tools.core.platform_tables import api_keys, members
 from baobab.tools.core.steps import Step
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.storage.secrets import SecretUnreadable, Vault
+from baobab.tools.core.auth.tables import signing_keys
 from baobab.tools.core.errors import InvalidToken, InvalidUserToken, UserTokenExpired
-from baobab.tools.core.platform_tables import signing_keys
 
 PLATFORM = "platform"
 _ISSUER = "baobab"

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
-from baobab.tools.ai.media.rows import generation_jobs
+from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.terms import Balance
 from baobab.tools.core.credits import Used

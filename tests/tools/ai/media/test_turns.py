@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from baobab.tools.ai.media import sweeping
-from baobab.tools.ai.media.rows import generation_jobs
+from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.money import USD
 from tests.jobs import PATIENCE_SECONDS, jobs

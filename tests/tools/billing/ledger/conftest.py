@@ -19,8 +19,8 @@ from baobab.tools.billing.tables import (
     credit_top_ups,
     credit_usage,
 )
+from baobab.tools.core.auth.tables import organisations
 from baobab.tools.core.credits import Reservation, Usage
-from baobab.tools.core.platform_tables import organisations
 from tests.clock import FixedClock
 from tests.columns import address, end
 

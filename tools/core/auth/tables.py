@@ -1,4 +1,7 @@
-"""The rows that decide who may do what: accounts, organisations, keys and apps. Every other row hangs on these."""
+"""The rows that decide who may do what: accounts, organisations, keys and apps. Every other row hangs on these.
+
+Invitations are among them because those that a key has made go when it is revoked.
+"""
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint, false, true
 
@@ -15,18 +18,6 @@ accounts = Table(
     Column("password_hash", String(200)),
     Column("email_verified", Boolean, nullable=False, server_default=false()),
     Column("created_at", Instant, nullable=False),
-)
-
-refresh_tokens = Table(
-    "refresh_tokens",
-    metadata,
-    Column("digest", String(64), primary_key=True),
-    Column("family", _ID, nullable=False, index=True),
-    Column("account_id", _ID, ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("created_at", Instant, nullable=False),
-    Column("expires_at", Instant, nullable=False),
-    Column("used_at", Instant),
-    Column("revoked_at", Instant),
 )
 
 organisations = Table(
@@ -139,28 +130,4 @@ signing_keys = Table(
     Column("created_at", Instant, nullable=False),
     Column("retired_at", Instant),
     UniqueConstraint("owner", "generation"),
-)
-
-audit_logs = Table(
-    "audit_logs",
-    metadata,
-    Column("id", _ID, primary_key=True),
-    Column("organisation_id", _ID),
-    Column("app_id", String(36)),
-    Column("category", String(20), nullable=False),
-    Column("event_type", String(80), nullable=False),
-    Column("action", String(20), nullable=False),
-    Column("resource_type", String(60)),
-    Column("resource_id", String(200)),
-    Column("actor_type", String(20), nullable=False),
-    Column("actor_id", String(60)),
-    Column("event_data", Json, nullable=False),
-    Column("ip_address", String(60)),
-    Column("user_agent", String(300)),
-    Column("success", Boolean, nullable=False),
-    Column("error_message", String(300)),
-    Column("correlation_id", String(80)),
-    Column("created_at", Instant, nullable=False),
-    Index("ix_audit_logs_app_id_created_at", "app_id", "created_at"),
-    Index("ix_audit_logs_organisation_id_created_at", "organisation_id", "created_at"),
 )
