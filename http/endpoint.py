@@ -76,7 +76,10 @@ class Endpoint:
                 if arguments[name] not in (_OPEN, body[name]):
                     raise BadRequest(f"`{name}`: the body says something else than the path.")
             arguments |= body
+        # What is refused from here on is recorded there.
+        request.called = True
         result, call = await self._registry.run(self.tool, arguments, caller, door)
+        request.called = False
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
         if call.allowance is not None:
@@ -153,7 +156,7 @@ class Endpoint:
 
     def _door(self, request: Request, base_url: str) -> Door:
         door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True)
-        door.trace = request.trace
+        door.trace, door.method = request.trace, request.method
         return door
 
     def _read_query(self, text: bytes) -> dict[str, Any]:

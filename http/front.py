@@ -16,6 +16,7 @@ from baobab.http.request import ClientGone, LargeBodies, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, Trie, decoded
 from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.call import Door
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import (
     AppNotFound,
@@ -181,28 +182,12 @@ class Front:
     async def _refuse(self, request: Request, error: BaobabError) -> int:
         tool = request.tool
         error.naming = self._registry.name_by_route
-        if tool is not None and tool.toolset.keeps_failures:
-            await self._keep(request, error, tool)
+        if tool is not None and tool.toolset.keeps_failures and not request.called:
+            door = Door("rest", request.id, request.ip, path=request.path, method=request.method)
+            await self._registry.record_refusal(tool, _named(request, tool), door, error)
         envelope = tool.toolset.envelope if tool else STRUCTURED
         await send_error(request.reply, error, envelope, self._docs, request.headers)
         return error.status
-
-    async def _keep(self, request: Request, error: BaobabError, tool: Tool) -> None:
-        """Keep a refusal for the app's developer; for an app that there is, else anybody could fill the table."""
-        services = self._registry.services
-        try:
-            app = await services.directory.app(request.captured_as(tool.app_parameter))
-        except (AppNotFound, DatabaseUnavailable):
-            return
-        services.failures.record(
-            app,
-            tool.toolset.name,
-            request.method,
-            request.path,
-            error.status,
-            tool.toolset.envelope.code(type(error)),
-            _subject(request, tool.toolset.keeps_failures),
-        )
 
 
 def _before_accepting(scope: Scope, receive: Any, respond: Send) -> Send:
@@ -231,16 +216,17 @@ def _tool_for(methods: Methods, method: str) -> Tool:
     return methods.get(method) or methods.get("GET") or next(iter(methods.values()))
 
 
-def _subject(request: Request, name: str | None) -> str | None:
-    """What a parameter of the path says; as it was sent, where that is no printable text."""
-    raw = request.captured_as(name)
-    if raw is None:
-        return None
+def _named(request: Request, tool: Tool) -> dict[str, str]:
+    """What the path says of its parameters; as it was sent, where that is no text."""
+    names = tool.rest.path_parameters if tool.rest else ()
+    return {name: _text(raw) for name, raw in zip(names, request.captured, strict=False)}
+
+
+def _text(raw: str) -> str:
     try:
-        text = decoded(raw)
+        return decoded(raw)
     except BadRequest:
         return raw
-    return text if text.isprintable() else raw
 
 
 def _allow(methods: Methods) -> str:

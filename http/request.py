@@ -42,6 +42,8 @@ class Request:
     tool: Tool | None = None
     captured: Captured = ()
     """What the parameters of the path took, in its order, still encoded."""
+    called = False
+    """Whether the registry has the call, and records by itself how it is refused."""
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
         # A name given twice is the last one's; Host, where that would matter, is refused before.

@@ -42,7 +42,7 @@ class Calls:
                 await self._resumed(who, params.request_state, params.input_responses)
             if params.name == meta_tools.SEARCH and offer.searches:
                 return await self._searched(who, offer, params.arguments or {}, ctx.protocol_version)
-            tool, arguments = self.chosen(who, offer, params.name, params.arguments or {})
+            tool, arguments = await self.chosen(who, offer, params.name, params.arguments or {})
             with self._sessions.running(who.session, ctx.request_id):
                 result = await self._run(tool, arguments, who, ctx, params)
             results.require_success(tool, result)
@@ -70,7 +70,9 @@ class Calls:
             door = replace(who.door, report=heartbeat.report)
             return (await self._registry.run(tool, arguments, who.caller, door))[0]
 
-    def chosen(self, who: Visitor, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
+    async def chosen(
+        self, who: Visitor, offer: Offer, name: str, arguments: dict[str, Any]
+    ) -> tuple[Tool, dict[str, Any]]:
         """The tool that is meant and its arguments. ToolNotFound for one that there is not, or not in this view.
 
         KeyLimited or Forbidden for one that the visitor's credential keeps it from: which tools there are is no secret.
@@ -79,7 +81,12 @@ class Calls:
             name, arguments = meta_tools.called(arguments)
         tool = offer.tools.get(name)
         if tool is None:
-            raise self._missing(name, who, offer)
+            error = self._missing(name, who, offer)
+            refused = self._registry.tools.get(name)
+            if refused is not None and not isinstance(error, ToolNotFound):
+                given = meta_tools.fixed(arguments, who, refused.app_parameter)
+                await self._registry.record_refusal(refused, given, who.door, error)
+            raise error
         return tool, meta_tools.fixed(arguments, who, tool.app_parameter)
 
     def _missing(self, name: str, who: Visitor, offer: Offer) -> BaobabError:

@@ -110,7 +110,7 @@ class Lane:
             return None
         limits = who.caller.limits
         try:
-            tool, arguments = self._calls.chosen(who, offer, name, arguments)
+            tool, arguments = await self._calls.chosen(who, offer, name, arguments)
             whole = tool.long_running or tool.failure is not None
             if whole or (limits is not None and limits.approval != "none"):
                 return None

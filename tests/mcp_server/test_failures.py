@@ -1,9 +1,12 @@
 """What fails is told as a failure to models, also where the contract of REST has it in an ordinary body."""
 
+from typing import Any
+
 import pytest
 
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import ERAS, refusal, use
+from tests.people import key
 from tests.ports import free_port
 
 
@@ -25,3 +28,25 @@ async def test_a_tool_server_that_does_not_answer_its_probe_is_a_failure(baobab:
     over_rest = await baobab.client.post(f"/v1/{app_id}/mcp-servers/{server['id']}/probe", headers=baobab.owner)
     assert over_rest.status_code == 502
     assert over_rest.json() == {"ok": False, "error": told["message"], "remediation": told["remediation"]}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_refusals_are_kept_for_the_developer_of_the_app(baobab: Baobab, era: str) -> None:
+    app_id = await baobab.app()
+    reader = await key(baobab, read_only=True)
+    tries: list[tuple[str, dict[str, Any], Any]] = [
+        ("kv_get", {"key": "missing"}, None),
+        ("kv_get", {"key": "a", "deep": True}, None),
+        ("kv_put", {"key": "b", "value": 1}, reader),
+    ]
+    for tool, arguments, by in tries:
+        refusal(await use(baobab, tool, {"app_id": app_id, **arguments}, era=era, by=by))
+    refusal(await use(baobab, "kv_get", {"app_id": "app_nosuchapp00", "key": "a"}, era=era))
+    await baobab.client.get(f"/v1/{app_id}/kv/missing", headers=baobab.owner)
+    kept = (await baobab.client.get(f"/v1/{app_id}/kv/_audit_recent", headers=baobab.owner)).json()["entries"]
+    assert [(e["method"], e["path"], e["status_code"], e["error_code"], e["key"]) for e in reversed(kept)] == [
+        ("MCP", "kv_get", 404, "not_found", "missing"),
+        ("MCP", "kv_get", 400, "bad_request", "a"),
+        ("MCP", "kv_put", 403, "forbidden", "b"),
+        ("GET", f"/v1/{app_id}/kv/missing", 404, "not_found", "missing"),
+    ]

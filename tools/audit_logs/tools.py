@@ -1,9 +1,9 @@
 """GET /v1/{app_id}/audit-logs."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from sqlalchemy import func, select
 from typing_extensions import TypedDict
 
@@ -13,22 +13,12 @@ from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Mcp
-from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.types import AppId, Moment, Text
 
 __all__ = ["audit_logs", "trimming"]
 
 
-def _utc(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError as exc:
-        raise ValueError("must be a moment between the years 1 and 9999, in UTC") from exc
-
-
 Word = Annotated[str, Text(200, min_length=1)]
-Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
 Category = Literal["auth", "admin", "function", "ai", "data", "agents"]
 Action = Literal["create", "update", "delete", "invoke", "enable", "disable"]
 ActorType = Literal["platform_user", "app_user", "api_key", "operator", "system", "anonymous"]

@@ -13,6 +13,7 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.auth.callers import Account, EndUser, ScopedKey
+from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.tool import Audit
 
 if TYPE_CHECKING:
@@ -71,24 +72,34 @@ class Trail:
         if not call.audit.nothing_done:
             await call.execute(insert(audit_logs), self._row(call, arguments, None))
 
-    def tally(self, call: "Call", arguments: dict[str, Any]) -> None:
-        """Count a call that succeeded."""
+    def tally(self, call: "Call", arguments: dict[str, Any], error: BaobabError | None = None) -> None:
+        """Count a call that succeeded, or failed with an error."""
         acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
         app_id = call.app.id if call.app else None
-        subject = (_organisation(call), app_id, call.tool.name, call.caller.actor_id, acted_for)
+        code = None if error is None else error.code
+        subject = (_organisation(call), app_id, call.tool.name, call.caller.actor_id, acted_for, code)
         tally = self._tallies.get(subject)
         if tally is None:
-            self._tallies[subject] = _Tally(self._row(call, arguments, None), 1, self._clock.time())
+            row = self._row(call, arguments, None if error is None else error.message)
+            if error is not None:
+                row["event_data"]["code"] = error.code
+            self._tallies[subject] = _Tally(row, 1, self._clock.time())
         else:
             tally.count += 1
             tally.last_at = self._clock.time()
 
-    async def record_failure(self, call: "Call", arguments: dict[str, Any], message: str) -> None:
-        """The row of a call that its handler refused; its own transaction, for the call's has been undone."""
-        if call.tool.audit is None or call.tool.audit.tallied:
+    async def record_failure(self, call: "Call", arguments: dict[str, Any], error: BaobabError) -> None:
+        """The row of a call that its handler refused; its own transaction, for the call's has been undone.
+
+        What is counted when it succeeds is counted when it fails, but for families that keep their refusals themselves.
+        """
+        if call.tool.audit is None:
             return
-        async with self._database.writing() as connection:
-            await connection.execute(insert(audit_logs), self._row(call, arguments, message))
+        if not call.tool.audit.tallied:
+            async with self._database.writing() as connection:
+                await connection.execute(insert(audit_logs), self._row(call, arguments, error.message))
+        elif call.tool.toolset.keeps_failures is None:
+            self.tally(call, arguments, error)
 
     async def record_proposal(self, connection: AsyncConnection, call: "Call", approval_id: str) -> None:
         """The row of a call that now waits for a person."""
@@ -139,7 +150,9 @@ class Trail:
         rows = []
         for tally in tallies:
             # What the first call named is not what all of them were about.
-            kept = {name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user")}
+            kept = {
+                name: value for name, value in tally.row["event_data"].items() if name in ("tool", "as_user", "code")
+            }
             tally.row["event_data"] = {
                 **kept,
                 "count": tally.count,

@@ -38,6 +38,8 @@ class Door:
     user_agent: str = ""
     base_url: str = ""
     path: str = ""
+    method: str = ""
+    """Of the HTTP request that is this call; empty where a door has its calls in another form."""
     streams: bool = False
     """Whether a result may be a Stream."""
     report: "Report | None" = None

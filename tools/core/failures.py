@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, insert, select
@@ -64,8 +64,20 @@ class Failures:
             }
         )
 
-    async def recent(self, stores: Stores, app_id: str, family: str, limit: int) -> Sequence[RowMapping]:
-        """Newest first, this process's latest included."""
+    async def recent(
+        self,
+        stores: Stores,
+        app_id: str,
+        family: str,
+        limit: int,
+        *,
+        since: datetime | None = None,
+        to: datetime | None = None,
+    ) -> Sequence[RowMapping]:
+        """The newest first, those of this process that are not written yet included.
+
+        since, to: only those from this moment on, and before that one.
+        """
         for region, found in self._regions.items():
             # Only where it looks: that another region does not answer is nothing to this one.
             if found.database is stores.database:
@@ -76,6 +88,10 @@ class Failures:
             .order_by(failures.c.id.desc())
             .limit(limit)
         )
+        if since is not None:
+            query = query.where(failures.c.at >= since)
+        if to is not None:
+            query = query.where(failures.c.at < to)
         async with stores.database.reading() as connection:
             return (await connection.execute(query)).mappings().all()
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError, NoResultFound
@@ -150,9 +151,13 @@ class Registry:
         except BaobabError as error:
             outcome = error.code
             error.naming = self.naming(door)
+            if not nested:
+                await self.record_refusal(tool, arguments, door, error)
             raise
-        except BaseException:
+        except BaseException as exc:
             outcome = "error"
+            if not nested and isinstance(exc, Exception):
+                await self.record_refusal(tool, arguments, door, Internal())
             raise
         finally:
             if self.observers:
@@ -160,6 +165,26 @@ class Registry:
                 for observe in self.observers:
                     observe(tool, door, outcome, seconds)
         return result, call
+
+    async def record_refusal(self, tool: Tool, arguments: Mapping[str, Any], door: Door, error: BaobabError) -> None:
+        """Keep a refusal for the developer of its app, where the tool's family keeps them.
+
+        Calls that are made record theirs themselves; doors record what they refuse before they make a call. What names
+        no app that there is is not kept, else anybody could fill the table.
+        """
+        toolset = tool.toolset
+        if toolset.keeps_failures is None:
+            return
+        try:
+            app = await self.services.directory.app(arguments.get(tool.app_parameter or ""))
+        except (AppNotFound, DatabaseUnavailable):
+            return
+        method, path = (door.method, door.path) if door.method else (door.name.upper(), tool.name)
+        subject = arguments.get(toolset.keeps_failures)
+        if isinstance(subject, str) and not subject.isprintable():
+            subject = quote(subject, safe="")
+        code = toolset.envelope.code(type(error))
+        self.services.failures.record(app, toolset.name, method, path, error.status, code, subject)
 
     async def preview(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door, unit: Unit
@@ -322,7 +347,7 @@ class Registry:
                 raise
             await call.unit.rollback(exc)
             if isinstance(exc, BaobabError) and not isinstance(exc, Internal):
-                await call.services.trail.record_failure(call, values, exc.message)
+                await call.services.trail.record_failure(call, values, exc)
             raise
         return result
 

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, StringConstraints, WithJsonSchema
@@ -54,6 +55,19 @@ def _seen(name: str) -> str:
         if not is_seen(character):
             raise ValueError(f"must not contain the invisible character U+{ord(character):04X}")
     return name
+
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as exc:
+        raise ValueError("must be a moment between the years 1 and 9999, in UTC") from exc
+
+
+Moment = Annotated[datetime, Field(strict=False), AfterValidator(_utc)]
+"""An ISO 8601 time, UTC where it names no zone."""
 
 
 def encode_json(value: Any) -> bytes:

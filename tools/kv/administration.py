@@ -14,7 +14,7 @@ from baobab.tools.core.limits import settled
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
-from baobab.tools.core.types import AppId, Json, Text
+from baobab.tools.core.types import AppId, Json, Moment, Text
 from baobab.tools.kv.access import Authenticated, Operator
 from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
 from baobab.tools.kv.exposing import changed
@@ -198,12 +198,23 @@ async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, inc
         )
     ),
 )
-async def kv_audit_recent(call: Call, app_id: AppId, limit: Annotated[int, Field(ge=1, le=2**31 - 1)] = 50) -> Refusals:
+async def kv_audit_recent(
+    call: Call,
+    app_id: AppId,
+    limit: Annotated[int, Field(ge=1, le=2**31 - 1)] = 50,
+    since: Annotated[Moment | None, Field(alias="from")] = None,
+    to: Moment | None = None,
+) -> Refusals:
     """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
 
+    Of a call over MCP or by an agent, `method` is `MCP` or `AGENT` and `path` the tool's name.
+
     limit: how many, 200 at most; more is taken for that. The last 1000 of 7 days are kept.
+    since: ISO 8601, UTC where it names no zone; refusals from this moment on.
+    to: ISO 8601, UTC where it names no zone; refusals before this moment.
     """
-    rows = await call.services.failures.recent(call.stores, app_id, kv.name, min(limit, _MOST_REFUSALS))
+    most = min(limit, _MOST_REFUSALS)
+    rows = await call.services.failures.recent(call.stores, app_id, kv.name, most, since=since, to=to)
     return {
         "entries": [
             {

@@ -105,3 +105,11 @@ async def test_a_run_as_a_user_ends_with_the_membership_of_the_account_that_had_
     await there.house.use("organisations_remove_member", there.owner, organization_id=team, account_id=grace.account_id)
     run = await there.rests("reader", run_id)
     assert (run["status"], run["error"]["type"]) == ("failed", "not_allowed"), run
+
+
+async def test_what_an_agent_was_refused_is_kept_with_the_refusals_of_its_app(agency: Agency) -> None:
+    await agency.agent("reader", READ)
+    assert (await agency.run("reader"))["status"] == "failed"
+    (entry,) = (await agency.house.use("kv_audit_recent", agency.owner, app_id=agency.app_id))["entries"]
+    told = (entry["method"], entry["path"], entry["status_code"], entry["error_code"], entry["key"])
+    assert told == ("AGENT", "kv_get", 404, "not_found", "secret")

@@ -55,6 +55,21 @@ async def test_a_budget_refuses_a_call_before_any_provider_is_asked(baobab: Inst
     assert await listed(baobab) == []
 
 
+async def test_calls_that_a_budget_refused_are_counted_in_the_audit_log(baobab: Installation) -> None:
+    app_id = await baobab.app()
+    await put(baobab, f"app/{app_id}/day", "0.000005")
+    for _ in range(3):
+        assert (await baobab.chat(path=f"/v1/{app_id}")).status_code == 402
+    found = await baobab.client.get(
+        f"/v1/{app_id}/audit-logs", params={"event_type": "ai.call_failed"}, headers=baobab.owner
+    )
+    rows = found.json()["logs"]
+    assert sum(row["event_data"]["count"] for row in rows) == 3
+    for row in rows:
+        assert (row["category"], row["success"], row["event_data"]["code"]) == ("ai", False, "BUDGET_EXHAUSTED")
+        assert "budget" in row["error_message"]
+
+
 async def test_a_new_budget_counts_what_was_spent_before(baobab: Installation) -> None:
     app_id = await baobab.app()
     await baobab.chat(MINI, path=f"/v1/{app_id}")

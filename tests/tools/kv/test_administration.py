@@ -1,10 +1,12 @@
 """The store as a whole: scan, stats, flush, recent refusals, the function key."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tests.clock import FixedClock
 from tests.http.installation import Answer, App, Installation, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -206,6 +208,24 @@ async def test_the_list_of_refusals_is_fifty_long_unless_asked_otherwise(world: 
     for limit in ("0", "x", "-1"):
         answer = await world.ask("GET", f"{app.kv}/_audit_recent?limit={limit}", world.owner)
         assert (answer.status, answer.json["error"]) == (400, "bad_request")
+
+
+async def test_refusals_are_narrowed_to_a_time(world: Installation, clock: FixedClock) -> None:
+    app, moments = await world.app(), []
+    for key in "abc":
+        moments.append(datetime.fromtimestamp(clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        await world.ask("GET", f"{app.kv}/{key}", world.owner)
+        clock.advance(1)
+    for query, keys in [
+        (f"?from={moments[1]}", ["c", "b"]),
+        (f"?to={moments[1]}", ["a"]),
+        (f"?from={moments[1]}&to={moments[2]}", ["b"]),
+        (f"?from={moments[0]}&limit=1", ["c"]),
+        ("?from=9999-01-01", []),
+    ]:
+        assert [entry["key"] for entry in await recent(world, app, query)] == keys, query
+    answer = await world.ask("GET", f"{app.kv}/_audit_recent?from=yesterday", world.owner)
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
 
 
 async def test_refusals_of_apps_that_do_not_exist_are_not_kept(world: Installation) -> None:
