@@ -14,12 +14,12 @@ from baobab.http.streaming import send_stream
 from baobab.http.trie import decoded
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Call, Door
+from baobab.tools.core.call import Call, Tool
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import BadRequest, Forbidden, UnknownField, UpgradeRequired
-from baobab.tools.core.limits import network
+from baobab.tools.core.rate_limits import network
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
-from baobab.tools.core.tool import Tool
 
 _OPEN = "_"
 """What a path says of a parameter that it leaves open."""

@@ -16,7 +16,8 @@ from baobab.http.request import ClientGone, LargeBodies, Request, Scope
 from baobab.http.socket import serve_socket
 from baobab.http.trie import Methods, Trie, decoded
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.call import Door
+from baobab.tools.core.call import Tool
+from baobab.tools.core.context import Door
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import (
     AppNotFound,
@@ -29,7 +30,6 @@ from baobab.tools.core.errors import (
     WrongHost,
 )
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Tool
 
 ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.errors import BaobabError, TooManyStreams
-from baobab.tools.core.limits import network
+from baobab.tools.core.rate_limits import network
 
 RECHECK_SECONDS = 14.0
 """Streams say something every 15 seconds, so that each is looked at again within 30."""

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from baobab.tools.core.binding import RestBinding
+from baobab.tools.core.call import Tool
 from baobab.tools.core.envelopes import PLAN_ENVELOPE, Envelope, envelope_for
 from baobab.tools.core.errors import BaobabError, RateLimited, name_operations_within
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import RestBinding, Tool
 from baobab.tools.core.tool_errors import errors_of
 
 Schema = dict[str, Any]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BadRequest, UnknownField
-from baobab.tools.core.tool import Tool
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")

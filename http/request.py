@@ -13,8 +13,8 @@ from pydantic_core import from_json
 from baobab.http.answer import Headers, Reply
 from baobab.http.trie import Captured
 from baobab.runtime.turns import Turns
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BodyTooLarge, MalformedBody
-from baobab.tools.core.tool import Tool
 
 Scope = MutableMapping[str, Any]
 

@@ -20,7 +20,7 @@ from baobab.http.request import Request as FrontRequest
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, Unauthenticated
 from baobab.tools.core.registry import Registry

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from baobab.tools.core.binding import RegistrationError
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.tool import RegistrationError, Tool
 
 Methods = dict[str, Tool]
 Captured = tuple[str, ...]

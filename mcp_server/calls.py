@@ -15,9 +15,9 @@ from baobab.mcp_server.heartbeat import Heartbeat
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.visitor import Visitor, visitor
 from baobab.tools.core.auth import key_limits
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import ApprovalRequired, BaobabError, Forbidden, Internal, KeyLimited, ToolNotFound
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Tool
 
 _APPROVAL = "approval"
 PATIENCE_SECONDS = 20.0

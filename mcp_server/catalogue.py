@@ -14,11 +14,11 @@ from baobab.mcp_server.search import Index
 from baobab.mcp_server.visitor import Visitor
 from baobab.storage.secrets import Vault
 from baobab.tools.core.auth.callers import Account, Caller, ScopedKey
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import Naming, name_operations, name_operations_within
 from baobab.tools.core.pagination import decode_cursor, encode_cursor
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.schema import lean_input, lean_output
-from baobab.tools.core.tool import Tool
 
 MOST_AT_START = 25
 PAGE = 100

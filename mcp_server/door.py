@@ -23,7 +23,7 @@ from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.view import Views
 from baobab.mcp_server.visitor import Visitor
 from baobab.tools.core.auth.callers import Anonymous, Caller
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
 from baobab.tools.core.registry import Registry

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from baobab.tools.core.call import Report
+from baobab.tools.core.context import Report
 
 _STEP_SECONDS = 2.0
 _SMALL = 0.001

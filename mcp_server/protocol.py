@@ -21,10 +21,10 @@ from baobab.mcp_server.results import FIRST_STRUCTURED, told
 from baobab.mcp_server.sessions import Sessions
 from baobab.mcp_server.visitor import visitor
 from baobab.tools.core.auth import proposers
+from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.errors import BaobabError, NotFound
 from baobab.tools.core.pagination import CursorInvalid, decode_cursor, encode_cursor
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import RegistrationError
 
 NAME = "baobab"
 FRESH_MS = 60_000

@@ -10,8 +10,8 @@ from pydantic_core import from_json, to_json
 
 from baobab.mcp_server.catalogue import is_object
 from baobab.mcp_server.visitor import Visitor
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.tool import Tool
 
 ERROR = "baobab/error"
 """The key of a refusal's `_meta` that holds the error as data. Structured content would break the outputSchema."""

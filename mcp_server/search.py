@@ -16,8 +16,8 @@ from typing import TypeVar
 import snowballstemmer
 
 from baobab.runtime.gateway.builtin.embeddings import MINILM, installed, named
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import name_operations
-from baobab.tools.core.tool import Tool
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from baobab.mcp_server.view import View
 from baobab.tools.core.auth.callers import AppKey, Caller, EndUser, FunctionKey
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 
 _SCOPE_KEY = "baobab.visitor"
 

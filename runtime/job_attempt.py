@@ -12,7 +12,8 @@ from baobab.runtime.job_rows import events, jobs
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import Statements
-from baobab.tools.core.jobs import Event, JobKind, JobLost
+from baobab.tools.core.job import JobKind
+from baobab.tools.core.jobs import Event, JobLost
 from baobab.tools.core.registry import Registry
 
 LEASE = timedelta(seconds=10)
@@ -29,6 +30,7 @@ class Attempt:
         self.attempt: int = row.attempts
         self.claim: tuple[str, int] = (row.id, row.epoch)
         self.registry = registry
+        self.services = registry.services
         self.database = database
         self.kind = kind
         self.arguments: Mapping[str, Any] = row.arguments

@@ -20,7 +20,8 @@ from baobab.storage.cancellation import completed
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant
-from baobab.tools.core.jobs import OUTAGES, Again, JobKind, JobLost
+from baobab.tools.core.job import JobKind
+from baobab.tools.core.jobs import OUTAGES, Again, JobLost
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import PLATFORM, set_tenant
 

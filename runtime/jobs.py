@@ -14,7 +14,7 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
 from baobab.storage.transactions import Statements
-from baobab.tools.core.jobs import Job, JobKind
+from baobab.tools.core.job import Job, JobKind
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import current_tenant
 
@@ -132,7 +132,7 @@ class DurableJobs:
 
 async def _prune(job: Job) -> None:
     """Forget what ended long ago. An id is remembered for a day, so that what is asked for twice is made once."""
-    now: datetime = job.registry.services.clock.now()
+    now: datetime = job.services.clock.now()
     ended = jobs.c.finished_at
     old = or_(and_(ended < now - _KEPT, jobs.c.error.is_(None)), ended < now - _FAILURES_KEPT)
     for table, condition in ((jobs, old), (events, events.c.at < now - _EVENTS_KEPT)):

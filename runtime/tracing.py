@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.core.call import Door
-from baobab.tools.core.tool import Tool
+from baobab.tools.core.call import Tool
+from baobab.tools.core.context import Door
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -9,7 +9,7 @@ import httpx
 
 from baobab.server import Server
 from baobab.settings import load
-from baobab.tools.core.limits import RateLimits
+from baobab.tools.core.rate_limits import RateLimits
 from baobab.tools.core.services import Services
 from tests.columns import begin
 from tests.conftest import ADDRESS, KEY, Baobab

@@ -18,7 +18,7 @@ from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import StoreUnavailable
 from baobab.storage.migrate import SchemaTooNew
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from tests.conftest import ADDRESS, KEY
 
 ROOT = Path(__file__).parent.parent

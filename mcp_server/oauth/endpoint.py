@@ -20,7 +20,7 @@ from baobab.http.hosts import Addresses
 from baobab.http.request import Request as FrontRequest
 from baobab.http.sheet import sheet, wants
 from baobab.mcp_server.oauth.provider import CONSENT, Provider
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import BaobabError, RateLimited
 from baobab.tools.core.registry import Registry
 from baobab.tools.oauth import redirects, requests

@@ -17,7 +17,7 @@ from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull,
 from pydantic import AnyUrl
 
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import BadRequest, Conflict
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.registry import Registry

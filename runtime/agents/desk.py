@@ -21,13 +21,12 @@ from baobab.runtime.job_slots import network_wait
 from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, held
 from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
-from baobab.tools.core.call import Call, Door
+from baobab.tools.core.call import Call, Tool, ToolRunner
+from baobab.tools.core.context import Door
 from baobab.tools.core.credits import BudgetExhausted
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
 from baobab.tools.core.money import usd
-from baobab.tools.core.registry import Registry
 from baobab.tools.core.steps import Step
-from baobab.tools.core.tool import Tool
 from baobab.tools.core.wording import shown
 
 # So long a call waits here; after that, and for at least as long, its run rests.
@@ -44,7 +43,7 @@ class Desk:
     charges: what its models cost.
     """
 
-    registry: Registry
+    registry: ToolRunner
     journal: Journal
     run: Any
     spec: GraphSpec

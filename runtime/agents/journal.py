@@ -11,7 +11,7 @@ from baobab.runtime.agents.family import tell_above
 from baobab.runtime.agents.rows import Write
 from baobab.storage.clock import Clock
 from baobab.storage.transactions import Statements, Transactions
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 
 _ADDED = (
     "UPDATE agent_runs SET last_seq = last_seq + ?, active_seconds = active_seconds + ?, cost = cost + ?,"

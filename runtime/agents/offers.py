@@ -15,9 +15,8 @@ from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRe
 from baobab.runtime.agents.validation import Offer
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Tool, ToolRunner
 from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
-from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Tool
 
 BOUND = "app_id"
 """The argument that is the agent's app, and that nobody else names."""
@@ -36,7 +35,7 @@ _LONGEST_NAME = 64
 class Offers:
     """The tools of a registry and of an app's tool servers, as graphs refer to them."""
 
-    registry: Registry
+    registry: ToolRunner
     servers: Mapping[str, ToolServer] = field(default_factory=dict)
     """By name and by id."""
 
@@ -106,7 +105,7 @@ class Offers:
         return {BOUND: app_id, **named, "arguments": dict(given)}
 
 
-async def offered(registry: Registry, execute: Execute, app_id: str) -> Offers:
+async def offered(registry: ToolRunner, execute: Execute, app_id: str) -> Offers:
     """What an app has for its agents. execute: where its rows are."""
     return Offers(registry, await servers_of(execute, app_id))
 

@@ -26,7 +26,8 @@ from baobab.runtime.agents.watch import Watch
 from baobab.storage.transactions import Statements, TransactionsOf
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.errors import BaobabError, Unavailable
-from baobab.tools.core.jobs import OUTAGES, Again, Job, JobLost
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import OUTAGES, Again, JobLost
 
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
@@ -59,7 +60,7 @@ class Segment:
     def __init__(self, job: Job, run_id: str) -> None:
         self._job = job
         self._run_id = run_id
-        self._services = job.registry.services
+        self._services = job.services
         self._watch = self._services.of(Watch)
         self._transactions = self._services.part(TransactionsOf).on(job.database)
         self._cancelled = False

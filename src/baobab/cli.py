@@ -469,7 +469,7 @@ async def _house(
 async def _as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:
     """Call a tool as the first account: on the command line the data folder is the credential."""
     from baobab.tools.accounts.first import first_account
-    from baobab.tools.core.call import Door
+    from baobab.tools.core.context import Door
 
     async with _house(settings) as home:
         caller = await first_account(home.services)

@@ -42,9 +42,10 @@ from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers
 from baobab.tools.core.failures import Failures
-from baobab.tools.core.limits import Limiter, RateLimits, SharedRateLimits
+from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.services import Options, Services, Stores
+from baobab.tools.core.services import Options, Services
+from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
 
 _FLUSH_SECONDS = 1.0

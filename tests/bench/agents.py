@@ -25,7 +25,7 @@ from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.tools.accounts.first import ensure_first_account
 from baobab.tools.core.auth.callers import Caller
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from tests.bench.callers import Answer, call
 from tests.bench.callers import Caller as Calls
 from tests.bench.columns import FILES, POSTGRES, Servers

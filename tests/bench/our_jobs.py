@@ -17,7 +17,7 @@ from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import migrate
 from baobab.storage.notices import Notices
-from baobab.tools.core.jobs import Job, JobKind
+from baobab.tools.core.job import Job, JobKind
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Services
 from tests.bench.job_process import Starts, obey

@@ -16,7 +16,7 @@ from baobab.storage.objects import store_at
 from baobab.storage.tables import metadata
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.oauth.access import DOOR
 from tests.cli.test_transfer import command, files, verified
 from tests.conftest import ADDRESS, KEY, Baobab

@@ -18,7 +18,8 @@ from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine, Quota
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
-from baobab.tools.core.jobs import Event, Job
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.core.types import AppId
 
@@ -66,7 +67,7 @@ async def raise_key(job: Job) -> None:
 @chores.job(attempts=PATIENT)
 async def plant(job: Job, seeds: int) -> None:
     """Ask for further jobs in the transaction in which this one ends; and for one that is rolled back."""
-    jobs = job.registry.services.jobs
+    jobs = job.services.jobs
     undone = job.database.unit(write=True)
     await jobs.enqueue(undone, "tally", {"word": "undone"})
     await undone.rollback(RuntimeError("undone"))
@@ -143,7 +144,7 @@ def mark(job: Job, word: str) -> dict[str, object]:
 
 
 def store(job: Job) -> Engine:
-    services = job.registry.services
+    services = job.services
     return services.regions[services.options.default_region].kv
 
 

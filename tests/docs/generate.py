@@ -13,6 +13,7 @@ from baobab.runtime.agents.spec import ToolRef
 from baobab.runtime.agents.validation import Offer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import (
     BaobabError,
     BusyWithBodies,
@@ -25,7 +26,6 @@ from baobab.tools.core.errors import (
 )
 from baobab.tools.core.plans import PLANS
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Tool
 from baobab.tools.core.tool_errors import errors_of
 from baobab.tools.system.guidance import guidance
 from tests.clients.page import clients_page

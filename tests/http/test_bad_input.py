@@ -11,10 +11,10 @@ from sqlalchemy import func, select
 
 from baobab import tools
 from baobab.storage.tables import metadata
-from baobab.tools.core.call import Door
+from baobab.tools.core.call import Tool
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Tool
 from tests.http.installation import Answer, App, Installation
 from tests.installation import forget_rate_limits
 

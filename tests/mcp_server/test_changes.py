@@ -15,7 +15,7 @@ import pytest
 from baobab.mcp_server.changes import Bounds, Changes
 from baobab.mcp_server.view import View
 from baobab.mcp_server.visitor import Visitor
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from tests.cli.server_process import PATIENCE as PROCESS_PATIENCE
 from tests.cli.server_process import serving
 from tests.clock import FixedClock

@@ -7,8 +7,8 @@ import pytest
 
 from baobab.mcp_server.search import Index
 from baobab.tools import toolsets
+from baobab.tools.core.call import Tool
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import Tool
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import use
 

@@ -7,7 +7,7 @@ import pytest
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv import errors as kv
 from baobab.storage.objects import errors as objects
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.clock import FixedClock

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.conftest import Baobab

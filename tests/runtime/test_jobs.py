@@ -12,9 +12,10 @@ from sqlalchemy import func, insert, select, update
 
 from baobab.runtime.job_attempt import LEASE
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.jobs import Again, Event, Job
+from baobab.tools.core.binding import RegistrationError
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Again, Event
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.tool import RegistrationError
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
 from tests.clock import FixedClock

@@ -16,7 +16,7 @@ from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.auth.membership import found
 from baobab.tools.core.auth.tables import accounts, apps
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Services
 from tests.clock import FixedClock

@@ -13,7 +13,7 @@ from sqlalchemy import insert
 
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.tools.billing.ledger.credits import Credits
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.moves.tables import moves_table
 from baobab.tools.oauth.requests import seal

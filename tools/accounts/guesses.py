@@ -2,7 +2,7 @@
 
 from baobab.storage.secrets import digest
 from baobab.tools.core.call import Call
-from baobab.tools.core.limits import network, settled
+from baobab.tools.core.rate_limits import network, settled
 
 WINDOW_SECONDS = 900
 MOST_FROM_ADDRESS = 10

@@ -17,16 +17,18 @@ from baobab.tools.accounts.errors import (
     WrongPassword,
 )
 from baobab.tools.accounts.guesses import Guesses
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, Role
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.membership import found, of_account
+from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import accounts as rows
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, Forbidden, MissingField, SignupClosed
-from baobab.tools.core.limits import PerAddress, settled
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.rate_limits import settled
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.services import Services
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import Email, NameText
 

@@ -10,7 +10,7 @@ from baobab.storage.database import Database, Unit
 from baobab.storage.tables import inserting
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
 from baobab.tools.core.call import Call
-from baobab.tools.core.limits import network
+from baobab.tools.core.rate_limits import network
 
 _HOUR = 3600
 _MOST_QUEUED = 1000

@@ -42,11 +42,11 @@ from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.deciders import Approvers
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.money import Usd
 from baobab.tools.core.plan_room import PlanLimitReached, require_room
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, NameText, Text
 from baobab.tools.core.widening import Widens, one_of, whatever_is_said

@@ -21,7 +21,7 @@ from baobab.runtime.agents.rows import (
 )
 from baobab.storage.database import Execute
 from baobab.tools.core.app_freezes import Freezes
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 
 FREEZES = Freezes("agents")
 _ROWS = 500

@@ -18,9 +18,10 @@ from baobab.tools.agents.records import Name
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.jobs import Again, Job
-from baobab.tools.core.tool import Audit
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Again
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
@@ -152,7 +153,7 @@ async def agents_erase(
 ) -> None:
     """Erase a person's runs that had begun by then; those under way are cancelled, and erased when they have ended."""
     services, theirs = (
-        job.registry.services,
+        job.services,
         _theirs(app_id, person, agent_id, thread_id, datetime.fromisoformat(until)),
     )
     async with job.database.reading() as connection:

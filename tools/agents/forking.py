@@ -19,9 +19,9 @@ from baobab.tools.agents.starting import Origin, Wish, started
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 

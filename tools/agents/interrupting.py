@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, JsonObject, Text
 

@@ -12,7 +12,7 @@ from baobab.tools.agents.errors import NotYourRun, RunNotFound
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
 from baobab.tools.core.call import Call
-from baobab.tools.core.limits import network
+from baobab.tools.core.rate_limits import network
 
 _ID_LENGTH = 40
 

@@ -38,8 +38,8 @@ from baobab.tools.agents.waiting import read_awaited
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 

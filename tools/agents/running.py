@@ -46,10 +46,10 @@ from baobab.tools.core.approvals import EditsTakeOne
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Uuid
 

@@ -47,11 +47,11 @@ from baobab.tools.agents.tool_server_records import (
 )
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import EVERYBODY, AppOwner
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AlreadyExists, BadRequest, BaobabError, Forbidden
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.plan_room import PlanLimitReached, require_room
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 from baobab.tools.core.widening import whatever_is_given

@@ -25,9 +25,9 @@ from baobab.tools.agents.region import writing
 from baobab.tools.agents.showing import show_failure
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.jobs import Job
-from baobab.tools.core.tool import Audit
+from baobab.tools.core.job import Job
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 
@@ -162,7 +162,7 @@ async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
             return
         theirs = webhook_secrets.c.app_id == row.app_id
         held = (await connection.execute(select(webhook_secrets).where(theirs))).first()
-    services = job.registry.services
+    services = job.services
     event_id, sent_at = f"evt_{row.id.replace('-', '')}", services.clock.now()
     body = to_json(_event(row, event_id))
     headers = {"content-type": "application/json", "idempotency-key": row.id}

@@ -17,7 +17,8 @@ from baobab.tools.agents.data import FREEZES
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.app_data import MOVE_ENDED
 from baobab.tools.core.errors import AppNotFound
-from baobab.tools.core.jobs import Event, Job
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event
 from baobab.tools.core.services import Services
 from baobab.tools.core.steps import ENDED as APPROVAL_ENDED
 
@@ -35,7 +36,7 @@ async def agents_advance(job: Job, run_id: str) -> None:
 @agents.job(on=APPROVAL_ENDED)
 async def agents_decided(job: Job, event: Event) -> None:
     """Go on with a run that has the outcome of a call it waited for."""
-    services = job.registry.services
+    services = job.services
     run_id, approval_id = event.data["run_id"], event.data["approval_id"]
     try:
         app = await services.directory.app(event.app_id)
@@ -47,7 +48,7 @@ async def agents_decided(job: Job, event: Event) -> None:
 @agents.job(every=3)
 async def agents_expire(job: Job) -> None:
     """End the runs that nobody has decided about in time."""
-    services = job.registry.services
+    services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         overdue = select(runs.c.id, runs.c.organisation_id).where(
             UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
@@ -65,7 +66,7 @@ async def agents_tend(job: Job) -> None:
 
     Erase those that have been kept for as long as they are to be.
     """
-    services = job.registry.services
+    services = job.services
     databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
     for database in databases:
         await _take_up(services, database)
@@ -94,7 +95,7 @@ async def _withdraw(services: Services, databases: Sequence[Database]) -> None:
 @agents.job(on=MOVE_ENDED)
 async def agents_moved(job: Job, event: Event) -> None:
     """Go on with the runs of an app that is not moved any more, wherever it is now."""
-    services = job.registry.services
+    services = job.services
     try:
         app = await services.directory.app(event.app_id)
     except AppNotFound:
@@ -134,7 +135,7 @@ async def agents_orphans(job: Job, run_id: str) -> None:
     async with job.database.reading() as connection:
         orphans = (await connection.execute(theirs)).all()
     for orphan in orphans:
-        await cancel(job.registry.services, job.database, orphan)
+        await cancel(job.services, job.database, orphan)
 
 
 async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.access import owner_role, require_role
+from baobab.tools.core.auth.access import owner_role
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, ScopedKey
+from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
 

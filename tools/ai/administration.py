@@ -15,11 +15,11 @@ from baobab.tools.ai.tables import app_ai
 from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import ai
 from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.days import Day, first_and_last
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId, Text
 

@@ -39,11 +39,10 @@ from baobab.tools.ai.settings import AiSettings, of_call
 from baobab.tools.ai.spans import ModelSpan, started
 from baobab.tools.ai.telling import log_refusal, tell_dropped
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser, ScopedKey
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Call, Handler
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation, Usage
 from baobab.tools.core.errors import BaobabError, Unavailable
 from baobab.tools.core.money import MOST
-from baobab.tools.core.tool import Handler
 
 T = TypeVar("T")
 

@@ -9,10 +9,8 @@ from baobab.tools.ai.access import GATEWAY_CALLERS
 from baobab.tools.ai.errors import ModelNotAllowed
 from baobab.tools.ai.toolset import ai, app_messages, gateway, messages
 from baobab.tools.core.auth.access import OF_APP
-from baobab.tools.core.call import Call
+from baobab.tools.core.call import Call, Handler, Limit
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.limits import Limit
-from baobab.tools.core.tool import Handler
 from baobab.tools.core.toolset import Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId
 

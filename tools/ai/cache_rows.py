@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from baobab.storage.database import Database
 from baobab.storage.tables import inserting
 from baobab.tools.ai.tables import response_cache
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 
 MOST_ANSWERS, MOST_BYTES = 10_000, 256 * 2**20
 """Of one organisation in one database."""

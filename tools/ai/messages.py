@@ -22,10 +22,10 @@ from baobab.tools.ai.telling import tell
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES, messages
 from baobab.tools.ai.unpriced import without_unpriced
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.limits import GATEWAY_REQUESTS
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 

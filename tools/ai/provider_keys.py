@@ -14,10 +14,10 @@ from baobab.tools.ai.administration import KeyOfAnother, ProviderKey, UnknownPro
 from baobab.tools.ai.tables import provider_keys as rows
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import NotFound
 from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Text
 

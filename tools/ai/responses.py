@@ -18,11 +18,11 @@ from baobab.tools.ai.stored import ItemNotFound, ResponseNotFound, conversation
 from baobab.tools.ai.timeouts import FROM_HEADERS, TimeoutHeader
 from baobab.tools.ai.toolset import CALLED, CALLING, MOST_BYTES
 from baobab.tools.ai.unpriced import without_unpriced
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.escaping import escape_name
 from baobab.tools.core.limits import GATEWAY_REQUESTS
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AnyJsonObject, JsonObject, Text
 

@@ -22,12 +22,12 @@ from baobab.tools.ai.tables import model_servers as rows
 from baobab.tools.ai.timeouts import Timeouts
 from baobab.tools.ai.toolset import model_servers
 from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, Conflict, MissingField, NotFound
 from baobab.tools.core.escaping import escape_text
 from baobab.tools.core.plan_room import PlanLimitReached, hold_plan, require_room
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, Text
 

@@ -2,12 +2,12 @@
 
 from baobab.tools.ai import cache_rows
 from baobab.tools.ai.toolset import ai
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 
 
 @ai.job(every=60)
 async def response_cache_sweep(job: Job) -> None:
     """Remove kept answers whose time is over."""
-    services = job.registry.services
+    services = job.services
     for database in {stores.database for stores in services.regions.values()}:
         await cache_rows.sweep(database, services.clock.now())

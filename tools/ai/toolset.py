@@ -18,9 +18,9 @@ from baobab.runtime.gateway.errors import (
 )
 from baobab.tools.ai.cache_rows import KeptAnswers
 from baobab.tools.ai.errors import AI_ENVELOPE, APP_AI_ENVELOPE, MESSAGES_ENVELOPE, ModelNotAllowed
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.errors import RateLimited, Unavailable
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Toolset
 
 CALLING = (

@@ -13,16 +13,17 @@ from typing_extensions import TypedDict
 from baobab.tools.api_keys import scopes as scoping
 from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import AnyAccount, Role, rank, require_role
+from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import Families, UnknownToolset, narrowed, open_families
 from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.roles import Role, rank, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited, MissingField, NotFound
 from baobab.tools.core.plan_room import PlanLimitReached
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import OMITTED, AppId, NameText, Text, Uuid
 

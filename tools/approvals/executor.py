@@ -6,6 +6,7 @@ its result there, and repeated by no later attempt.
 """
 
 import json
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,16 @@ from sqlalchemy import select, update
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.tools.approvals.tables import Seals, approvals
-from baobab.tools.core.approvals import Approved
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
-from baobab.tools.core.jobs import Again, Job
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Again
 from baobab.tools.core.steps import ENDED
+from baobab.tools.core.stores import Stores
 
 if TYPE_CHECKING:
-    from baobab.tools.core.approvals import Approved
-from baobab.tools.core.call import Call
+    from baobab.tools.core.call import Call
 
 JOB = "approvals_execute"
 MOST_ATTEMPTS = 10
@@ -40,6 +41,24 @@ class Unfinished(BaobabError):
     status = 409
     summary = "No server could finish the approved call; it may have been begun."
     remediation = "Read the present state, and propose the call anew if it is still wanted."
+
+
+@dataclass(slots=True)
+class ApprovedCall:
+    """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
+
+    id: str
+    job: Job
+    run_id: str | None = None
+    meaning: str | None = None
+    """What the arguments name, as it was when the call was proposed."""
+    _stores: dict[str, Stores] = field(default_factory=dict)
+
+    def guarded(self, region: str, stores: Stores) -> Stores:
+        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
+        if region not in self._stores:
+            self._stores[region] = replace(stores, kv=stores.kv.once(self.id))
+        return self._stores[region]
 
 
 def job_of(approval_id: str) -> str:
@@ -79,7 +98,7 @@ class Executor:
     async def finish(self, call: "Call", result: Any) -> None:
         """Mark an execution done, in the transaction of its effects; JobLost where it is not this attempt's now."""
         approved = call.approved
-        assert approved is not None
+        assert isinstance(approved, ApprovedCall)
         encoded = "null" if result is None else call.tool.encode(result).decode()
         values = {
             "status": "executed",
@@ -97,14 +116,16 @@ class Executor:
     async def _attempt(self, job: Job, row: Any) -> None:
         self._require_hope(job, row)
         async with self._database.reading() as connection:
-            execute, credits_ = connection.execute, job.registry.services.credits
+            execute, credits_ = connection.execute, job.services.credits
             caller = await proposers.restored(execute, credits_, row.caller, self._clock.now())
         tool = job.registry.find(row.tool)
         if tool.version != row.tool_version:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         door = Door(row.door, row.request_id, base_url=self._base_url)
-        await job.registry.run(tool, arguments, caller, door, approved=Approved(row.id, job, row.run_id, row.meaning))
+        await job.registry.run(
+            tool, arguments, caller, door, approved=ApprovedCall(row.id, job, row.run_id, row.meaning)
+        )
 
     def _require_hope(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:
@@ -131,4 +152,4 @@ class Executor:
             await unit.execute(update(approvals).where(approvals.c.id == row.id).values(**values))
             if row.run_id is not None:
                 told = {"approval_id": row.id, "run_id": row.run_id}
-                await job.registry.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=told)
+                await job.services.jobs.emit(unit, ENDED, app_id=row.app_id, data=told)

@@ -45,8 +45,7 @@ from baobab.tools.core.steps import ENDED
 from baobab.tools.core.wording import Fields, tell_fields, word_call
 
 if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
-    from baobab.tools.core.tool import Tool
+    from baobab.tools.core.call import Call, Tool
 
 LIFETIME = timedelta(hours=24)
 COLLECTABLE = timedelta(hours=24)

@@ -17,31 +17,31 @@ from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
 from baobab.tools.core.approvals import EditsTakeOne
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.auth.access import rank
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.deciders import (
     MEMBER,
     OWNER_OF_KEY,
     STARTER,
     USER,
-    Decider,
     Gate,
     NeedsAnother,
     NotAnApprover,
     NotYoursToDecide,
     person,
 )
-from baobab.tools.core.auth.membership import role_now
-from baobab.tools.core.call import Call, Door
+from baobab.tools.core.auth.membership import decider_of, role_now
+from baobab.tools.core.auth.roles import rank
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.context import Door
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Forbidden
 from baobab.tools.core.escaping import escape_json
 from baobab.tools.core.gauges import Reading
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.limits import APPROVAL_REQUESTS
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.services import Services
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Mcp, Toolset
 from baobab.tools.core.types import AppId, Json, JsonObject, Text
 from baobab.tools.core.wording import shown
@@ -58,13 +58,13 @@ approvals = Toolset(
 @approvals.job(attempts=10 * MOST_ATTEMPTS, approved=True)
 async def approvals_execute(job: Job, approval_id: str) -> None:
     """Make a call that was approved."""
-    await service_of(job.registry.services).executor.execute(job, approval_id)
+    await service_of(job.services).executor.execute(job, approval_id)
 
 
 @approvals.job(every=60)
 async def approvals_tend(job: Job) -> None:
     """Expire and forget."""
-    await service_of(job.registry.services).tend()
+    await service_of(job.services).tend()
 
 
 ApprovalId = Annotated[
@@ -248,7 +248,7 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
         preview = await _preview(call, row, asked) if row.status == "pending" else None
     elif (used := service_of(call.services).used_arguments(row)) is not None:
         arguments = used
-    decider = await Decider.of(call, row.organisation_id)
+    decider = await decider_of(call, row.organisation_id)
     return {
         "approval": await _shown(call, row),
         "proposer_name": await proposers.called(call, row.caller),
@@ -321,7 +321,7 @@ async def _decide(
     call.audit.data["tool"] = row.tool
     if proposers.name(call.caller) == row.proposer:
         raise NotYoursToDecide
-    decider, edit = await Decider.of(call, row.organisation_id), None
+    decider, edit = await decider_of(call, row.organisation_id), None
     if arguments is not None:
         if row.run_id is None:
             raise OnlyRunsAreEdited

@@ -11,9 +11,9 @@ from baobab.tools.apps.errors import FunctionNotDeployed
 from baobab.tools.apps.rows import app_now
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text
 from baobab.tools.core.widening import one_of, whatever_is_given

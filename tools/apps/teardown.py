@@ -9,7 +9,8 @@ from sqlalchemy import delete
 from baobab.tools.apps.toolset import apps
 from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.failures import failures
-from baobab.tools.core.jobs import Again, Event, Job
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Again, Event
 
 # Longer than any worker may hold a deleted app in memory.
 _SETTLED_SECONDS = 60.0
@@ -20,12 +21,12 @@ _ELSEWHERE_SECONDS = 300.0
 async def apps_purge(job: Job, event: Event) -> None:
     """Purge what was deleted a minute ago for the last time."""
     assert event.app_id is not None
-    regions = job.registry.services.regions
+    regions = job.services.regions
     if event.data["region"] not in regions:
         # The data of another region is with the installation that serves it.
         raise Again(_ELSEWHERE_SECONDS, f"the region {event.data['region']} is not served here")
     for stores in regions.values():
         # In the others a move may have left a copy.
-        await erase_app(job.registry, stores, event.app_id)
+        await erase_app(job.registry.toolsets, stores, event.app_id)
         async with stores.database.writing() as connection:
             await connection.execute(delete(failures).where(failures.c.app_id == event.app_id))

@@ -19,12 +19,12 @@ from baobab.tools.core.auth.function_keys import make_function_key
 from baobab.tools.core.auth.membership import chosen_organisation
 from baobab.tools.core.auth.tables import api_keys, signing_keys
 from baobab.tools.core.auth.tables import apps as apps_table
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound
 from baobab.tools.core.failures import failures
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
 from baobab.tools.core.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
 
@@ -337,7 +337,7 @@ async def apps_delete(call: Call, app_id: AppId) -> Deleted:
     await call.services.notices.publish(call.unit, "app", app_id)
     await call.services.notices.publish(call.unit, "resources", f"organisation:{app.organisation_id}")
     await call.emit("app.deleted", name=app.name, region=app.region, organization_id=app.organisation_id)
-    await erase_app(call.registry, call.stores, app.id, call.unit)
+    await erase_app(call.registry.toolsets, call.stores, app.id, call.unit)
     call.audit.resource_id = app_id
     call.audit.data["name"] = app.name
     return {"message": f"App {app.name} was deleted.", "app_id": app_id}

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, not_, select
 from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.plans import PLANS
 
 GUARDED_DAYS = 90
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 @audit_logs.job(every=3600)
 async def audit_logs_trim(job: Job) -> None:
     """Remove the oldest rows of organisations that have more than their plan has room for."""
-    services = job.registry.services
+    services = job.services
     since = services.clock.now() - timedelta(days=GUARDED_DAYS)
     guarded = and_(
         table.c.created_at >= since,

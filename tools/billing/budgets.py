@@ -14,10 +14,11 @@ from baobab.tools.billing.standing import OrganizationId, acting_in
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.tables import api_keys, apps
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.jobs import Event, Job
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event
 from baobab.tools.core.money import Usd, dollars, usd
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import Text
 
@@ -65,7 +66,7 @@ async def billing_forget_app(job: Job, event: Event) -> None:
     organisation: str | None = event.data.get("organization_id")
     if organisation is not None:
         for period in _PERIODS:
-            await job.registry.services.part(Credits).delete_budget(organisation, "app", event.app_id, period)
+            await job.services.part(Credits).delete_budget(organisation, "app", event.app_id, period)
 
 
 @billing.tool(

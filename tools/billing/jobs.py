@@ -2,10 +2,10 @@
 
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.toolset import billing
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 
 
 @billing.job(every=30)
 async def credits_sweep(job: Job) -> None:
     """Release reservations that are past their time."""
-    await job.registry.services.part(Credits).sweep()
+    await job.services.part(Credits).sweep()

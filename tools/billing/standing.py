@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baobab.tools.core.auth.access import Role, require_role
 from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.types import Uuid
 

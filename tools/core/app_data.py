@@ -1,16 +1,13 @@
 """What is kept of an app in the stores of its region, for those who move an app or remove it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from baobab.storage.database import Unit
 from baobab.storage.objects.store import ObjectStore
-from baobab.tools.core.services import Stores
-
-if TYPE_CHECKING:
-    from baobab.tools.core.registry import Registry
+from baobab.tools.core.stores import Stores
 
 MOVE_ENDED = "app.move_ended"
 """The event of an app that is not moved any more, wherever it is now: it tells `migration_id` and `outcome`."""
@@ -36,14 +33,14 @@ class AppData(Protocol):
         ...
 
 
-async def erase_app(registry: "Registry", stores: Stores, app_id: str, unit: Unit | None = None) -> None:
+async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: Unit | None = None) -> None:
     """Remove everything that the stores of a region hold of an app. May be done twice.
 
     unit: one that is open, and holds the turn to write in its database: rows that are kept there are removed in it.
     """
     if unit is not None and unit.database is stores.database:
         stores = replace(stores, database=cast(Any, _Within(unit)))
-    for toolset in registry.toolsets:
+    for toolset in toolsets:
         if toolset.data is not None:
             await toolset.data.erase(stores, app_id)
     await stores.objects.delete_all(f"{app_id}/")

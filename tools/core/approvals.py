@@ -4,20 +4,15 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import Caller
 from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.effects import Effect, Policy, needs_approval
 from baobab.tools.core.errors import BaobabError, Conflict
-from baobab.tools.core.jobs import Job
-from baobab.tools.core.services import Stores
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
 
 
 class TooManyPending(Conflict):
@@ -100,28 +95,13 @@ class MeaningChanged(BaobabError):
     remediation = "Look at what it is now, and propose the call anew where it is still wanted."
 
 
-@dataclass(slots=True)
-class Approved:
-    """One attempt at an approved call. `id` is also the idempotency key of every effect that the call has outside."""
-
-    id: str
-    job: Job
-    run_id: str | None = None
-    meaning: str | None = None
-    """What the arguments name, as it was when the call was proposed."""
-    _stores: dict[str, Stores] = field(default_factory=dict)
-
-    def guarded(self, region: str, stores: Stores) -> Stores:
-        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
-        if region not in self._stores:
-            self._stores[region] = replace(stores, kv=stores.kv.once(self.id))
-        return self._stores[region]
-
-
 class Approvals(Protocol):
-    """Calls that wait for a person. Methods that take a call work in its transaction, unless they say otherwise."""
+    """Calls that wait for a person. Methods that take a call work in its transaction, unless they say otherwise.
 
-    async def propose(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
+    A `call` is a `Call`; it cannot be named here, where it finds this port among its services.
+    """
+
+    async def propose(self, call: Any, arguments: Mapping[str, Any], meaning: str | None = None) -> Any:
         """The outcome of this very call where it was approved and has run since; else ApprovalRequired.
 
         In a transaction of its own. ApprovalRejected, CallFailed, ApprovalExpired, TooManyPending, TooLargeToPropose.
@@ -129,11 +109,11 @@ class Approvals(Protocol):
         """
         ...
 
-    async def has_standing(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
+    async def has_standing(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this very call was proposed before, and waits still or has an outcome to tell."""
         ...
 
-    async def finish(self, call: "Call", result: Any) -> None:
+    async def finish(self, call: Any, result: Any) -> None:
         """Mark an approved call as made; JobLost where another attempt has taken over."""
         ...
 
@@ -146,7 +126,7 @@ class Approvals(Protocol):
 
     async def decide(
         self,
-        call: "Call",
+        call: Any,
         approval_id: str,
         decider: Decider,
         status: Literal["approved", "rejected"],
@@ -172,7 +152,7 @@ class Approvals(Protocol):
         """Whether a call that a run proposed has been made, refused or left to expire."""
         ...
 
-    async def list_pending_of_runs(self, call: "Call", run_ids: Sequence[str]) -> Sequence[Any]:
+    async def list_pending_of_runs(self, call: Any, run_ids: Sequence[str]) -> Sequence[Any]:
         """The rows that these runs wait for, oldest first."""
         ...
 
@@ -184,7 +164,7 @@ class Approvals(Protocol):
         """The ids of an app's calls that were approved, and are not finished yet."""
         ...
 
-    async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
+    async def freed(self, call: Any, key_id: str, policy: Policy) -> None:
         """Withdraw what a key proposed, and need not ask for any more under its new policy."""
         ...
 
@@ -195,14 +175,6 @@ class Approvals(Protocol):
     async def erase_of_runs(self, execute: Execute, run_ids: Sequence[str]) -> None:
         """Delete what runs proposed, but for what nobody has decided yet."""
         ...
-
-
-def required(call: "Call") -> bool:
-    """Whether a call waits for a person."""
-    if call.door.step is not None and call.door.step.asks:
-        return True
-    # What is public asks for no credential: it cannot matter which one was sent along.
-    return call.tool.access.credential and held(call.caller, call.tool.effect)
 
 
 def held(caller: Caller, effect: Effect) -> bool:

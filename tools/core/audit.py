@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Boolean, Column, Index, String, Table, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,12 +13,8 @@ from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.storage.tables import Instant, Json, metadata
 from baobab.tools.core.auth.callers import Account, EndUser, ScopedKey
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.errors import BaobabError
-from baobab.tools.core.tool import Audit
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
-
 
 audit_logs = Table(
     "audit_logs",
@@ -67,12 +63,12 @@ class Trail:
         self._ids = ids
         self._tallies: dict[tuple[str | None, ...], _Tally] = {}
 
-    async def record(self, call: "Call", arguments: dict[str, Any]) -> None:
+    async def record(self, call: Any, arguments: dict[str, Any]) -> None:
         """The row of a call that succeeded, in its own transaction."""
         if not call.audit.nothing_done:
             await call.execute(insert(audit_logs), self._row(call, arguments, None))
 
-    def tally(self, call: "Call", arguments: dict[str, Any], error: BaobabError | None = None) -> None:
+    def tally(self, call: Any, arguments: dict[str, Any], error: BaobabError | None = None) -> None:
         """Count a call that succeeded, or failed with an error."""
         acted_for = call.caller.user_id if isinstance(call.caller, EndUser) else None
         app_id = call.app.id if call.app else None
@@ -88,7 +84,7 @@ class Trail:
             tally.count += 1
             tally.last_at = self._clock.time()
 
-    async def record_failure(self, call: "Call", arguments: dict[str, Any], error: BaobabError) -> None:
+    async def record_failure(self, call: Any, arguments: dict[str, Any], error: BaobabError) -> None:
         """The row of a call that its handler refused; its own transaction, for the call's has been undone.
 
         What is counted when it succeeds is counted when it fails, but for families that keep their refusals themselves.
@@ -101,7 +97,7 @@ class Trail:
         elif call.tool.toolset.keeps_failures is None:
             self.tally(call, arguments, error)
 
-    async def record_proposal(self, connection: AsyncConnection, call: "Call", approval_id: str) -> None:
+    async def record_proposal(self, connection: AsyncConnection, call: Any, approval_id: str) -> None:
         """The row of a call that now waits for a person."""
         row = self._row(call, {}, None)
         row |= {"event_type": "approval.request", "resource_type": "approval", "resource_id": approval_id}
@@ -164,7 +160,7 @@ class Trail:
             async with self._database.writing() as connection:
                 await connection.execute(insert(audit_logs), rows)
 
-    def _row(self, call: "Call", arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
+    def _row(self, call: Any, arguments: dict[str, Any], failure: str | None) -> dict[str, Any]:
         # Reads are not audited; one that an agent's graph has wait for a person is, as a proposal.
         audit, note, caller = call.tool.audit or _READ, call.audit, call.caller
         # A key that acts for a user is the actor; whom it acted for is part of what it did (contract, document 4 H24).
@@ -191,7 +187,7 @@ class Trail:
         }
 
 
-def _organisation(call: "Call") -> str | None:
+def _organisation(call: Any) -> str | None:
     """Whose trail a call belongs in."""
     if call.audit.organisation_id or call.app is not None:
         return call.audit.organisation_id or (call.app.organisation_id if call.app is not None else None)

@@ -1,75 +1,230 @@
-"""A call: one use of a tool, with its caller, its door, its unit of work and the services it may use."""
+"""A tool, and a call of it: one use, with its caller, its context, its unit of work and the services it may use.
 
+The two know each other, and so do what guards a tool and a call: they stand in one file.
+"""
+
+import hashlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any, Protocol
 
+from pydantic import BaseModel, TypeAdapter
 from sqlalchemy import CursorResult, Executable
 
 from baobab.storage.database import Execute, Unit
-from baobab.tools.core.auth.access import Role
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.credits import Spender
-from baobab.tools.core.effects import exceeds, needs_approval
-from baobab.tools.core.errors import AppNotFound, Forbidden, Unavailable
-from baobab.tools.core.limits import Allowance
-from baobab.tools.core.services import Services, Stores
-from baobab.tools.core.steps import Step
+from baobab.tools.core.auth.roles import Role
+from baobab.tools.core.binding import Audit, Encoded, RegistrationError, RestBinding
+from baobab.tools.core.context import AuditNote, Door, WouldDestroy
+from baobab.tools.core.effects import Effect, exceeds, needs_approval
+from baobab.tools.core.envelopes import Envelope
+from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unavailable, UnknownField
+from baobab.tools.core.rate_limits import Allowance
+from baobab.tools.core.schema import portable, unbounded
+from baobab.tools.core.services import Services
+from baobab.tools.core.stores import Stores
+from baobab.tools.core.widening import Widens
 
-if TYPE_CHECKING:
-    from baobab.tools.core.approvals import Approved
-    from baobab.tools.core.registry import Registry
-    from baobab.tools.core.tool import Tool
-
-Report = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Told how much is done, of how much (None where nobody knows), and in words."""
+Handler = Callable[..., Awaitable[Any]]
 
 
-@dataclass(slots=True)
-class Door:
-    """How a call came in. `ip` is the client's address after trusted proxies; `base_url` is how it reached us."""
+# None where nothing is limited.
+Spent = Allowance | None | Awaitable[Allowance]
+
+
+class Access(Protocol):
+    """anonymous: whether a caller without a credential can pass at all (documents and lists say so).
+
+    credential: False where a credential is not even looked at, so that a stale one cannot fail a public read.
+    """
+
+    @property
+    def anonymous(self) -> bool: ...
+
+    @property
+    def credential(self) -> bool: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def raises(self) -> tuple[type[BaobabError], ...]: ...
+
+    def admits(self, caller: Caller) -> bool:
+        """Whether a caller of this kind could pass: what lists of tools are filtered by."""
+
+    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+        """Raise Unauthenticated, Forbidden or NotFound; set `call.role` where a role was found."""
+
+
+class Limit(Protocol):
+    """Asked once per call, after the caller is authorised and before its arguments are looked at."""
+
+    def spend(self, call: "Call", arguments: Any) -> Spent: ...
+
+
+class Family(Protocol):
+    """What a tool knows of the toolset that it belongs to (tools/core/toolset.py)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def envelope(self) -> Envelope: ...
+
+    @property
+    def keeps_failures(self) -> str | None: ...
+
+    @property
+    def key_header(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One capability. What is costly to make (schemas, the codec of results) is made when first asked for, or by
+    `prepare` in the background: a start must not wait for the descriptions of two hundred tools.
+    """
 
     name: str
-    request_id: str
-    ip: str = "local"
-    user_agent: str = ""
-    base_url: str = ""
-    path: str = ""
-    method: str = ""
-    """Of the HTTP request that is this call; empty where a door has its calls in another form."""
-    streams: bool = False
-    """Whether a result may be a Stream."""
-    report: "Report | None" = None
-    """Passes progress on to whoever waits for the call, where the door has a way."""
-    step: Step | None = None
-    """Which step of a run the call is, where a run of an agent makes it."""
-    spender: Spender | None = None
-    """The run for which money is spent, where a run of an agent makes the call."""
-    trace: str = ""
-    """The span that the call belongs to, as its caller says: a W3C `traceparent`, unread; empty where there is none."""
+    toolset: "Family"
+    title: str
+    summary: str
+    description: str
+    effect: Effect
+    access: Access
+    limit: Limit | None
+    raises: tuple[type[BaobabError], ...]
+    audit: Audit | None
+    rest: RestBinding | None
+    handler: Handler
+    arguments: type[BaseModel]
+    returns: Any
+    app_parameter: str | None
+    examples: Mapping[str, Any]
+    start: bool
+    grants: bool
+    widens: Mapping[str, Widens]
+    destructive_when: str | None
+    long_running: bool
+    preview: Handler | None
+    meaning: Handler | None
+    failure: Callable[[Any], BaobabError | None] | None
+    mcp: bool
+    taints: bool
+    keywords: str
+
+    @cached_property
+    def version(self) -> str:
+        """Changes when what a call means may have changed: an approval is good for one version."""
+        meaning = [self.name, self.effect, self.destructive_when, self.description, self.input_schema]
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments; RegistrationError where a text or a list has no bound."""
+        schema = portable(self.arguments.model_json_schema())
+        for path in unbounded(schema):
+            raise RegistrationError(f"{self.name}: {path} has no bound; give its type a maximum")
+        return schema
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the result; None where there is none."""
+        return None if self.returns is type(None) else portable(self.codec.json_schema(mode="serialization"))
+
+    @cached_property
+    def codec(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.returns)
+
+    def prepare(self) -> None:
+        """Make everything that the first call or the first list would otherwise make."""
+        self.arguments.model_rebuild()
+        _ = self.input_schema, self.output_schema
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The handler's keyword arguments; pydantic's ValidationError or a domain's own error."""
+        validated: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
+        further = validated.__pydantic_extra__
+        if further and "call" in further:
+            # The handler's own first parameter.
+            raise UnknownField("`call` is not a field of this operation.")
+        return validated.__dict__ | further if further else validated.__dict__
+
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], frozenset[str] | None]:
+        """The arguments that a call must name, and all that it may; None where it may name any."""
+        fields = {info.alias or name: info for name, info in self.arguments.model_fields.items()}
+        required = frozenset(name for name, info in fields.items() if info.is_required())
+        return required, None if self.arguments.model_config.get("extra") == "allow" else frozenset(fields)
+
+    def names_fit(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether all required arguments are named, and none that is unknown; an app that is null is not named."""
+        required, known = self._names
+        keys = arguments.keys()
+        named = self.app_parameter is None or arguments.get(self.app_parameter) is not None
+        return named and required <= keys and (known is None or keys <= known)
+
+    def decode(self, text: str) -> Any:
+        """A result from its JSON text."""
+        return self.codec.validate_json(text)
+
+    def encode(self, result: Any) -> bytes:
+        """The JSON text of a result."""
+        return result if isinstance(result, Encoded) else self.codec.dump_json(result, by_alias=True)
 
 
-@dataclass(slots=True)
-class AuditNote:
-    """What a handler adds to its audit row; never secrets, never whole bodies."""
+class ToolRunner(Protocol):
+    """What calls and jobs use of the registry (tools/core/registry.py)."""
 
-    resource_id: str | None = None
-    organisation_id: str | None = None
-    app_id: str | None = None
-    """The app that the call made or was about, where it does not name one."""
-    actor: str | None = None
-    """What the caller turned out to be, where that shows in the call (a sign-in); with `actor_id`."""
-    actor_id: str | None = None
-    data: dict[str, Any] = field(default_factory=dict)
-    nothing_done: bool = False
-    """Set by a handler that found everything as asked already: then there is nothing to write down."""
+    tools: dict[str, "Tool"]
+    toolsets: tuple[Any, ...]
+
+    @property
+    def services(self) -> Services: ...
+
+    def find(self, name: str) -> "Tool":
+        """The tool of a name, or ToolNotFound."""
+        ...
+
+    async def run(
+        self,
+        tool: "Tool",
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        door: Door,
+        *,
+        unit: Unit | None = None,
+        approved: "Approved | None" = None,
+    ) -> tuple[Any, "Call"]:
+        """Use a tool: its result, and the record of the call."""
+        ...
+
+    async def preview(
+        self, tool: "Tool", arguments: Mapping[str, Any], caller: Caller, door: Door, unit: Unit
+    ) -> str | None:
+        """What a call would do now, in plain words and changing nothing; None where the tool cannot tell."""
+        ...
 
 
-class WouldDestroy(Exception):
-    """Ends a call that would destroy or replace something, and whose caller must ask a person before that."""
+class Approved(Protocol):
+    """The attempt at an approved call that is being made. `id` is the idempotency key of all its effects outside."""
+
+    id: str
+    run_id: str | None
+    meaning: str | None
+    """What the arguments name, as it was when the call was proposed."""
+
+    def guarded(self, region: str, stores: Stores) -> Stores:
+        """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
+        ...
 
 
 class Call:
@@ -92,7 +247,7 @@ class Call:
     )
 
     def __init__(
-        self, registry: "Registry", services: Services, tool: "Tool", caller: Caller, door: Door, unit: Unit
+        self, registry: ToolRunner, services: Services, tool: Tool, caller: Caller, door: Door, unit: Unit
     ) -> None:
         self.registry = registry
         self.services = services
@@ -120,6 +275,15 @@ class Call:
         if self._audit is None:
             self._audit = AuditNote()
         return self._audit
+
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether a person must agree before the call is made."""
+        if self.door.step is not None and self.door.step.asks:
+            return True
+        limits = self.caller.limits
+        # What is public asks for no credential: it cannot matter which one was sent along.
+        return self.tool.access.credential and limits is not None and needs_approval(self.tool.effect, limits.approval)
 
     @property
     def asks_before_destroying(self) -> bool:

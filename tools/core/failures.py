@@ -12,7 +12,7 @@ from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant, metadata
 from baobab.tools.core.auth.directory import App
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 
 failures = Table(
     "failures",

@@ -2,15 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from baobab.tools.core.services import Services
+from baobab.tools.core.services import Services
 
 Reading = Mapping[tuple[str, ...], float]
 """A number for each combination of the labels' values; `{(): 1.0}` where there are no labels."""
 
-ReadGauge = Callable[["Services"], Awaitable[Reading]]
+ReadGauge = Callable[[Services], Awaitable[Reading]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,16 @@ it changes through `Job.writing`, which only the latest attempt can: one that wa
 What it does elsewhere carries the job's id as idempotency key.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from baobab.storage.database import Database, DatabaseUnavailable, Execute, Unit
+from baobab.storage.database import DatabaseUnavailable, Execute, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
 from baobab.storage.transactions import Statements
 from baobab.tools.core.errors import Unavailable
-
-if TYPE_CHECKING:
-    from baobab.tools.core.registry import Registry
 
 MOST_ATTEMPTS = 8
 OUTAGES = (DatabaseUnavailable, StoreUnavailable, SpaceFrozen, ObjectsUnavailable, Unavailable)
@@ -46,62 +42,6 @@ class Event:
     at: datetime
     app_id: str | None
     data: Mapping[str, Any]
-
-
-class Job(Protocol):
-    """One attempt."""
-
-    id: str
-    """The same in every attempt."""
-    attempt: int
-    registry: "Registry"
-    database: Database
-    """That of the transaction which asked for the job."""
-
-    async def hold(self, unit: Unit, *, last: bool = False) -> None:
-        """In a unit of the caller's own: what `writing` begins with."""
-        ...
-
-    def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
-        """The same as `hold` in a transaction of `storage.transactions`; after one that was the last, say `ended`.
-
-        further: the job gets further than ever before with it: attempts are counted from here on.
-        """
-        ...
-
-    def end(self) -> None:
-        """The transaction that ended the job is committed."""
-        ...
-
-    def writing(self, *, last: bool = False) -> AbstractAsyncContextManager[Unit]:
-        """A transaction that this attempt may still make; JobLost where it may not.
-
-        last: the job ends in the same transaction, so that what is written here is written once.
-        """
-        ...
-
-
-Work = Callable[..., Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class JobKind:
-    """A kind of job, as a domain declares it: `async def (job, **arguments)`, or `(job, event)` for a consumer."""
-
-    name: str
-    work: Work = field(repr=False)
-    attempts: int = MOST_ATTEMPTS
-    every: float | None = None
-    """Seconds from one round to the next, of which one process of all makes each; such a job takes no arguments."""
-    consumes: str | None = None
-    """The type of event that it is done for."""
-    delay: float = 0.0
-    at_once: int | None = None
-    """How many of them one process makes at the same time at most, beside those that wait for the network.
-
-    One organisation has one less, so that another need not wait for it."""
-    approved: bool = False
-    """Whether it does what a person has approved: such jobs have slots of their own."""
 
 
 class Jobs(Protocol):

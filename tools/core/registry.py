@@ -13,11 +13,13 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 from baobab.storage.database import DatabaseDamaged, DatabaseUnavailable, Unit
 from baobab.storage.kv.errors import SpaceFrozen, StoreDamaged, StoreUnavailable
 from baobab.storage.objects.errors import StoreUnavailable as ObjectsUnavailable
-from baobab.tools.core.approvals import Approved, MeaningChanged, required
+from baobab.tools.core.approvals import MeaningChanged
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
-from baobab.tools.core.call import Call, Door, WouldDestroy
+from baobab.tools.core.binding import RegistrationError
+from baobab.tools.core.call import Approved, Call, Tool
+from baobab.tools.core.context import Door, WouldDestroy
 from baobab.tools.core.errors import (
     AppMigrating,
     AppNotFound,
@@ -29,11 +31,10 @@ from baobab.tools.core.errors import (
     Unavailable,
 )
 from baobab.tools.core.invalid import find_missing, find_nulls, invalid, leave_out
-from baobab.tools.core.jobs import JobKind
-from baobab.tools.core.limits import Allowance, Remaining, network
+from baobab.tools.core.job import JobKind
+from baobab.tools.core.rate_limits import Allowance, Remaining, network
 from baobab.tools.core.services import Services
 from baobab.tools.core.tenancy import STRANGER, set_tenant
-from baobab.tools.core.tool import RegistrationError, Tool
 from baobab.tools.core.toolset import Toolset
 
 _log = logging.getLogger(__name__)
@@ -240,7 +241,7 @@ class Registry:
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
             values = await self._admitted(call, arguments, nested)
-            if not nested and call.approved is None and required(call):
+            if not nested and call.approved is None and call.waits_for_approval:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
                 await call.unit.commit()

@@ -3,27 +3,23 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database
-from baobab.storage.kv.engine import Engine
 from baobab.storage.notices import Notices
-from baobab.storage.objects.store import ObjectStore
 from baobab.storage.secrets import Vault
+from baobab.tools.core.approvals import Approvals
+from baobab.tools.core.audit import Trail
+from baobab.tools.core.auth.credentials import Credentials
+from baobab.tools.core.auth.directory import Directory
+from baobab.tools.core.auth.signing import Signers
+from baobab.tools.core.credits import Credits
+from baobab.tools.core.failures import Failures
+from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.lifecycle import Lifecycle
-
-if TYPE_CHECKING:
-    from baobab.tools.core.approvals import Approvals
-    from baobab.tools.core.audit import Trail
-    from baobab.tools.core.auth.credentials import Credentials
-    from baobab.tools.core.auth.directory import Directory
-    from baobab.tools.core.auth.signing import Signers
-    from baobab.tools.core.credits import Credits
-    from baobab.tools.core.failures import Failures
-    from baobab.tools.core.jobs import Jobs
-    from baobab.tools.core.limits import Limiter
-
+from baobab.tools.core.rate_limits import Limiter
+from baobab.tools.core.stores import Stores
 
 T = TypeVar("T")
 
@@ -32,15 +28,6 @@ class Outgoing(Protocol):
     """The one guarded client for requests that leave the platform."""
 
     async def request(self, method: str, url: str, **options: Any) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """The stores of one region: an app's data is only ever in those of its own."""
-
-    database: Database
-    kv: Engine
-    objects: ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +61,15 @@ class Services:
     database: Database
     regions: Mapping[str, Stores]
     notices: Notices
-    limits: "Limiter"
-    directory: "Directory"
-    signers: "Signers"
-    credentials: "Credentials"
-    trail: "Trail"
-    failures: "Failures"
-    approvals: "Approvals"
-    jobs: "Jobs"
-    credits: "Credits"
+    limits: Limiter
+    directory: Directory
+    signers: Signers
+    credentials: Credentials
+    trail: Trail
+    failures: Failures
+    approvals: Approvals
+    jobs: Jobs
+    credits: Credits
     outgoing: Outgoing
     parts: Mapping[type, object] = field(default_factory=dict)
     """What engines and domains bring beside these, by its class."""

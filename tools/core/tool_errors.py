@@ -1,6 +1,7 @@
 """The errors that a call of a tool can answer, as documents and pages list them."""
 
 from baobab.tools.core.approvals import CallFailed, TooLargeToPropose, TooManyPending
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import (
     AppNotFound,
     ApprovalRejected,
@@ -26,7 +27,6 @@ from baobab.tools.core.errors import (
     UpgradeRequired,
     UserTokenExpired,
 )
-from baobab.tools.core.tool import Tool
 
 # What reading a credential and its headers can refuse, whatever the operation then says of the caller.
 _CREDENTIALS = (

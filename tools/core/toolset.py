@@ -10,15 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from baobab.tools.core.app_data import AppData
-from baobab.tools.core.auth.access import Access
+from baobab.tools.core.binding import Audit, RegistrationError, RestBinding
+from baobab.tools.core.call import Access, Handler, Limit, Tool
 from baobab.tools.core.effects import Effect
 from baobab.tools.core.envelopes import STRUCTURED, Envelope
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.gauges import Gauge, ReadGauge
-from baobab.tools.core.jobs import MOST_ATTEMPTS, JobKind, Work
-from baobab.tools.core.limits import APP_REQUESTS, CALLER_REQUESTS, Limit
+from baobab.tools.core.job import JobKind, Work
+from baobab.tools.core.jobs import MOST_ATTEMPTS
+from baobab.tools.core.limits import APP_REQUESTS, CALLER_REQUESTS
 from baobab.tools.core.secret import find_undeclared_secrets, holds_secret
-from baobab.tools.core.tool import Audit, Handler, RegistrationError, RestBinding, Tool
 from baobab.tools.core.types import OMITTED
 from baobab.tools.core.widening import Widens, whatever_is_given
 

@@ -1,13 +1,11 @@
 """Wording: what a proposed call would do, said so that a person can decide."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.escaping import escape_json, escape_name
-
-if TYPE_CHECKING:
-    from baobab.tools.core.tool import Tool
 
 _LONGEST_VALUE = 300
 _MOST_FIELDS = 50
@@ -33,7 +31,7 @@ class HiddenIsUnknown(BadRequest):
     )
 
 
-def tell_fields(tool: "Tool", arguments: Mapping[str, Any]) -> Fields:
+def tell_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
     """Every argument by its name, as a person reads it: secrets hidden, what is cut of a long value counted.
 
     Before the operations of a batch stands how many there are of each kind.
@@ -48,7 +46,7 @@ def tell_fields(tool: "Tool", arguments: Mapping[str, Any]) -> Fields:
 
 
 def word_call(
-    tool: "Tool | None", fields: Fields, *, effect: str, tainted: bool = False, user_id: str | None = None
+    tool: Tool | None, fields: Fields, *, effect: str, tainted: bool = False, user_id: str | None = None
 ) -> str:
     """The tool's own first sentence, what follows from it, and every argument.
 
@@ -66,13 +64,13 @@ def word_call(
     return "\n".join(line for line in lines if line)
 
 
-def shown(tool: "Tool", arguments: Mapping[str, Any]) -> dict[str, Any]:
+def shown(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as a person may see them: what their schema calls write-only is a secret."""
     safe: dict[str, Any] = _without_secrets(tool.input_schema, dict(arguments))
     return safe
 
 
-def restore_hidden(tool: "Tool", asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def restore_hidden(tool: Tool, asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments that a person edited, with the secrets that were asked with where these still read `(hidden)`.
 
     HiddenIsUnknown where something reads so that was not there.

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.core.auth.access import Role, owner_role, require_role
+from baobab.tools.core.auth.access import owner_role
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, FunctionKey
+from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, InvalidUserToken, Unauthenticated
 from baobab.tools.kv.errors import ForeignCredential
 from baobab.tools.kv.rules import RuleBook, RuleBooks, Verb

@@ -9,10 +9,10 @@ from typing_extensions import TypedDict
 
 from baobab.tools.core.auth.callers import Account, AppKey
 from baobab.tools.core.auth.function_keys import rotate_function_key
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.limits import settled
 from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
-from baobab.tools.core.tool import Audit
+from baobab.tools.core.rate_limits import settled
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Json, Moment, Text
 from baobab.tools.kv.access import Authenticated, Operator

@@ -1,6 +1,6 @@
 """An app's key-value store as a whole: what is moved with the app, and goes with it."""
 
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 
 _ENTRIES_AT_ONCE = 200
 """At 256 KB each, some 50 MB are in memory at the very most."""

@@ -10,9 +10,9 @@ from typing_extensions import TypedDict
 from baobab.storage.kv import errors as store
 from baobab.storage.kv.engine import ABSENT, Quota, Tier
 from baobab.storage.kv.json_equality import matches
+from baobab.tools.core.binding import Encoded
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppMigrating, BaobabError
-from baobab.tools.core.tool import Encoded
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import OMITTED, AppId
 from baobab.tools.kv.access import Exposed

@@ -7,9 +7,9 @@ from pydantic import ConfigDict, Field, with_config
 from sqlalchemy import delete, insert, select
 from typing_extensions import TypedDict
 
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId
 from baobab.tools.kv.access import Operator

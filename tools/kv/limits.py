@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from baobab.tools.core.limits import Spent, spend_of_app
+from baobab.tools.core.call import Spent
+from baobab.tools.core.limits import spend_of_app
 
 if TYPE_CHECKING:
     from baobab.tools.core.call import Call

@@ -1,8 +1,8 @@
 """The family of key-value tools."""
 
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Toolset
 from baobab.tools.kv.data import KvData
 from baobab.tools.kv.errors import KvEnvelope

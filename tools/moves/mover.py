@@ -14,8 +14,9 @@ from baobab.storage.database import Unit
 from baobab.tools.core.app_data import MOVE_ENDED, AppData, copy_objects, erase_app
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.errors import Unavailable
-from baobab.tools.core.jobs import OUTAGES, Again, Job, JobLost
-from baobab.tools.core.services import Stores
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import OUTAGES, Again, JobLost
+from baobab.tools.core.stores import Stores
 from baobab.tools.moves.tables import BEFORE_FLIP, STEPS, moves_table
 
 MOST_RETRIES = 20
@@ -32,7 +33,7 @@ class Mover:
     def __init__(self, job: Job, row: Any) -> None:
         self._job = job
         self._row = row
-        self._services = job.registry.services
+        self._services = job.services
         self._data: list[AppData] = [t.data for t in job.registry.toolsets if t.data is not None]
 
     async def advance(self) -> None:
@@ -85,7 +86,7 @@ class Mover:
         )
         async with self._job.writing() as unit:
             await unit.execute(update(moves_table).where(*earlier).values(source_replica_state="torn_down"))
-        await erase_app(self._job.registry, self._dest, self._row.app_id)
+        await erase_app(self._job.registry.toolsets, self._dest, self._row.app_id)
         for data in self._data:
             await data.freeze(self._dest, self._row.app_id)
 
@@ -134,7 +135,7 @@ class Mover:
                 await data.erase(self._source, row.app_id)
             else:
                 await data.thaw(self._source, row.app_id)
-        await erase_app(self._job.registry, self._dest, self._row.app_id)
+        await erase_app(self._job.registry.toolsets, self._dest, self._row.app_id)
         async with self._job.writing(last=True) as unit:
             await self._set(unit, self._values(row.ending))
             await self._tell(unit, row.ending)

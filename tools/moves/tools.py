@@ -8,11 +8,13 @@ from sqlalchemy import exists, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.tools.core.app_data import erase_app
-from baobab.tools.core.auth.access import AnyAccount, AppOwner, require_role
+from baobab.tools.core.auth.access import AnyAccount, AppOwner
 from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.auth.roles import require_role
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.jobs import Again, Job
-from baobab.tools.core.tool import Audit
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Again
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.moves.errors import (
@@ -106,10 +108,10 @@ async def moves_advance(job: Job, move_id: str) -> None:
 @moves.job(attempts=1000)
 async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
     """Remove the copy of an app that a move has left behind."""
-    stores = job.registry.services.regions.get(region)
+    stores = job.services.regions.get(region)
     if stores is None:
         raise Again(_ELSEWHERE_SECONDS, f"the region {region} is not served here")
-    await erase_app(job.registry, stores, app_id)
+    await erase_app(job.registry.toolsets, stores, app_id)
     left = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
     going = moves_table.c.source_replica_state == TEARING_DOWN
     async with job.writing(last=True) as unit:

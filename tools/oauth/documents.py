@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from baobab.runtime.addresses import EgressError
 from baobab.runtime.shares import Shares
-from baobab.tools.core.limits import settled
+from baobab.tools.core.rate_limits import settled
 from baobab.tools.core.services import Services
 from baobab.tools.core.tenancy import current_tenant
 from baobab.tools.oauth import redirects

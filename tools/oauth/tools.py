@@ -13,21 +13,22 @@ from typing_extensions import TypedDict
 
 from baobab.storage.secrets import digest
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, require_role
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import Families, UnknownToolset, open_families
 from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.auth.tables import api_keys, apps, organisations
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.days import Day
 from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import AppNotFound, BadRequest
 from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.oauth import redirects
@@ -161,7 +162,7 @@ oauth = Toolset("oauth", "OAuth: keys for MCP clients, with a person's consent."
 @oauth.job(every=3600)
 async def oauth_forget(job: Job) -> None:
     """Forget codes that are past, and clients that registered and never came to a decision."""
-    now = job.registry.services.clock.now()
+    now = job.services.clock.now()
     forgotten = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
     async with job.writing(last=True) as unit:
         await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.access import Role, require_role
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller
+from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError, Forbidden, Unauthenticated
 from baobab.tools.organisations.errors import OrganisationNotFound

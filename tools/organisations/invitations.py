@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from baobab.storage.secrets import digest
-from baobab.tools.core.auth.access import Role
+from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.auth.tables import accounts, invitations, members
 from baobab.tools.core.call import Call
 from baobab.tools.organisations.errors import (

@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from baobab.tools.core.auth.access import Role, rank, require_role
 from baobab.tools.core.auth.membership import of_account
+from baobab.tools.core.auth.roles import Role, rank, require_role
 from baobab.tools.core.auth.tables import members, organisations
 from baobab.tools.core.call import Call
 from baobab.tools.organisations.errors import AboveOwnRole, LastOwner, OrganisationNotFound

@@ -9,14 +9,15 @@ from sqlalchemy import delete, func, insert, select, update
 from typing_extensions import TypedDict
 
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.access import AnyAccount, Role, rank
+from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_to
 from baobab.tools.core.auth.membership import found, of_account, role_now
+from baobab.tools.core.auth.roles import Role, rank
 from baobab.tools.core.auth.tables import accounts, api_keys, apps, members
 from baobab.tools.core.auth.tables import organisations as rows
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
 from baobab.tools.core.types import Email, NameText, Uuid
 from baobab.tools.organisations import invitations as invited

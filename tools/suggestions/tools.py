@@ -9,11 +9,11 @@ from sqlalchemy import delete, insert
 from typing_extensions import TypedDict
 
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, owner_role
+from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, Forbidden
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.limits import PerAddress, PerOrganisation
-from baobab.tools.core.tool import Audit
 from baobab.tools.core.toolset import Mcp, Rest, Toolset
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.suggestions.tables import table
@@ -184,4 +184,4 @@ async def suggestions_public_create(
 async def suggestions_prune(job: Job) -> None:
     """Forget what was suggested more than a year ago."""
     async with job.writing() as unit:
-        await unit.execute(delete(table).where(table.c.created_at < job.registry.services.clock.now() - _KEPT))
+        await unit.execute(delete(table).where(table.c.created_at < job.services.clock.now() - _KEPT))

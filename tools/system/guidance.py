@@ -1,6 +1,6 @@
 """llms.txt: what a language model must know to use this server well. Made from the registry, so it cannot be stale."""
 
-from baobab.tools.core.registry import Registry
+from baobab.tools.core.call import ToolRunner
 
 _TEXT = """\
 # Baobab
@@ -176,11 +176,11 @@ which is told once. `APPROVAL_REJECTED` is final; do not look for a way around i
 """
 
 
-def guidance(registry: Registry, base: str) -> str:
+def guidance(registry: ToolRunner, base: str) -> str:
     return _TEXT.format(base=base, tools="\n".join(_lines(registry)))
 
 
-def _lines(registry: Registry) -> list[str]:
+def _lines(registry: ToolRunner) -> list[str]:
     lines = []
     for toolset in registry.toolsets:
         lines.append(f"### {toolset.name}: {toolset.description}")

@@ -17,7 +17,7 @@ from baobab.runtime.gateway.providers import own_server
 from baobab.settings import load
 from baobab.tools.agents.errors import LimitExceeded
 from baobab.tools.core.auth.callers import Anonymous
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.stream import Stream
 from tests.clock import FixedClock
 from tests.columns import begin, end

@@ -8,7 +8,7 @@ import pytest
 
 from baobab.tools.accounts.first import first_account
 from baobab.tools.core.auth.callers import ScopedKey
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from tests.people import first_organisation, key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation
 

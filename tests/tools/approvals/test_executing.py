@@ -8,10 +8,9 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from baobab.storage.database import Unit
-from baobab.tools.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS
+from baobab.tools.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, ApprovedCall
 from baobab.tools.approvals.tables import approvals
-from baobab.tools.core.approvals import Approved
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.jobs import JobLost
 from tests.jobs import jobs, settled
 from tests.people import person
@@ -47,7 +46,9 @@ async def attempted(desk: Desk, approval_id: str) -> None:
     tool, arguments = house.registry.find(row.tool), house.services.approvals.arguments(row)
     overtaken: Any = Overtaken()
     with pytest.raises(JobLost):
-        await house.registry.run(tool, arguments, caller, Door("test", "t"), approved=Approved(approval_id, overtaken))
+        await house.registry.run(
+            tool, arguments, caller, Door("test", "t"), approved=ApprovedCall(approval_id, overtaken)
+        )
 
 
 async def test_what_a_dead_server_left_is_executed_by_whoever_looks_next(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from tests.people import person
 from tests.tools.approvals.conftest import Desk
 

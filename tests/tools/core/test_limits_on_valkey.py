@@ -17,9 +17,11 @@ from baobab.storage.valkey.pipeline import Pipeline
 from baobab.storage.valkey.windows import Windows
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Call, Door
+from baobab.tools.core.call import Call
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import RateLimited
-from baobab.tools.core.limits import Limiter, PerAddress, RateLimits, SharedRateLimits, settled
+from baobab.tools.core.limits import PerAddress
+from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits, settled
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests.clock import FixedClock

@@ -17,7 +17,9 @@ from baobab.tools.core.audit import audit_logs
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Call, Door
+from baobab.tools.core.binding import Audit, RegistrationError
+from baobab.tools.core.call import Call
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import (
     AppNotFound,
     BadRequest,
@@ -33,7 +35,6 @@ from baobab.tools.core.errors import (
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
-from baobab.tools.core.tool import Audit, RegistrationError
 from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
 from baobab.tools.core.wording import tell_fields

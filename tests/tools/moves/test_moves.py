@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 from tests import jobs
 from tests.clock import FixedClock
 from tests.conftest import Baobab

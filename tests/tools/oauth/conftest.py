@@ -10,7 +10,7 @@ import pytest
 
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS
 from tests.tools.conftest import House

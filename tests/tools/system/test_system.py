@@ -17,7 +17,7 @@ from baobab.storage.kv.sqlite import SqliteEngine
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.tools import toolsets
 from baobab.tools.core.registry import Registry
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 from tests.conftest import ADDRESS, Baobab
 from tests.installation import application_of
 

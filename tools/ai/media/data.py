@@ -3,7 +3,7 @@
 from sqlalchemy import delete, insert, select
 
 from baobab.tools.ai.media.tables import FREEZES, generation_jobs
-from baobab.tools.core.services import Stores
+from baobab.tools.core.stores import Stores
 
 
 class GenerationData:

@@ -20,8 +20,9 @@ from baobab.tools.ai.media.submitting import charged
 from baobab.tools.ai.media.tables import FREEZES, UNENDED, folder, generation_jobs
 from baobab.tools.ai.media.toolset import media
 from baobab.tools.core.errors import AppNotFound, BaobabError, Unavailable
-from baobab.tools.core.jobs import Again, Job
-from baobab.tools.core.services import Stores
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Again
+from baobab.tools.core.stores import Stores
 
 LIFETIME = timedelta(hours=24)
 """What is not done by then expires."""
@@ -49,7 +50,7 @@ async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
     if row.ended_at is not None or row.worker != job.id:
         return
     if frozen:
-        if job.registry.services.clock.now() - row.created_at > 2 * LIFETIME:
+        if job.services.clock.now() - row.created_at > 2 * LIFETIME:
             # A copy that a move has left behind.
             return
         raise Again(_MOVING_SECONDS, "the app is being moved")
@@ -58,7 +59,7 @@ async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
 
 
 async def _stores(job: Job, app_id: str) -> Stores:
-    services = job.registry.services
+    services = job.services
     try:
         region = (await services.directory.app(app_id)).region
     except AppNotFound:
@@ -71,7 +72,7 @@ async def _stores(job: Job, app_id: str) -> Stores:
 
 async def _forget(job: Job, app_id: str, generation_id: str) -> None:
     """The app was deleted, or has left: what an attempt has put meanwhile goes, too."""
-    for stores in job.registry.services.regions.values():
+    for stores in job.services.regions.values():
         if stores.database is job.database:
             await stores.objects.delete_all(folder(app_id, generation_id))
 
@@ -83,7 +84,7 @@ class _Attempt:
         self._job = job
         self._row = row
         self._stores = stores
-        self._services = job.registry.services
+        self._services = job.services
         self._media = self._services.part(Media)
         age = self._services.clock.now() - row.created_at
         self._age = age.total_seconds()

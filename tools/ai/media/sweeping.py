@@ -12,7 +12,7 @@ from baobab.tools.ai.media.tables import FREEZES, HOLDING, UNENDED, folder, gene
 from baobab.tools.ai.media.toolset import media
 from baobab.tools.core.credits import Reservation
 from baobab.tools.core.errors import AppMigrating
-from baobab.tools.core.jobs import Job
+from baobab.tools.core.job import Job
 from baobab.tools.core.services import Services
 
 ABANDONED = timedelta(minutes=5)
@@ -27,7 +27,7 @@ _WORKING = exists().where(jobs.c.id == _columns.worker, jobs.c.finished_at.is_(N
 @media.job(every=60)
 async def media_sweep(job: Job) -> None:
     """Look after the generation jobs of every region."""
-    services = job.registry.services
+    services = job.services
     for database in dict.fromkeys(stores.database for stores in services.regions.values()):
         await _release(services, database)
         await _take_up(services, database)

@@ -2,45 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, ScopedKey
+from baobab.tools.core.auth.roles import Role, require_role
+from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unauthenticated
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
-
-Role = Literal["member", "admin", "owner"]
-_RANK = {"member": 0, "admin": 1, "owner": 2}
-
-
-def rank(role: str) -> int:
-    return _RANK[role]
-
-
-class Access(Protocol):
-    """anonymous: whether a caller without a credential can pass at all (documents and lists say so).
-
-    credential: False where a credential is not even looked at, so that a stale one cannot fail a public read.
-    """
-
-    @property
-    def anonymous(self) -> bool: ...
-
-    @property
-    def credential(self) -> bool: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def raises(self) -> tuple[type[BaobabError], ...]: ...
-
-    def admits(self, caller: Caller) -> bool:
-        """Whether a caller of this kind could pass: what lists of tools are filtered by."""
-
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
-        """Raise Unauthenticated, Forbidden or NotFound; set `call.role` where a role was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +22,7 @@ class Everybody:
     def admits(self, caller: Caller) -> bool:
         return True
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         return None
 
 
@@ -76,7 +43,7 @@ class AnyAccount:
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, Account) and (self.keys or caller.key_id is None)
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         caller = call.caller
         if isinstance(caller, Anonymous):
             raise Unauthenticated
@@ -103,7 +70,7 @@ class AnyCredential:
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, (Account, AppKey, ScopedKey))
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         if isinstance(call.caller, Anonymous):
             raise Unauthenticated
         if not self.admits(call.caller):
@@ -128,7 +95,7 @@ class AppOwner:
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, Account) or (self.keys and isinstance(caller, AppKey))
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         caller = call.caller
         if isinstance(caller, Anonymous):
             raise Unauthenticated
@@ -151,7 +118,7 @@ class OfApp:
     def admits(self, caller: Caller) -> bool:
         return isinstance(caller, (Account, AppKey, EndUser))
 
-    async def authorise(self, call: "Call", arguments: Mapping[str, Any]) -> None:
+    async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
         caller = call.caller
         if isinstance(caller, Anonymous):
             raise Unauthenticated
@@ -167,7 +134,7 @@ class OfApp:
 EVERYBODY, OF_APP = Everybody(), OfApp()
 
 
-def require_sign_in(call: "Call") -> None:
+def require_sign_in(call: Call) -> None:
     """Unauthenticated for an anonymous call of an app whose access mode is `authenticated`.
 
     What shows a token of its own in place of a credential (an event stream) is not meant.
@@ -178,7 +145,7 @@ def require_sign_in(call: "Call") -> None:
         raise Unauthenticated("This app requires sign-in.", remediation="Send a token of one of the app's users.")
 
 
-async def owner_role(call: "Call") -> Role:
+async def owner_role(call: Call) -> Role:
     """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to."""
     app, caller = call.require_app(), call.caller
     if isinstance(caller, Account):
@@ -193,10 +160,3 @@ async def owner_role(call: "Call") -> Role:
         if role is not None:
             return role
     raise Forbidden("This credential does not belong to that app.")
-
-
-def require_role(role: Role | None, needed: Role) -> None:
-    if role is None:
-        raise Forbidden("This account is not a member of the organisation.")
-    if _RANK[role] < _RANK[needed]:
-        raise Forbidden(f"This needs the role `{needed}`; this account has `{role}`.")

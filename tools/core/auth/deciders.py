@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
-from baobab.tools.core.auth.access import Role, rank
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
-from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.roles import Role, rank
 from baobab.tools.core.errors import Conflict, Forbidden
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
 
 STARTER, USER, MEMBER, ADMIN = "starter", "user", "member", "admin"
 OWNER_OF_KEY = "account"
@@ -100,16 +96,6 @@ class Decider:
 
     caller: Caller
     role: Role | None = None
-
-    @classmethod
-    async def of(cls, call: "Call", organisation_id: str) -> "Decider":
-        """The caller, with the role that this transaction sees."""
-        caller = call.caller
-        if not isinstance(caller, (Account, AppKey)) or caller.account_id is None:
-            return cls(caller)
-        if isinstance(caller, Account) and caller.key_id and caller.organisation_id != organisation_id:
-            return cls(caller)
-        return cls(caller, await role_now(call, organisation_id, caller.account_id))
 
     @property
     def runs_app(self) -> bool:

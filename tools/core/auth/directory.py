@@ -10,8 +10,8 @@ from baobab.storage.cache import Cache
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
 from baobab.storage.notices import Notices
-from baobab.tools.core.auth.access import Role
 from baobab.tools.core.auth.callers import FunctionKey, Limits
+from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.auth.tables import api_keys, apps, members, organisations
 from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import AppNotFound

@@ -1,18 +1,15 @@
 """Limits of a key: what it may not call although its account may."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from baobab.tools.core.auth.callers import Caller, Limits
+from baobab.tools.core.call import Tool, ToolRunner
 from baobab.tools.core.effects import Policy, stricter
 from baobab.tools.core.errors import BadRequest, KeyLimited
-from baobab.tools.core.tool import Tool
 from baobab.tools.core.types import Text
-
-if TYPE_CHECKING:
-    from baobab.tools.core.registry import Registry
 
 Families = Annotated[list[Annotated[str, Text(60, min_length=1)]], Field(min_length=1, max_length=100)]
 """Names of families of tools."""
@@ -85,7 +82,7 @@ def narrowed(asked: Limits, maker: Limits | None) -> Limits:
     )
 
 
-def open_families(registry: "Registry", toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
+def open_families(registry: ToolRunner, toolsets: Iterable[str] | None, approval: Policy) -> frozenset[str] | None:
     """The families that a key opens: one that must ask may always look at what it asked. UnknownToolset."""
     if toolsets is None:
         return None

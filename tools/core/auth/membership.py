@@ -5,7 +5,9 @@ from typing import Any, cast
 from sqlalchemy import Select, insert, select
 
 from baobab.storage.database import Execute
-from baobab.tools.core.auth.access import Role, require_role
+from baobab.tools.core.auth.callers import Account, AppKey
+from baobab.tools.core.auth.deciders import Decider
+from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.auth.tables import members, organisations
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import Forbidden
@@ -51,6 +53,16 @@ async def role_now(call: Call, organisation_id: str, account_id: str) -> Role | 
         members.c.organisation_id == organisation_id, members.c.account_id == account_id
     )
     return cast(Role | None, (await call.execute(query)).scalar())
+
+
+async def decider_of(call: Call, organisation_id: str) -> Decider:
+    """The caller, with the role that this transaction sees."""
+    caller = call.caller
+    if not isinstance(caller, (Account, AppKey)) or caller.account_id is None:
+        return Decider(caller)
+    if isinstance(caller, Account) and caller.key_id and caller.organisation_id != organisation_id:
+        return Decider(caller)
+    return Decider(caller, await role_now(call, organisation_id, caller.account_id))
 
 
 async def chosen_organisation(call: Call, wanted: str | None) -> str:

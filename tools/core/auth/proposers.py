@@ -2,18 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import CursorResult, Select, select
 
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser, Limits, ScopedKey
 from baobab.tools.core.auth.tables import api_keys, members
+from baobab.tools.core.call import Call
 from baobab.tools.core.credits import Credits
 from baobab.tools.core.errors import Forbidden, InvalidApiKey
 from baobab.tools.core.steps import Step
-
-if TYPE_CHECKING:
-    from baobab.tools.core.call import Call
 
 
 def name(caller: Caller, step: Step | None = None) -> str:
@@ -105,14 +103,14 @@ def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
     raise Forbidden("Whoever proposed this did so to an older version, which did not say who acts: propose it anew.")
 
 
-async def called(call: "Call", held: dict[str, Any]) -> str | None:
+async def called(call: Call, held: dict[str, Any]) -> str | None:
     """The name that a key's owner gave it; None once it is revoked."""
     query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
     found: str | None = (await call.execute(query)).scalar()
     return found
 
 
-async def owner(call: "Call") -> tuple[str, str]:
+async def owner(call: Call) -> tuple[str, str]:
     """The organisation and the account that a proposal belongs to."""
     caller = call.caller
     if call.door.step is not None:

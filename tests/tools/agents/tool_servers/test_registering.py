@@ -8,7 +8,7 @@ import pytest
 
 from baobab.tools.agents.errors import InvalidGraph
 from baobab.tools.core.auth.callers import AppKey
-from baobab.tools.core.call import Door
+from baobab.tools.core.context import Door
 from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, NotFound
 from tests.tools.agents.conftest import Agency
 from tests.tools.agents.tool_server import SEARCH, Fake

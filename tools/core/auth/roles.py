@@ -1,0 +1,19 @@
+"""Roles: what the members of an organisation may, from `member` to `owner`."""
+
+from typing import Literal
+
+from baobab.tools.core.errors import Forbidden
+
+Role = Literal["member", "admin", "owner"]
+_RANK = {"member": 0, "admin": 1, "owner": 2}
+
+
+def rank(role: str) -> int:
+    return _RANK[role]
+
+
+def require_role(role: Role | None, needed: Role) -> None:
+    if role is None:
+        raise Forbidden("This account is not a member of the organisation.")
+    if _RANK[role] < _RANK[needed]:
+        raise Forbidden(f"This needs the role `{needed}`; this account has `{role}`.")

@@ -1,0 +1,51 @@
+"""How a tool is declared: where it stands in the REST door, how calls are written down."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class RegistrationError(Exception):
+    """A tool is not declared as it must be. Raised at import, never at run time."""
+
+
+class Encoded(bytes):
+    """A result that is JSON text already: doors pass it on instead of encoding it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestBinding:
+    """Where a tool stands in the REST door."""
+
+    method: str
+    path: str
+    status: int | Callable[[Any], int]
+    statuses: tuple[int, ...]
+    path_parameters: tuple[str, ...]
+    query_parameters: tuple[str, ...]
+    body_parameters: tuple[str, ...]
+    media_type: str
+    max_body: int
+    headers: Mapping[str, str]
+    from_headers: Mapping[str, str] = field(default_factory=dict)
+    """Parameters that a header of the request gives where the query does not, with its name in lower case."""
+    socket: bool = False
+    """Whether it is a WebSocket, of which each piece of the result, a Stream, is a frame."""
+    repeats: frozenset[str] = frozenset()
+    """Parameters of the path that the body may name too. The body's counts where the path says `_`."""
+    also: tuple[str, ...] = ()
+    """Further paths of the same parameters, which no document names: some clients write a part of a path themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How a call is written into the audit log; the defaults are derived from the tool."""
+
+    event: str
+    category: str = "admin"
+    action: str = "update"
+    resource: str | None = None
+    failed: str | None = None
+    """The event of a call that its handler refused; left out, the event with `_failed` behind it."""
+    tallied: bool = False
+    """Count the calls of a minute in one row instead of writing a row for each: for data, not for control."""

@@ -1,0 +1,69 @@
+"""A job: one attempt at it, and the kinds that domains declare."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from baobab.storage.database import Database, Unit
+from baobab.storage.transactions import Statements
+from baobab.tools.core.call import ToolRunner
+from baobab.tools.core.jobs import MOST_ATTEMPTS
+from baobab.tools.core.services import Services
+
+
+class Job(Protocol):
+    """One attempt."""
+
+    id: str
+    """The same in every attempt."""
+    attempt: int
+    registry: ToolRunner
+    services: Services
+    database: Database
+    """That of the transaction which asked for the job."""
+
+    async def hold(self, unit: Unit, *, last: bool = False) -> None:
+        """In a unit of the caller's own: what `writing` begins with."""
+        ...
+
+    def keep(self, statements: Statements, *, last: bool = False, further: bool = False) -> None:
+        """The same as `hold` in a transaction of `storage.transactions`; after one that was the last, say `ended`.
+
+        further: the job gets further than ever before with it: attempts are counted from here on.
+        """
+        ...
+
+    def end(self) -> None:
+        """The transaction that ended the job is committed."""
+        ...
+
+    def writing(self, *, last: bool = False) -> AbstractAsyncContextManager[Unit]:
+        """A transaction that this attempt may still make; JobLost where it may not.
+
+        last: the job ends in the same transaction, so that what is written here is written once.
+        """
+        ...
+
+
+Work = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """A kind of job, as a domain declares it: `async def (job, **arguments)`, or `(job, event)` for a consumer."""
+
+    name: str
+    work: Work = field(repr=False)
+    attempts: int = MOST_ATTEMPTS
+    every: float | None = None
+    """Seconds from one round to the next, of which one process of all makes each; such a job takes no arguments."""
+    consumes: str | None = None
+    """The type of event that it is done for."""
+    delay: float = 0.0
+    at_once: int | None = None
+    """How many of them one process makes at the same time at most, beside those that wait for the network.
+
+    One organisation has one less, so that another need not wait for it."""
+    approved: bool = False
+    """Whether it does what a person has approved: such jobs have slots of their own."""

@@ -1,0 +1,175 @@
+"""Rate limits: counting how often something is done. Exact under concurrency within one store of counts."""
+
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from ipaddress import IPv6Network
+from typing import Protocol, TypeVar
+
+from baobab.storage.clock import Clock
+from baobab.storage.valkey.errors import ValkeyUnavailable
+from baobab.storage.valkey.windows import Windows
+from baobab.tools.core.errors import RateLimited
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_MOST_WINDOWS = 100_000
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What is left in a window: doors tell it to callers."""
+
+    policy: str
+    limit: int
+    remaining: int
+    window: int
+    reset: int
+    """Whole seconds until something is free again."""
+
+
+class Limiter(Protocol):
+    """Moving windows: in any `window` seconds at most `amount` pass, to the one.
+
+    What is counted in this process is answered at once, so that the hot path has nothing to await.
+    """
+
+    def spend(
+        self, policy: str, subject: str, amount: int, window: int, cost: int = 1
+    ) -> Allowance | Awaitable[Allowance]:
+        """Take `cost` of `amount` per `window` seconds, or raise RateLimited and take nothing."""
+        ...
+
+    def used(self, policy: str, subject: str, amount: int, window: int) -> int | Awaitable[int]:
+        """How much of the window is taken now."""
+        ...
+
+
+async def settled(answer: T | Awaitable[T]) -> T:
+    """What a limiter answers, whichever it is."""
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+class RateLimits:
+    """Counted in this process: other workers count by themselves."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.monotonic
+        self._windows: dict[tuple[str, str, int, int], deque[float]] = {}
+
+    def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
+        now = self._now()
+        taken = self._taken(policy, subject, amount, window, now)
+        left = amount - len(taken) - cost
+        if left < 0:
+            raise RateLimited(
+                math.ceil(taken[-left - 1] + window - now) if -left <= len(taken) else window, amount, window
+            )
+        if cost == 1:
+            taken.append(now)
+        else:
+            taken.extend([now] * cost)
+        return Allowance(policy, amount, left, window, math.ceil(taken[0] + window - now))
+
+    def used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        return len(self._taken(policy, subject, amount, window, self._now()))
+
+    def _taken(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
+        """When each of what still counts was taken, oldest first."""
+        name = (policy, subject, amount, window)
+        taken = self._windows.get(name)
+        if taken is None:
+            if len(self._windows) >= _MOST_WINDOWS:
+                self._forget_idle(now)
+            taken = self._windows[name] = deque()
+        oldest = now - window
+        while taken and taken[0] <= oldest:
+            taken.popleft()
+        return taken
+
+    def _forget_idle(self, now: float) -> None:
+        """Drop what no longer counts. A flood is of one policy: it takes places from its own, longest known first.
+
+        So a flood of addresses cannot make another policy forget what it guards.
+        """
+        self._windows = {name: taken for name, taken in self._windows.items() if taken and taken[-1] > now - name[3]}
+        excess = len(self._windows) - _MOST_WINDOWS // 2
+        if excess > 0:
+            flooded = Counter(name[0] for name in self._windows).most_common(1)[0][0]
+            for name in [name for name in self._windows if name[0] == flooded][:excess]:
+                del self._windows[name]
+
+
+class SharedRateLimits:
+    """Counted on a Valkey server, for all workers together.
+
+    While it does not answer, each worker counts by itself, from nothing: nobody is refused for our failure, and
+    nobody passes unlimited.
+    """
+
+    def __init__(self, windows: Windows, clock: Clock) -> None:
+        self._windows = windows
+        self._own = RateLimits(clock)
+        self._alone = False
+
+    async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
+        try:
+            left, wait = await self._windows.take(_name(policy, subject, amount, window), amount, window, cost)
+        except ValkeyUnavailable as exc:
+            self._part(exc)
+            return self._own.spend(policy, subject, amount, window, cost)
+        self._rejoin()
+        if left < 0:
+            raise RateLimited(wait, amount, window)
+        return Allowance(policy, amount, left, window, wait)
+
+    async def used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        try:
+            return await self._windows.used(_name(policy, subject, amount, window), window)
+        except ValkeyUnavailable as exc:
+            self._part(exc)
+            return self._own.used(policy, subject, amount, window)
+
+    def _part(self, exc: ValkeyUnavailable) -> None:
+        if not self._alone:
+            self._alone = True
+            _log.warning("rate limits are counted by each worker for itself: Valkey does not answer (%s)", exc.reason)
+
+    def _rejoin(self) -> None:
+        if self._alone:
+            self._alone = False
+            _log.warning("rate limits are counted on Valkey again")
+
+
+def _name(policy: str, subject: str, amount: int, window: int) -> str:
+    return f"rate:{policy}:{amount}:{window}:{subject}"
+
+
+class Remaining:
+    """A limiter that only looks: it raises RateLimited where nothing is left, and takes nothing."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+
+    async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
+        left = amount - await self.used(policy, subject, amount, window)
+        if left < cost:
+            raise RateLimited(window, amount, window)
+        return Allowance(policy, amount, left, window, window)
+
+    async def used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        return await settled(self._limiter.used(policy, subject, amount, window))
+
+
+def network(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 that one IPv6 customer holds whole."""
+    if ":" not in address:
+        return address
+    try:
+        return str(IPv6Network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address

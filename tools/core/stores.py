@@ -1,0 +1,16 @@
+"""The stores that tools keep things in."""
+
+from dataclasses import dataclass
+
+from baobab.storage.database import Database
+from baobab.storage.kv.engine import Engine
+from baobab.storage.objects.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The stores of one region: an app's data is only ever in those of its own."""
+
+    database: Database
+    kv: Engine
+    objects: ObjectStore
