@@ -1,6 +1,6 @@
 """The family of agents."""
 
-from baobab.tools.agents.data import AgentData
+from baobab.tools.agents.data import APP_TABLES, stop_runs
 from baobab.tools.agents.errors import ENVELOPE
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.core.toolset import Toolset
@@ -11,5 +11,6 @@ agents = Toolset(
     base="/v1/{app_id}",
     envelope=ENVELOPE,
     raises=(RateLimited, Unavailable, AppMigrating),
-    data=AgentData(),
+    app_tables=APP_TABLES,
+    stop=stop_runs,
 )

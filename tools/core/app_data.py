@@ -1,18 +1,22 @@
 """What is kept of an app in the stores of its region, for those who move an app or remove it."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
-from baobab.storage.database import Unit
+from sqlalchemy import ColumnElement, Table, delete, insert, select, tuple_
+
+from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.objects.store import ObjectStore
+from baobab.tools.core.app_freezes import Freezes
 from baobab.tools.core.stores import Stores
 
 MOVE_ENDED = "app.move_ended"
 """The event of an app that is not moved any more, wherever it is now: it tells `migration_id` and `outcome`."""
 _LARGEST_OBJECT = 2**40
 _KEYS_AT_ONCE = 500
+_ROWS_AT_ONCE = 500
 
 
 class AppData(Protocol):
@@ -33,6 +37,79 @@ class AppData(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AppTable:
+    """A table in the region of its apps, as a toolset declares it."""
+
+    table: Table
+    rows_of: Callable[[str], ColumnElement[bool]] | None = None
+    """Which rows are an app's, by the app's id; left out, those that say so in their column `app_id`."""
+    copied_as: Mapping[str, Any] = field(default_factory=dict)
+    """What the copy of a row says in place of some columns."""
+
+    def where(self, app_id: str) -> ColumnElement[bool]:
+        return self.table.c.app_id == app_id if self.rows_of is None else self.rows_of(app_id)
+
+
+Stop = Callable[[Execute, str], Awaitable[None]]
+"""Takes an app's rows away from whoever works with them now, in the transaction that freezes or erases them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppRows:
+    """What a family keeps of an app in rows: frozen, copied and erased table by table."""
+
+    family: str
+    tables: Sequence[AppTable]
+    """Those that others refer to first."""
+    stop: Stop | None = None
+
+    async def freeze(self, stores: Stores, app_id: str) -> None:
+        async with stores.database.writing() as connection:
+            await Freezes(self.family).freeze(connection.execute, stores.database.dialect, app_id)
+            if self.stop is not None:
+                await self.stop(connection.execute, app_id)
+
+    async def thaw(self, stores: Stores, app_id: str) -> None:
+        async with stores.database.writing() as connection:
+            await Freezes(self.family).thaw(connection.execute, app_id)
+
+    async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
+        async with dest.database.writing() as connection:
+            await self._delete_rows(connection.execute, app_id)
+        for declared in self.tables:
+            async for rows in _read_rows(source.database, declared, app_id):
+                async with dest.database.writing() as connection:
+                    await connection.execute(insert(declared.table), rows)
+
+    async def erase(self, stores: Stores, app_id: str) -> None:
+        async with stores.database.writing() as connection:
+            await self._delete_rows(connection.execute, app_id)
+            await Freezes(self.family).thaw(connection.execute, app_id)
+
+    async def _delete_rows(self, execute: Execute, app_id: str) -> None:
+        if self.stop is not None:
+            # First: a worker that is writing just now is waited for.
+            await self.stop(execute, app_id)
+        for declared in reversed(self.tables):
+            await execute(delete(declared.table).where(declared.where(app_id)))
+
+
+async def _read_rows(database: Database, declared: AppTable, app_id: str) -> AsyncIterator[list[dict[str, Any]]]:
+    """The rows of an app, some hundred at a time: an app may have more of them than fit into memory."""
+    key = tuple_(*declared.table.primary_key.columns)
+    query = select(declared.table).where(declared.where(app_id)).order_by(*key.clauses).limit(_ROWS_AT_ONCE)
+    following = query
+    while True:
+        async with database.reading() as connection:
+            rows = [dict(row) for row in (await connection.execute(following)).mappings()]
+        if not rows:
+            return
+        last = [rows[-1][column.name] for column in declared.table.primary_key.columns]
+        yield [{**row, **declared.copied_as} for row in rows]
+        following = query.where(key > tuple_(*last))
+
+
 async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: Unit | None = None) -> None:
     """Remove everything that the stores of a region hold of an app. May be done twice.
 
@@ -41,8 +118,8 @@ async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: 
     if unit is not None and unit.database is stores.database:
         stores = replace(stores, database=cast(Any, _Within(unit)))
     for toolset in toolsets:
-        if toolset.data is not None:
-            await toolset.data.erase(stores, app_id)
+        for data in toolset.app_data:
+            await data.erase(stores, app_id)
     await stores.objects.delete_all(f"{app_id}/")
 
 

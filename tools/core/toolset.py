@@ -9,7 +9,7 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
-from baobab.tools.core.app_data import AppData
+from baobab.tools.core.app_data import AppData, AppRows, AppTable, Stop
 from baobab.tools.core.binding import Audit, RegistrationError, RestBinding
 from baobab.tools.core.call import Access, Handler, Limit, Tool
 from baobab.tools.core.effects import Effect
@@ -109,7 +109,9 @@ class Toolset:
 
     keeps_failures: names the parameter that says what a refused call was about; the doors' refusals of this
     family are then kept for the app's developer (tools/core/failures.py).
-    data: what the family keeps of an app in the stores of its region.
+    app_tables: the tables in which it keeps rows of an app, in the stores of the app's region; those that others refer
+    to first. Freezing, copying, moving and erasing follow from this. stop: takes rows away from who works with them.
+    data: what it keeps of an app in these stores beside rows.
     limit: the bucket of its tools, where they name none of their own; left out, that of the app, or of the caller where
     no app is named.
     mcp: False where models are not offered the family: what takes a person's password, or speaks to browsers.
@@ -122,6 +124,8 @@ class Toolset:
     envelope: Envelope = STRUCTURED
     raises: tuple[type[BaobabError], ...] = ()
     keeps_failures: str | None = None
+    app_tables: tuple[AppTable, ...] = ()
+    stop: Stop | None = None
     data: AppData | None = None
     limit: Limit | None = None
     mcp: bool = True
@@ -129,6 +133,12 @@ class Toolset:
     tools: dict[str, Tool] = field(default_factory=dict)
     jobs: dict[str, JobKind] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)
+
+    @property
+    def app_data(self) -> list[AppData]:
+        """All that the family keeps of an app, for those who move an app or remove it."""
+        rows: list[AppData] = [AppRows(self.name, self.app_tables, self.stop)] if self.app_tables else []
+        return rows if self.data is None else [*rows, self.data]
 
     def gauge(self, name: str, *, labels: tuple[str, ...] = ()) -> Callable[[ReadGauge], ReadGauge]:
         """Register the decorated function as what a gauge of `/metrics` reads; its docstring says what that is.

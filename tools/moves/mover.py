@@ -34,7 +34,7 @@ class Mover:
         self._job = job
         self._row = row
         self._services = job.services
-        self._data: list[AppData] = [t.data for t in job.registry.toolsets if t.data is not None]
+        self._data: list[AppData] = [data for toolset in job.registry.toolsets for data in toolset.app_data]
 
     async def advance(self) -> None:
         """Make steps until the move has ended; Again where one must wait."""

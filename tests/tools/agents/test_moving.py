@@ -216,7 +216,7 @@ async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(plac
 async def test_an_approved_call_waits_for_a_move_that_takes_long(place: Place) -> None:
     run = await place.start("asker")
     await place.becomes(run, "paused")
-    data = [toolset.data for toolset in place.baobab.house.registry.toolsets if toolset.data is not None]
+    data = [each for toolset in place.baobab.house.registry.toolsets for each in toolset.app_data]
     stores = place.baobab.house.services.regions["local"]
     for each in data:
         await each.freeze(stores, place.app)
@@ -234,8 +234,7 @@ async def test_an_approved_call_waits_for_a_move_that_takes_long(place: Place) -
 async def test_a_move_that_is_given_up_leaves_runs_to_go_on_where_they_were(place: Place) -> None:
     waiting = await place.start("waiter")
     await place.becomes(waiting, "running")
-    data = next(t.data for t in place.baobab.house.registry.toolsets if t.name == "agents")
-    assert data is not None
+    (data,) = next(t.app_data for t in place.baobab.house.registry.toolsets if t.name == "agents")
     stores = place.baobab.house.services.regions["local"]
     await data.freeze(stores, place.app)
     place.gate.open.set()

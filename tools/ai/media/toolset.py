@@ -8,7 +8,6 @@ from baobab.runtime.gateway.errors import (
     WrongEndpoint,
 )
 from baobab.tools.ai.errors import ModelNotAllowed
-from baobab.tools.ai.media.data import GenerationData
 from baobab.tools.ai.media.errors import (
     MEDIA_ENVELOPE,
     BadReference,
@@ -20,6 +19,8 @@ from baobab.tools.ai.media.errors import (
     NotSubmitter,
     UnsupportedParameter,
 )
+from baobab.tools.ai.media.tables import generation_jobs
+from baobab.tools.core.app_data import AppTable
 from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
 from baobab.tools.core.toolset import Toolset
@@ -46,5 +47,6 @@ media = Toolset(
     base="/v1/{app_id}",
     envelope=MEDIA_ENVELOPE,
     raises=(RateLimited, Unavailable),
-    data=GenerationData(),
+    # The durable jobs stay behind; those that are not done are taken up where the app has gone (sweeping.py).
+    app_tables=(AppTable(generation_jobs, copied_as={"worker": None}),),
 )

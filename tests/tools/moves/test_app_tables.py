@@ -1,0 +1,34 @@
+"""What is kept of an app is declared: nothing stays behind when it is moved or deleted."""
+
+from baobab import tools
+from baobab.storage.tables import metadata
+
+# What tells of an app after it is gone, or in which an app is only named.
+NOT_OF_THE_APP = {
+    "api_keys.only_app_id": "a limit of a key; one whose app is gone opens nothing",
+    "app_freezes.app_id": "written by what freezes, moves and erases",
+    "app_moves.app_id": "the history of moves, kept for the organisation",
+    "approvals.app_id": "decisions, kept for 90 days",
+    "apps.template_source_app_id": "where an app came from",
+    "audit_logs.app_id": "the audit log outlives what it is about",
+    "credit_reservations.app_id": "money, kept for the organisation",
+    "credit_usage.app_id": "money, kept for the organisation",
+    "events.app_id": "in delivery; forgotten when delivered",
+    "failures.app_id": "forgotten after seven days",
+    "oauth_codes.only_app_id": "a limit of a key that is about to be made",
+    "response_cache.app_id": "forgotten when its time is over",
+    "suggestions.app_id": "what a developer suggested to the operator",
+}
+
+
+def test_every_table_that_names_an_app_is_declared_or_goes_with_the_row_of_the_app() -> None:
+    declared = {each.table.name for toolset in tools.toolsets() for each in toolset.app_tables}
+    found = set()
+    for table in metadata.tables.values():
+        for column in table.columns:
+            if "app_id" not in column.name or table.name in declared:
+                continue
+            goes_along = [key.ondelete for key in column.foreign_keys if key.target_fullname == "apps.id"]
+            if goes_along != ["CASCADE"]:
+                found.add(f"{table.name}.{column.name}")
+    assert found == NOT_OF_THE_APP.keys()
