@@ -7,7 +7,7 @@ from html import escape
 
 from fastapi import Response
 
-from baobab.tools.core.envelopes import STRUCTURED, Envelope
+from baobab.tools.core.envelopes import STRUCTURED, Envelope, envelope_for
 from baobab.tools.core.errors import (
     BaobabError,
     BusyWithBodies,
@@ -62,7 +62,8 @@ def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) 
         code = envelope.code(kind)
         section = sections[code.lower().replace("_", "-")]
         section.codes.add(code)
-        section.causes.add((kind.status, described(kind.summary, registry), described(kind.remediation, registry)))
+        remedy = described(envelope_for(envelope, kind).place_details(kind.remediation), registry)
+        section.causes.add((kind.status, described(kind.summary, registry), remedy))
 
     for kind in (*_BEFORE_OPERATIONS, *of_doors):
         add(STRUCTURED, kind)

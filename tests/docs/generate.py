@@ -14,6 +14,7 @@ from baobab.runtime.agents.validation import Offer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
 from baobab.tools.core.call import Tool
+from baobab.tools.core.envelopes import STRUCTURED, Envelope, envelope_for
 from baobab.tools.core.errors import (
     BaobabError,
     BusyWithBodies,
@@ -130,7 +131,7 @@ def errors_page(registry: Registry) -> str:
         "",
         "What is wrong with these requests is noticed before their operation is found.",
         "",
-        *_errors(((kind.code, kind) for kind in _OF_DOORS), registry),
+        *_errors(((STRUCTURED, kind) for kind in _OF_DOORS), registry),
     ]
     return _page(lines)
 
@@ -249,20 +250,25 @@ def _takes(schema: Mapping[str, Any]) -> str:
     return " ".join([kind, *bounds])
 
 
-def _errors(kinds: Iterable[tuple[str, type[BaobabError]]], registry: Registry) -> Iterator[str]:
+def _errors(kinds: Iterable[tuple[Envelope, type[BaobabError]]], registry: Registry) -> Iterator[str]:
     yield "| Code | Status | What happened | What to do |"
     yield "|---|---|---|---|"
     rows = {
-        (code, kind.status, described(kind.summary, registry), described(kind.remediation, registry))
-        for code, kind in kinds
+        (
+            family.code(kind),
+            kind.status,
+            described(kind.summary, registry),
+            described(envelope_for(family, kind).place_details(kind.remediation), registry),
+        )
+        for family, kind in kinds
     }
     yield from (f"| `{code}` | {status} | {summary} | {remedy} |" for code, status, summary, remedy in sorted(rows))
 
 
-def _of_operations(registry: Registry) -> Iterator[tuple[str, type[BaobabError]]]:
+def _of_operations(registry: Registry) -> Iterator[tuple[Envelope, type[BaobabError]]]:
     for tool in registry.tools.values():
         for kind in errors_of(tool):
-            yield tool.toolset.envelope.code(kind), kind
+            yield tool.toolset.envelope, kind
 
 
 def _page(lines: list[str]) -> str:

@@ -222,7 +222,7 @@ def bad_bodies(tool: Tool, scene: Scene) -> Iterator[Sending]:
 
 SAID_AS_ERROR = {"KvError", "MoveError", "AgentsError"}
 """Families whose `error` is the code."""
-FLAT = {"FlatError", "MediaError"}
+FLAT = {"MediaError"}
 """Families whose `error` is the message."""
 
 

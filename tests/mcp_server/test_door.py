@@ -29,13 +29,15 @@ async def test_a_client_of_2026_asks_what_there_is_instead(baobab: Baobab) -> No
 
 
 @each_era
-async def test_what_is_stored_over_mcp_is_read_over_rest(baobab: Baobab, era: str) -> None:
-    made = await use(baobab, "apps_init", {"name": "over-mcp"}, era=era)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/?toolsets=kv,apps"])
+async def test_what_is_stored_over_mcp_is_read_over_rest(baobab: Baobab, era: str, path: str) -> None:
+    made = await use(baobab, "apps_init", {"name": "over-mcp"}, era=era, path=path)
     app_id = made["structuredContent"]["app_id"]
-    assert not (await use(baobab, "kv_put", {"app_id": app_id, "key": "a/b", "value": {"n": 1}}, era=era))["isError"]
+    stored = {"app_id": app_id, "key": "a/b", "value": {"n": 1}}
+    assert not (await use(baobab, "kv_put", stored, era=era, path=path))["isError"]
     read = await baobab.client.get(f"/v1/{app_id}/kv/a%2Fb", headers=baobab.owner)
     assert read.json() == {"value": {"n": 1}}
-    got = await use(baobab, "kv_get", {"app_id": app_id, "key": "a/b"}, era=era)
+    got = await use(baobab, "kv_get", {"app_id": app_id, "key": "a/b"}, era=era, path=path)
     assert got["structuredContent"] == {"value": {"n": 1}}
 
 
@@ -229,7 +231,12 @@ async def test_a_client_without_a_credential_is_told_where_to_get_one(baobab: Ba
 
 async def test_a_foreign_host_or_origin_is_refused_here_too(baobab: Baobab) -> None:
     assert (await say(baobab, "tools/list", headers={"host": "evil.example"})).status == 421
-    assert (await say(baobab, "tools/list", headers={"origin": "https://evil.example"})).status == 403
+    page = await say(baobab, "tools/list", headers={"origin": "https://evil.example"})
+    assert page.status == 403
+    # No app's setting would open this path, so the remedy names none.
+    assert page.error["code"] == "AUTH_ORIGIN_REFUSED"
+    assert page.error["message"] == "Requests from this web origin are not allowed."
+    assert page.error["remediation"].startswith("Call this path from a program, or from a page of this server;")
 
 
 async def test_a_client_that_says_good_bye_is_let_go(baobab: Baobab) -> None:

@@ -30,7 +30,8 @@ class AgentsEnvelope(Envelope):
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         code = self.code(type(error))
-        said = {"error": _TEXTS.get(code, code), "message": error.message, "code": code, "remediation": error.remedy}
+        remedy = self.place_details(error.remedy)
+        said = {"error": _TEXTS.get(code, code), "message": error.message, "code": code, "remediation": remedy}
         if isinstance(error, BadRequest) and "fields" in error.details:
             issues = [{"path": _path(each["field"]), "message": each["problem"]} for each in error.details["fields"]]
             return {**said, "error": "Invalid body", "issues": issues}

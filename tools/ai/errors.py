@@ -34,6 +34,7 @@ class AiEnvelope(Envelope):
     """`{error: {message, type, code, ...}}`."""
 
     name = "AiError"
+    details_at = "error."
 
     def __init__(self) -> None:
         super().__init__(
@@ -59,7 +60,7 @@ class AiEnvelope(Envelope):
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         # What other envelopes hold apart stands in the error itself here.
-        remedy = error.remedy.replace("details.", "error.")
+        remedy = self.place_details(error.remedy)
         inner = {
             **error.details,
             "message": f"{error.message} {remedy}",

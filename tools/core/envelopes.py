@@ -12,6 +12,8 @@ class Envelope:
     """The base. `codes` renames errors for this family, nearest class first; the others keep their own code."""
 
     name = "structured"
+    details_at = ""
+    """What stands before the name of a detail, where a text says in which field of the body it is."""
 
     def __init__(self, codes: Mapping[type[BaobabError], str] | None = None) -> None:
         self._codes = dict(codes or {})
@@ -23,6 +25,10 @@ class Envelope:
             if "code" in ancestor.__dict__:
                 break
         return kind.code
+
+    def place_details(self, remedy: str) -> str:
+        """A remedy that names details where this family has them: `details.limit`, `error.limit` or `limit`."""
+        return remedy.replace("details.", self.details_at)
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         """The body of an error; `docs` is the address of the error pages."""
@@ -36,6 +42,7 @@ class Structured(Envelope):
     """`{error: {code, message, remediation, documentation_url, details?}}`: the platform's own shape."""
 
     name = "StructuredError"
+    details_at = "details."
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         code = self.code(type(error))
@@ -59,20 +66,6 @@ class Structured(Envelope):
         )
 
 
-class Flat(Envelope):
-    """`{error: <message>, code, remediation, details?}`: the older groups, whose `error` is a sentence."""
-
-    name = "FlatError"
-
-    def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        body = {"error": error.message, "code": self.code(type(error)), "remediation": error.remedy}
-        return body | ({"details": error.details} if error.details else {})
-
-    def schema(self) -> Schema:
-        text = {"type": "string"}
-        return _object(error=text, code=text, remediation=text, details={"type": "object"}, required=("error", "code"))
-
-
 class PlanEnvelope(Envelope):
     """`{error: <slug>, message, remediation, current, limit, upgradeUrl, ...}`: what a plan has no room for."""
 
@@ -80,7 +73,8 @@ class PlanEnvelope(Envelope):
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
         code = self.code(type(error))
-        words = {"error": code, "code": code, "message": error.message, "remediation": error.remedy}
+        remedy = self.place_details(error.remedy)
+        words = {"error": code, "code": code, "message": error.message, "remediation": remedy}
         return {**words, **error.details, "upgradeUrl": f"{docs}/guides/settings#plans"}
 
     def schema(self) -> Schema:
@@ -94,7 +88,6 @@ def _object(required: tuple[str, ...] | None = None, **properties: Schema) -> Sc
 
 
 STRUCTURED = Structured()
-FLAT = Flat()
 PLAN_ENVELOPE = PlanEnvelope()
 
 

@@ -183,7 +183,7 @@ class Registry:
         method, path = (door.method, door.path) if door.method else (door.name.upper(), tool.name)
         subject = arguments.get(toolset.keeps_failures)
         if isinstance(subject, str) and not subject.isprintable():
-            subject = quote(subject, safe="")
+            subject = quote(subject[:600], safe="", errors="backslashreplace")
         code = toolset.envelope.code(type(error))
         self.services.failures.record(app, toolset.name, method, path, error.status, code, subject)
 

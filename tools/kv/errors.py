@@ -137,7 +137,8 @@ class KvEnvelope(Envelope):
         return kind.code
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        body = {"error": self.code(type(error)), "message": error.message, "remediation": error.remedy}
+        remedy = self.place_details(error.remedy)
+        body = {"error": self.code(type(error)), "message": error.message, "remediation": remedy}
         if error.status in (401, 403, 404) and error.code != body["error"]:
             body["code"] = error.code
         return {**error.details, **body}

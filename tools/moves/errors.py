@@ -46,7 +46,8 @@ class MoveEnvelope(Envelope):
         super().__init__({AppNotFound: "app not found", DestRegionRequired: "dest_region required"})
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        told = {"error": self.code(type(error)), "message": error.message, "remediation": error.remedy}
+        remedy = self.place_details(error.remedy)
+        told = {"error": self.code(type(error)), "message": error.message, "remediation": remedy}
         return {**error.details, **told}
 
     def schema(self) -> Schema:

@@ -356,3 +356,5 @@ async def test_a_body_over_the_limit_is_refused_whatever_it_holds(world: Install
     answer = await world.ask("PUT", f"{app.kv}/huge", world.owner, content=b" " * (2 * 2**20 + 1))
     assert (answer.status, answer.json["error"]) == (413, "KV_VALUE_TOO_LARGE")
     assert answer.json["max_bytes"] == 2 * 2**20
+    # The detail is beside the code here, and that is where the remedy says it is.
+    assert answer.json["remediation"] == "Send less in one request; max_bytes is the limit."

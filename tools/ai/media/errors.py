@@ -86,7 +86,7 @@ class MediaEnvelope(Envelope):
         )
 
     def render(self, error: BaobabError, docs: str) -> dict[str, Any]:
-        told = {"code": self.code(type(error)), "remediation": error.remedy}
+        told = {"code": self.code(type(error)), "remediation": self.place_details(error.remedy)}
         if isinstance(error, AppNotFound):
             return {**told, "error": "app_not_found", "message": error.message}
         if type(error) is Forbidden or isinstance(error, NotSubmitter):
