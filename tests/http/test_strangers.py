@@ -16,7 +16,7 @@ from baobab.http import open_streams
 from baobab.http.bodies import BodyBudget
 from tests.conftest import Baobab
 from tests.http.served import served_at
-from tests.people import key
+from tests.people import key, person
 from tests.tools.agents.conftest import graph
 
 WAIT = graph(
@@ -170,6 +170,41 @@ async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
         assert hidden.status_code == 200, hidden.text
         async for _ in pieces:
             pass
+
+
+@pytest.mark.parametrize("signed_in_elsewhere", [False, True])
+async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stream_tokens(
+    served: Baobab, monkeypatch: pytest.MonkeyPatch, signed_in_elsewhere: bool
+) -> None:
+    app, run, anon = await waiting_run(served)
+    token, unused = await token_of(served, app, run, anon), await token_of(served, app, run, anon)
+    # Whoever has an account of their own is a visitor here all the same.
+    headers = (await person(served, "eve")).headers if signed_in_elsewhere else {}
+    monkeypatch.setattr("baobab.tools.agents.reading._BEAT_SECONDS", 0.05)
+    path = f"/v1/{app}/public/runs/{run}/events"
+    async with (
+        asyncio.timeout(20),
+        served.client.stream("GET", f"{path}?token={token}", headers=headers) as answer,
+        served.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=served.owner) as of_owner,
+    ):
+        pieces = answer.aiter_text()
+        await anext(pieces)
+        secured = await served.client.post(f"/v1/{app}/secure", json={}, headers=served.owner)
+        assert secured.status_code == 200, secured.text
+        async for _ in pieces:
+            pass
+        # Those who signed in read on.
+        beats = of_owner.aiter_text()
+        for _ in range(3):
+            await anext(beats)
+    for late, again in ((unused, ""), (token, "&since_seq=1")):
+        refused = await served.client.get(f"{path}?token={late}{again}", headers=headers)
+        assert refused.status_code == 401, refused.text
+    async with connect(url_of(served, f"/v1/{app}/public/runs/{run}/ws?token={unused}&since_seq=1")) as opened:
+        assert "requires sign-in" in str(await opened.recv())
+        with pytest.raises(ConnectionClosed):
+            await opened.recv()
+    assert opened.close_code == 1008
 
 
 async def test_visitors_never_spend_what_the_app_and_its_owner_have(baobab: Baobab) -> None:

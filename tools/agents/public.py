@@ -28,7 +28,7 @@ from baobab.tools.agents.fields import (
     VisitorId,
 )
 from baobab.tools.agents.owning import run_row
-from baobab.tools.agents.reading import followed, listed, streamed
+from baobab.tools.agents.reading import followed, is_visitor, listed, streamed
 from baobab.tools.agents.records import Events, Name, OneRun, RunState, RunStatus, run_of
 from baobab.tools.agents.region import writing
 from baobab.tools.agents.running import CANCELLING, RESUMING, STARTING
@@ -40,6 +40,7 @@ from baobab.tools.core.auth.callers import Anonymous, EndUser
 from baobab.tools.core.auth.deciders import Decider
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
+from baobab.tools.core.errors import Unauthenticated
 from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 
@@ -179,13 +180,13 @@ async def agents_public_stream_token(call: Call, app_id: AppId, id: RunId) -> Op
     "GET /public/runs/{id}/events",
     access=EVERYBODY,
     effect="read",
-    raises=(StreamTokenInvalid,),
+    raises=(StreamTokenInvalid, Unauthenticated),
     rest=Rest(media_type="text/event-stream", from_headers={"last_event_id": "last-event-id"}),
     mcp=Mcp(offered=False),
 )
 async def agents_public_events(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the token says whose run it is
+    app_id: AppId,
     id: RunId,  # noqa: A002
     token: StreamToken = "",
     last_event_id: LastEventId | None = None,
@@ -196,7 +197,8 @@ async def agents_public_events(
     Send `Last-Event-ID`, as browsers do, to open the stream again with the same token.
     """
     await _require_token(call, id, token, again=bool(last_event_id or since_seq))
-    run = await _run(call, id)
+    run = await _run(call, app_id, id)
+    _require_open(call, run)
     return streamed(call, run, last_event_id, _reader(run), since_seq)
 
 
@@ -204,20 +206,21 @@ async def agents_public_events(
     "GET /public/runs/{id}/ws",
     access=EVERYBODY,
     effect="read",
-    raises=(StreamTokenInvalid,),
+    raises=(StreamTokenInvalid, Unauthenticated),
     rest=Rest(socket=True),
     mcp=Mcp(offered=False),
 )
 async def agents_public_socket(
     call: Call,
-    app_id: AppId,  # noqa: ARG001 - the token says whose run it is
+    app_id: AppId,
     id: RunId,  # noqa: A002
     token: StreamToken = "",
     since_seq: Seq = 0,
 ) -> str:
     """Follow what a run does over a WebSocket: each frame is an event as JSON; it is closed with 1000 at the end."""
     await _require_token(call, id, token, again=bool(since_seq))
-    run = await _run(call, id)
+    run = await _run(call, app_id, id)
+    _require_open(call, run)
     return followed(call, run, since_seq, _reader(run))
 
 
@@ -230,12 +233,18 @@ async def _token(call: Call, run_id: str) -> Opened:
     return {"stream_token": token, "expires_at": expires}
 
 
-async def _run(call: Call, run_id: str) -> Any:
+async def _run(call: Call, app_id: str, run_id: str) -> Any:
     async with call.reading() as execute:
-        row = (await execute(select(runs).where(runs.c.id == run_id))).first()
+        row = (await execute(select(runs).where(runs.c.app_id == app_id, runs.c.id == run_id))).first()
     if row is None:
         raise StreamTokenInvalid
     return row
+
+
+def _require_open(call: Call, run: Any) -> None:
+    """Unauthenticated for a visitor's token where the app has come to ask everybody to sign in."""
+    if is_visitor(run, _reader(run)) and call.require_app().access_mode == "authenticated":
+        raise Unauthenticated("This app requires sign-in.", remediation="Send a token of one of the app's users.")
 
 
 def _reader(run: Any) -> Decider:

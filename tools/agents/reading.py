@@ -17,6 +17,7 @@ from baobab.tools.agents.showing import show_event
 from baobab.tools.agents.tokens import approval_token
 from baobab.tools.core.auth.callers import Anonymous
 from baobab.tools.core.auth.deciders import ADMIN, STARTER, Decider, Gate
+from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
 from baobab.tools.core.stream import Stream
@@ -119,21 +120,33 @@ def followed(call: Call, run: Any, after: int, reader: Decider) -> str:
 
 
 async def _followed(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
-    """What `following` tells; to strangers for as long as the agent is public."""
-    database, stranger = call.stores.database, isinstance(call.caller, Anonymous)
+    """What `following` tells; to strangers for as long as the agent is public, and the app asks nobody to sign in."""
+    database, visitor = call.stores.database, is_visitor(run, reader)
+    stranger = visitor or isinstance(call.caller, Anonymous)
+    loop = asyncio.get_running_loop()
     async with aclosing(following(call.services, database, run, after, reader)) as told:
+        looked = loop.time()
         async for event in told:
-            # Where nothing happens there is a beat, so that this is looked at every 15 seconds.
-            if stranger and event is None and await _is_private(database, run.id):
-                return
+            # Where nothing happens there is a beat, so that this is looked at every 15 seconds at the latest.
+            if stranger and (event is None or loop.time() - looked > _BEAT_SECONDS):
+                if await _is_closed(database, run.id, visitor=visitor):
+                    return
+                looked = loop.time()
             yield event
 
 
-async def _is_private(database: Database, run_id: str) -> bool:
-    """Whether the agent of a run is open to people who sign in only, or is gone."""
-    query = select(agents.c.visibility).join(runs, runs.c.agent_id == agents.c.id).where(runs.c.id == run_id)
+def is_visitor(run: Any, reader: Decider) -> bool:
+    """Whether events of a visitor's run are read in the visitor's place, by whoever has its stream token."""
+    return run.caller_kind == "anonymous" and isinstance(reader.caller, Anonymous)
+
+
+async def _is_closed(database: Database, run_id: str, *, visitor: bool) -> bool:
+    """Whether the agent of a run is gone or open to people who sign in only, or its app is and a visitor reads."""
+    query = select(agents.c.visibility, apps.c.access_mode).join(runs, runs.c.agent_id == agents.c.id)
+    query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run_id)
     async with database.reading() as connection:
-        return (await connection.scalar(query)) in (None, "private")
+        row = (await connection.execute(query)).first()
+    return row is None or row.visibility == "private" or (visitor and row.access_mode == "authenticated")
 
 
 def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[str, Any]:
