@@ -47,6 +47,19 @@ async def test_a_policy_says_from_which_effect_on_calls_wait(desk: Desk, policy:
     assert [name for name, answer in found.items() if answer.status_code == 428] == waits
 
 
+async def test_what_takes_no_credential_is_no_matter_of_the_key_that_comes_with_it(desk: Desk) -> None:
+    agent, _ = await desk.key(approval="write")
+    wrong = await desk.ask("POST", "/platform/refresh", agent, {"refresh_token": "bb_rt_" + "x" * 40})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "AUTH_INVALID_TOKEN")
+    body = {"email": "eve@example.com", "password": "correct Horse 7!", "name": "Eve"}
+    assert (await desk.ask("POST", "/platform/signup", agent, body)).status_code == 201
+    signed_in = await desk.ask("POST", "/platform/login", agent, {k: body[k] for k in ("email", "password")})
+    assert signed_in.status_code == 200, signed_in.text
+    body = {"refresh_token": signed_in.json()["refresh_token"]}
+    assert (await desk.ask("POST", "/platform/refresh", agent, body)).status_code == 200
+    assert (await desk.ask("PUT", f"/v1/{desk.app}/kv/a", agent, {"value": 1})).status_code == 428
+
+
 async def test_a_batch_and_a_lifetime_of_nothing_are_no_way_round_the_policy_for_deletions(desk: Desk) -> None:
     agent, _ = await desk.key(approval="destructive")
     store = f"/v1/{desk.app}/kv"

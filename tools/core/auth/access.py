@@ -146,7 +146,11 @@ def require_sign_in(call: Call) -> None:
 
 
 async def owner_role(call: Call) -> Role:
-    """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to."""
+    """The role of an account or app key in the called app. A stranger's app is one that it must not do anything to.
+
+    It is told apart from an app that does not exist (403, or 401 without a credential, against 404): every visitor of
+    an app sends its id, so it is no secret, and a developer who misspelt it must not go looking for another key.
+    """
     app, caller = call.require_app(), call.caller
     if isinstance(caller, Account):
         if caller.key_id is None or caller.organisation_id == app.organisation_id:
