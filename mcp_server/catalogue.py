@@ -1,6 +1,5 @@
 """The catalogue: which tools a visitor is shown and may call, described as the protocol describes tools."""
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ from baobab.tools.core.schema import lean_input, lean_output
 MOST_AT_START = 25
 PAGE = 100
 _REMEMBERED = 200
+"""Offers that fit one tenant only. Those that fit everybody are few, and all are kept."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +105,32 @@ class Catalogue:
     def __init__(self, registry: Registry, extra: Sequence[types.Tool] = ()) -> None:
         self._registry = registry
         self._extra = extra
-        self._offers: OrderedDict[Hashable, Offer] = OrderedDict()
+        self._offers: dict[str | None, dict[Hashable, Offer]] = {}
+        """By tenant; None for those that tenants share."""
         self.index = Index([tool for tool in registry.tools.values() if tool.mcp])
 
     def offer(self, visitor: Visitor) -> Offer:
         # Which app it is does not matter: whoever names many must not push out what others are offered.
         kind = (_kind(visitor.caller), replace(visitor.view, app_id=None), visitor.app_id is not None)
-        offer = self._offers.get(kind)
+        tenant = _tenant(visitor)
+        offer = self._offers.get(tenant, {}).get(kind)
         if offer is None:
             tools = [tool for tool in self._registry.visible_to(visitor.caller) if _within(tool, visitor)]
             naming = self._registry.name_by_tool
-            offer = self._offers[kind] = Offer(tools, visitor, self._extra, self._registry.services.vault, naming)
-            if len(self._offers) > _REMEMBERED:
-                self._offers.popitem(last=False)
+            offer = Offer(tools, visitor, self._extra, self._registry.services.vault, naming)
+            self._offers.setdefault(tenant, {})[kind] = offer
+            if tenant is not None:
+                self._forget()
         return offer
+
+    def _forget(self) -> None:
+        """Drop the oldest offer of the tenant that has the most, where there are too many: nobody else's."""
+        offers = {tenant: kept for tenant, kept in self._offers.items() if tenant is not None}
+        if sum(map(len, offers.values())) > _REMEMBERED:
+            most = max(offers, key=lambda tenant: len(offers[tenant]))
+            del offers[most][next(iter(offers[most]))]
+            if not offers[most]:
+                del self._offers[most]
 
 
 def is_object(tool: Tool) -> bool:
@@ -156,3 +168,11 @@ def _kind(caller: Caller) -> Hashable:
     by_key = caller.key_id is not None if isinstance(caller, Account) else None
     scopes = caller.scopes if isinstance(caller, ScopedKey) else None
     return type(caller), by_key, scopes, caller.limits
+
+
+def _tenant(visitor: Visitor) -> str | None:
+    """Whose offer it is; None for one of the few that are the same for every tenant."""
+    caller = visitor.caller
+    if caller.limits is None and visitor.view.toolsets is None and not isinstance(caller, ScopedKey):
+        return None
+    return caller.organisation_id if isinstance(caller, Account | ScopedKey) else visitor.app_id or ""

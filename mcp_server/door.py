@@ -25,13 +25,17 @@ from baobab.mcp_server.visitor import Visitor
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.context import Door
 from baobab.tools.core.envelopes import STRUCTURED
-from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, Unauthenticated
+from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, RateLimited, Unauthenticated
+from baobab.tools.core.limits import CALLER_REQUESTS
+from baobab.tools.core.rate_limits import settled
 from baobab.tools.core.registry import Registry
 
 Scope = MutableMapping[str, Any]
 
 MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
+_LISTS = ("tools/list", "prompts/list", "resources/templates/list")
+"""What is answered without a call of a tool, which would take from the caller's requests itself."""
 _SPOKEN = frozenset(version.encode() for version in SUPPORTED_PROTOCOL_VERSIONS)
 
 
@@ -164,6 +168,13 @@ class McpDoor:
             params = message.get("params")
             if isinstance(params, dict) and type(params.get("requestId")) in (int, str):
                 await self._own_sessions.cancel(who.session, params["requestId"])
+        if method in _LISTS:
+            try:
+                await settled(CALLER_REQUESTS.spend_of(who.caller, request.ip, self._registry.services.limits))
+            except RateLimited as error:
+                wait = [(b"retry-after", b"%d" % error.retry_after)]
+                await refuse(respond, 429, error, wait, request_id=message.get("id"))
+                return
         if method == "initialize" and not self._sessions:
             respond = _beginning(respond, self._own_sessions.begin(who.caller))
         if not self._sessions and _plain(request):

@@ -37,11 +37,13 @@ _PARSERS = {
 Message = MutableMapping[str, Any]
 
 
-async def refuse(respond: Any, status: int, error: BaobabError, headers: Headers | None = None) -> None:
-    """Answer an error before there is a message to answer to."""
+async def refuse(
+    respond: Any, status: int, error: BaobabError, headers: Headers | None = None, *, request_id: Any = None
+) -> None:
+    """Answer an error before a message is read. request_id: of the message, where it is known already."""
     data = {"code": error.code, "remediation": error.remedy} | ({"details": error.details} if error.details else {})
     said = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
-    await _send(respond, status, {"jsonrpc": "2.0", "id": None, "error": said}, headers or [])
+    await _send(respond, status, {"jsonrpc": "2.0", "id": request_id, "error": said}, headers or [])
 
 
 async def refuse_version(respond: Any, request_id: Any, asked: str, supported: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -13,11 +14,13 @@ import pytest
 import tiktoken
 from mcp_types import SERVER_INFO_META_KEY
 
+from baobab.mcp_server import catalogue
 from baobab.tools.core.errors import name_operations
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tool_errors import errors_of
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, refusal, say, use
+from tests.people import person
 
 ROOT = Path(__file__).parents[2]
 USER = "0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"
@@ -336,3 +339,42 @@ async def test_the_server_has_an_icon_that_a_client_can_show(baobab: Baobab, era
     shown = await baobab.client.get(icon["src"])
     assert shown.status_code == 200
     assert shown.headers["content-type"] == icon["mimeType"]
+
+
+async def test_lists_of_many_views_push_out_no_other_organisations_lists(
+    baobab: Baobab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    class Counted(catalogue.Offer):
+        def __init__(self, *given: Any) -> None:
+            made.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr(catalogue, "Offer", Counted)
+    monkeypatch.setattr(catalogue, "_REMEMBERED", 6)
+    neighbour = (await person(baobab, "neighbour")).headers
+    paths = ("/mcp?toolsets=kv", "/mcp?toolsets=apps", "/mcp")
+    shown = [await listed(baobab, path, by=neighbour) for path in paths]
+    families = sorted(toolset.name for toolset in baobab.house.registry.toolsets)
+    for first, second in itertools.islice(itertools.combinations(families, 2), 20):
+        await listed(baobab, f"/mcp?toolsets={first},{second}")
+    made.clear()
+    assert [await listed(baobab, path, by=neighbour) for path in paths] == shown
+    assert made == []
+
+
+@each_era
+async def test_lists_are_taken_from_the_callers_requests(baobab: Baobab, era: str) -> None:
+    headers = (await person(baobab, "hurried")).headers
+    for _ in range(590):
+        assert (await baobab.client.get("/platform/me", headers=headers)).status_code == 200
+    for method in ("tools/list", "prompts/list", "resources/list", "tools/list", "resources/templates/list"):
+        assert (await say(baobab, method, era=era, by=headers)).status == 200
+    answers = [await say(baobab, "tools/list", era=era, by=headers) for _ in range(6)]
+    refused = answers[-1]
+    assert [answer.status for answer in answers] == [200] * 5 + [429]
+    assert refused.message["id"] == 1
+    assert refused.error["data"]["code"] == "QUOTA_RATE_LIMIT"
+    assert int(refused.headers["retry-after"]) > 0
+    assert (await say(baobab, "tools/list", era=era)).status == 200

@@ -10,13 +10,13 @@ from typing_extensions import TypedDict
 from baobab.runtime.agents.remote.server import State, ToolServer
 from baobab.runtime.agents.spec import Exposure, Mode
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.types import Text
+from baobab.tools.core.types import NameText, Text
 
 ServerName = Annotated[str, Text(100, min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 ServerId = Annotated[
     str, Text(36, min_length=1), Field(description="The tool server's `id`, as op:mcp_servers_list names it.")
 ]
-ToolName = Annotated[str, Text(128, min_length=1)]
+ToolName = Annotated[str, NameText(128, min_length=1)]
 Url = Annotated[str, Text(2000, min_length=8)]
 Transport = Literal["streamable_http", "sse", "http"]
 HeaderValue = Annotated[str, Secret(8000, min_length=1, pattern="^[ -~]+$")]
@@ -116,6 +116,7 @@ class McpServers(TypedDict):
 class Probe(TypedDict):
     ok: bool
     tools: NotRequired[list[RemoteTool]]
+    problem: NotRequired[Annotated[str, Field(description="How many tools of the server are left out.")]]
     error: NotRequired[str]
     remediation: NotRequired[str]
 

@@ -246,7 +246,10 @@ async def mcp_servers_probe(
         row: Any = (await unit.execute(select(rows).where(rows.c.id == id))).mappings().one()
     if refused is not None:
         return {"ok": False, "error": refused.message, "remediation": refused.remedy}
-    return {"ok": True, "tools": tools_of(row)}
+    probe: Probe = {"ok": True, "tools": tools_of(row)}
+    if row["problem"] is not None:
+        probe["problem"] = row["problem"]
+    return probe
 
 
 async def _preview(

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
-from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, ScopedKey
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, ScopedKey
 from baobab.tools.core.call import Call, Spent
 from baobab.tools.core.plans import Plan
 from baobab.tools.core.rate_limits import Allowance, Limiter, network, settled
@@ -66,7 +66,11 @@ class CallerRequests:
     of_organisation = 6000
 
     def spend(self, call: Call, arguments: Any) -> Spent:
-        caller, limits, whose = call.caller, call.services.limits, _whose(call)
+        return self.spend_of(call.caller, call.door.ip, call.services.limits)
+
+    def spend_of(self, caller: Caller, ip: str, limits: Limiter) -> Spent:
+        """Take one request, also where it is no call of a tool."""
+        whose = _whose(caller, ip)
         if isinstance(caller, (Account, ScopedKey)) and caller.key_id is not None:
             first = limits.spend("organisation", caller.organisation_id, self.of_organisation, 60)
             if not isinstance(first, Allowance):
@@ -118,12 +122,12 @@ class PerOrganisation:
 
     def spend(self, call: Call, arguments: Any) -> Spent:
         caller = call.caller
-        whose = caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(call)
+        whose = caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(caller, call.door.ip)
         return call.services.limits.spend(call.tool.name, whose, self.amount, self.window)
 
 
-def _whose(call: Call) -> str:
-    return network(call.door.ip) if isinstance(call.caller, Anonymous) else call.caller.actor_id or ""
+def _whose(caller: Caller, ip: str) -> str:
+    return network(ip) if isinstance(caller, Anonymous) else caller.actor_id or ""
 
 
 APP_REQUESTS = AppRequests()

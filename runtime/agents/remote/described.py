@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any, Self
 
 from baobab.runtime.agents.bounds import unfit
+from baobab.tools.core.escaping import is_seen
 
 MOST_TOOLS = 128
 MAX_NAME = 128
@@ -70,7 +71,7 @@ def listing(offered: Iterable[tuple[str, str | None, Mapping[str, Any], bool]]) 
 
 def described(name: str, description: str | None, schema: Mapping[str, Any], *, read_only: bool) -> Described | None:
     """None for what has no usable name, or a schema that is too large, hides text, or is no JSON that can be kept."""
-    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+    if not 0 < len(name) <= MAX_NAME or not all(map(is_seen, name)):
         return None
     kept = {"description": _HIDDEN.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]), "schema": dict(schema)}
     if any(unfit(kept)) or len(json.dumps(kept["schema"])) > _MAX_SCHEMA:

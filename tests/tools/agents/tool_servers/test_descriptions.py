@@ -94,6 +94,18 @@ async def test_what_a_server_says_is_bounded(agency: Agency, fake: Fake) -> None
     assert server["problem"] == "4 of its tools cannot be used here."
 
 
+@pytest.mark.parametrize("unseen", ["\u200b", "\u3164", "\ufe0f", "\U000e0065", "\u202e", "\n"])
+async def test_a_tool_whose_name_is_not_all_seen_is_left_out_and_the_probe_says_so(
+    agency: Agency, fake: Fake, unseen: str
+) -> None:
+    fake.tools = [SEARCH, SEND.model_copy(update={"name": f"search{unseen}"})]
+    server = await register(agency, fake.mcp)
+    assert list(states(server)) == ["search"]
+    probed = await probe(agency, server)
+    assert list(states(probed)) == ["search"]
+    assert probed["problem"] == "1 of its tools cannot be used here."
+
+
 async def test_text_that_a_model_reads_and_a_screen_does_not_show_is_marked_or_left_out(
     agency: Agency, fake: Fake
 ) -> None:
