@@ -30,6 +30,11 @@ def test_the_tour_prints_what_the_readme_says(tour: tuple[str, str]) -> None:
     keep_promises(*tour)
 
 
+@pytest.mark.usefixtures("tour")
+def test_the_tour_may_be_taken_again_at_once(server: ServerProcess) -> None:
+    keep_promises(*run_tour(server.address, server.key))
+
+
 def test_the_mcp_request_of_the_tour_reads_the_value(tour: tuple[str, str]) -> None:
     _, printed = tour
     answer, _ = json.JSONDecoder().raw_decode(printed[printed.index('{"jsonrpc"') :])
