@@ -98,6 +98,7 @@ async def test_a_rejection_is_told_with_its_reason(baobab: Baobab, era: str) -> 
 async def test_the_credential_that_proposed_cannot_decide_over_mcp_either(baobab: Baobab) -> None:
     app_id, agent = await baobab.app(), await held(baobab, "destructive")
     call = {"app_id": app_id, "key": "a"}
+    await use(baobab, "kv_put", {**call, "value": 1})
     told = refusal(await use(baobab, "kv_delete", call, by=agent))
     decision = {"approval_id": told["details"]["approval_id"]}
     for tool, word in (("approvals_approve", "approve"), ("approvals_reject", "reject")):

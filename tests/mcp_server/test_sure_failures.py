@@ -25,6 +25,8 @@ HOPELESS: list[tuple[str, dict[str, Any], str]] = [
     ("agents_runs_webhook", {"name": "nobody", "id": RUN}, "run_not_found"),
     ("ai_chat", {"model": "openai/none", "messages": [{"role": "user", "content": "Hi"}]}, "model_not_found"),
     ("ai_embeddings", {"model": "openai/none", "input": "Hi"}, "model_not_found"),
+    ("images_generate", {"model": "openai/none", "prompt": "A tree"}, "model_not_found"),
+    ("videos_generate", {"model": "openai/none", "prompt": "A tree"}, "model_not_found"),
     ("moves_start", {"dest_region": "nowhere"}, "ineligible"),
     ("moves_reverse", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
     ("moves_abort", {"migration_id": RUN}, "RESOURCE_NOT_FOUND"),
@@ -82,6 +84,48 @@ async def test_what_is_no_counter_is_not_proposed_to_be_counted(baobab: Baobab) 
         told = refusal(await called(baobab, name, {"app_id": app_id, "key": "a"}, ERAS[0]))
         assert told["code"] != "APPROVAL_REQUIRED"
     assert await waiting(baobab) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        ("kv_delete", {"key": "missing"}, {"deleted": 0}),
+        ("kv_batch", {"ops": [{"op": "get", "key": "a"}]}, {"results": [{"value": 1}]}),
+        (
+            "kv_batch",
+            {"ops": [{"op": "rename", "key": "a"}, {"op": "set", "key": "a"}]},
+            {"results": [{"error": "invalid op"}, {"error": "missing value"}]},
+        ),
+    ],
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_changes_nothing_is_answered_and_asks_nobody(
+    baobab: Baobab, era: str, name: str, arguments: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    app_id = await baobab.app()
+    assert (await baobab.client.put(f"/v1/{app_id}/kv/a", json={"value": 1}, headers=baobab.owner)).status_code == 204
+    told = await called(baobab, name, {"app_id": app_id, **arguments}, era)
+    assert told["structuredContent"] == answer
+    assert await waiting(baobab) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("kv_delete", {"key": "a"}),
+        ("kv_batch", {"ops": [{"op": "get", "key": "a"}, {"op": "del", "key": "a"}]}),
+        ("kv_batch", {"ops": [{"op": "none"}, {"op": "set", "key": "a", "value": 2}]}),
+    ],
+)
+async def test_a_call_that_may_change_something_still_waits(
+    baobab: Baobab, name: str, arguments: dict[str, Any]
+) -> None:
+    app_id = await baobab.app()
+    path = f"/v1/{app_id}/kv/a"
+    assert (await baobab.client.put(path, json={"value": 1}, headers=baobab.owner)).status_code == 204
+    told = refusal(await called(baobab, name, {"app_id": app_id, **arguments}, ERAS[0]))
+    assert told["code"] == "APPROVAL_REQUIRED"
+    assert (await baobab.client.get(path, headers=baobab.owner)).json() == {"value": 1}
 
 
 @pytest.mark.parametrize(("name", "arguments", "code"), HOPELESS_ELSEWHERE, ids=str)

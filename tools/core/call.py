@@ -115,6 +115,7 @@ class Tool:
     destructive_when: str | None
     long_running: bool
     preview: Handler | None
+    idle: Handler | None
     meaning: Handler | None
     failure: Callable[[Any], BaobabError | None] | None
     mcp: bool

@@ -245,7 +245,9 @@ class Registry:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
                 await call.unit.commit()
-                await self._require_hope(call, arguments, values, meaning)
+                answer = await self._foresee(call, arguments, values, meaning)
+                if answer is not None:
+                    return answer
                 return await call.services.approvals.propose(call, arguments, meaning)
             if call.tool.destructive_when is not None and call.asks_before_destroying:
                 return await self._work_or_propose(call, values, arguments)
@@ -270,26 +272,34 @@ class Registry:
         except ObjectsUnavailable as exc:
             raise _unanswered(call, "The object store does not answer.", exc.reason) from exc
 
-    async def _require_hope(
+    async def _foresee(
         self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any], meaning: str | None
-    ) -> None:
-        """Refuse a call at once that could only fail once a person has approved it, as its preview knows.
+    ) -> Any:
+        """The answer of a call that would change nothing, as its tool knows; None where a person has to be asked.
 
-        One that was proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
+        A call that could only fail once a person has approved it is refused at once, as its preview knows. One that was
+        proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
         """
-        preview = call.tool.preview
-        if preview is None or await call.services.approvals.has_standing(call, arguments, meaning):
-            return
+        tool, step = call.tool, call.door.step
+        # What an agent's step asks about is what whoever wrote the agent wants to see.
+        idle = None if step is not None and step.asks else tool.idle
+        if tool.preview is None and idle is None:
+            return None
+        if await call.services.approvals.has_standing(call, arguments, meaning):
+            return None
         unit = call.services.database.unit(write=False)
-        reading = Call(self, call.services, call.tool, call.caller, call.door, unit)
+        reading = Call(self, call.services, tool, call.caller, call.door, unit)
         reading.app, reading.role = call.app, call.role
         try:
-            await preview(reading, **values)
+            answer = None if idle is None else await idle(reading, **values)
+            if answer is None and tool.preview is not None:
+                await tool.preview(reading, **values)
         except BaseException as exc:
             await unit.rollback(exc)
             raise
         # Whoever proposes may hold no turn that the proposal would wait for.
         await unit.commit()
+        return answer
 
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Make the call where it destroys nothing now; else it waits for a person, as one that always does."""

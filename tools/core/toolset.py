@@ -89,6 +89,8 @@ class Guard:
     destructive_when: for a tool of a lesser effect, in which case it destroys or replaces something all the same. Its
     handler says so by `call.destroys()` before it does.
     preview: `async def (call, **arguments) -> str`: in plain words what the call would do now, changing nothing.
+    idle: `async def (call, **arguments)`: what a call answers that would change nothing now, found out without changing
+    anything; None where it may change something. A person is not asked about the former.
     meaning: `async def (call, **arguments) -> str`: a digest of what the arguments only name, such as an agent's graph.
     An approved call is not made where it has changed since.
     """
@@ -97,6 +99,7 @@ class Guard:
     widens: Mapping[str, Widens] = field(default_factory=dict)
     destructive_when: str | None = None
     preview: Handler | None = None
+    idle: Handler | None = None
     meaning: Handler | None = None
 
 
@@ -249,6 +252,7 @@ class Toolset:
                 destructive_when=guard.destructive_when,
                 long_running=effect == "external" if mcp.long_running is None else mcp.long_running,
                 preview=guard.preview,
+                idle=guard.idle,
                 meaning=guard.meaning,
                 failure=mcp.failure,
                 mcp=self.mcp if mcp.offered is None else mcp.offered,

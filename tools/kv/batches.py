@@ -72,6 +72,12 @@ async def _batching(call: Call, app_id: AppId, ops: list[Item]) -> str:
     return "\n".join(lines)
 
 
+async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResult | None:
+    """The answer of a batch that sets and deletes nothing, because it only reads or because the rest is refused."""
+    planned = await _plan_all(call, ops)
+    return None if any(isinstance(op, Set | Delete) for op in planned) else await _run(call, app_id, planned)
+
+
 @kv.tool(
     "POST /_batch",
     access=Exposed("write", key=None),
@@ -91,7 +97,7 @@ async def _batching(call: Call, app_id: AppId, ops: list[Item]) -> str:
             "varias operaciones a la vez, muchas claves, lote"
         )
     ),
-    guard=Guard(preview=_batching),
+    guard=Guard(preview=_batching, idle=_answer_reads),
 )
 async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
     """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.
@@ -101,8 +107,16 @@ async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(m
 
     ops: at most 100 of `{op: get | set | del, key, value}`.
     """
+    return await _run(call, app_id, await _plan_all(call, ops))
+
+
+async def _plan_all(call: Call, ops: list[Item]) -> list[Op | ItemResult]:
+    """Each operation as it is made, or what it is refused with."""
     book = None if call.role else await rule_book(call)
-    planned: list[Op | ItemResult] = [_plan(item, call, book) for item in ops]
+    return [_plan(item, call, book) for item in ops]
+
+
+async def _run(call: Call, app_id: str, planned: list[Op | ItemResult]) -> BatchResult:
     operations = [op for op in planned if isinstance(op, Get | Set | Delete)]
     outcomes = iter(await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ())
     results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned]

@@ -200,6 +200,11 @@ async def _deleting(call: Call, app_id: AppId, key: Key) -> str:
     return f"It would delete the key, whose value has {len(value)} bytes."
 
 
+async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | None:
+    """The answer where there is nothing to delete."""
+    return None if await call.stores.kv.exists(app_id, key) else {"deleted": 0}
+
+
 @kv.tool(
     "DELETE /{key:path}",
     access=Exposed("write"),
@@ -214,7 +219,7 @@ async def _deleting(call: Call, app_id: AppId, key: Key) -> str:
             "borrar, eliminar una clave, dato, entrada"
         ),
     ),
-    guard=Guard(preview=_deleting),
+    guard=Guard(preview=_deleting, idle=_answer_missing),
 )
 async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
     """Delete a key; `deleted` is 0 when it was not there."""

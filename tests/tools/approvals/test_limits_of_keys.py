@@ -73,6 +73,7 @@ async def test_a_key_made_by_a_key_that_must_ask_must_ask_too_and_sees_what_it_a
     assert made.status_code == 201
     assert (made.json()["approval"], made.json()["toolsets"]) == ("destructive", ["approvals", "kv"])
     child = {"authorization": f"Bearer {made.json()['key']}"}
+    await desk.ask("PUT", f"/v1/{desk.app}/kv/n", desk.baobab.owner, {"value": 1})
     approval_id = await desk.proposed(await desk.ask("DELETE", f"/v1/{desk.app}/kv/n", child))
     assert (await desk.get(approval_id, child))["approval"]["proposer"] == f"key:{made.json()['key_id']}"
     assert (await desk.decide(approval_id, by=agent)).status_code == 403
@@ -117,6 +118,7 @@ async def test_changed_limits_are_in_force_at_once_and_what_is_left_out_stays(de
 
 
 async def test_what_a_key_need_not_ask_for_any_more_waits_no_longer_and_is_done_once(desk: Desk) -> None:
+    await desk.ask("PUT", f"/v1/{desk.app}/kv/other", desk.baobab.owner, {"value": 1})
     deletion = await desk.proposed(await desk.ask("DELETE", f"/v1/{desk.app}/kv/other"))
     raising = await desk.proposed(await desk.raise_counter())
     await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.baobab.owner, {"approval": "destructive"})

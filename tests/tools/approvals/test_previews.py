@@ -31,6 +31,7 @@ async def test_a_call_that_would_be_refused_says_so(desk: Desk) -> None:
     # What would fail already is refused instead of being proposed.
     assert (await desk.ask("POST", f"/v1/{desk.app}/kv/_flush", body={})).status_code == 400
     await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.baobab.owner, {"approval": "destructive"})
+    await desk.ask("PUT", f"/v1/{desk.app}/kv/a", desk.baobab.owner, {"value": 1})
     approval_id = await desk.proposed(await desk.ask("DELETE", f"/v1/{desk.app}/kv/a"))
     await desk.ask("PATCH", f"/api-keys/{desk.agent_id}", desk.baobab.owner, {"read_only": True})
     assert (await desk.get(approval_id))["preview"] == "It would fail now: This key only reads."
@@ -40,9 +41,10 @@ async def test_a_call_that_would_be_refused_says_so(desk: Desk) -> None:
 
 async def test_deleting_a_key_says_whether_it_is_there(desk: Desk) -> None:
     path = f"/v1/{desk.app}/kv/a"
-    assert "not there" in await preview(desk, "DELETE", path)
     await desk.ask("PUT", path, desk.baobab.owner, {"value": "four"})
     assert "6 bytes" in await preview(desk, "DELETE", path)
+    await desk.ask("DELETE", path, desk.baobab.owner)
+    assert "not there" in await preview(desk, "DELETE", path)
 
 
 async def test_unexposing_says_which_rule_goes(desk: Desk) -> None:

@@ -39,10 +39,11 @@ async def test_a_call_that_waits_has_done_nothing(desk: Desk) -> None:
 async def test_a_policy_says_from_which_effect_on_calls_wait(desk: Desk, policy: str, waits: list[str]) -> None:
     agent, _ = await desk.key(approval=policy)
     path = f"/v1/{desk.app}/kv/a"
+    await desk.ask("PUT", f"{path}b", desk.baobab.owner, {"value": 1})
     found = {
         "get": await desk.ask("GET", f"{path}/exists", agent),
         "put": await desk.ask("PUT", path, agent, {"value": 1}),
-        "delete": await desk.ask("DELETE", path, agent),
+        "delete": await desk.ask("DELETE", f"{path}b", agent),
     }
     assert [name for name, answer in found.items() if answer.status_code == 428] == waits
 

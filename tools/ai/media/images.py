@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from baobab.tools.ai.asking import preview_model
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
 from baobab.tools.ai.media.fields import Bytes, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
@@ -11,7 +12,7 @@ from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, medi
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 
 
@@ -30,6 +31,7 @@ from baobab.tools.core.types import AppId, JsonObject, Text
             "generar, crear, dibujar imagen, foto"
         )
     ),
+    guard=Guard(preview=preview_model("image")),
 )
 async def images_generate(
     call: Call,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
+from baobab.tools.ai.asking import preview_model
 from baobab.tools.ai.chat import ModelName
 from baobab.tools.ai.media import content, polling, submitting
 from baobab.tools.ai.media.fields import Bytes, ImageReference, ImageUrl, ImageUrls, Index, JobId, Prompt, Seed, Word
@@ -12,7 +13,7 @@ from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, medi
 from baobab.tools.ai.toolset import CALLED
 from baobab.tools.core.auth.access import OF_APP
 from baobab.tools.core.call import Call
-from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject
 
 
@@ -45,6 +46,7 @@ class FrameReference(TypedDict):
             "generar, crear vídeo, película, animación"
         )
     ),
+    guard=Guard(preview=preview_model("video")),
 )
 async def videos_generate(
     call: Call,
