@@ -23,11 +23,11 @@ ON_STOP = "baobab.on_stop"
 
 def reply_to(scope: MutableMapping[str, Any], respond: Send) -> Reply:
     # Taken out: it refers to what refers to the scope, and only the garbage collector would end that circle.
-    reply: Reply = scope.pop(WHOLE, None) or partial(_in_two_messages, respond)
+    reply: Reply = scope.pop(WHOLE, None) or partial(_send_in_two_messages, respond)
     return reply
 
 
-async def _in_two_messages(respond: Send, status: int, headers: Headers, body: bytes) -> None:
+async def _send_in_two_messages(respond: Send, status: int, headers: Headers, body: bytes) -> None:
     await respond({"type": "http.response.start", "status": status, "headers": headers})
     await respond({"type": "http.response.body", "body": body})
 
@@ -38,25 +38,25 @@ async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs:
     if error.status == 401 and "www-authenticate" not in error.headers:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, RateLimited):
-        headers += _exhausted(error)
+        headers += _exhausted_headers(error)
     headers += ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
     await reply(error.status, headers, body)
 
 
 def allowance_headers(allowance: Allowance) -> Headers:
     """What is left, as draft-ietf-httpapi-ratelimit-headers writes it."""
-    name, policy = _policy(allowance.policy, allowance.limit, allowance.window)
+    name, policy = _policy_header(allowance.policy, allowance.limit, allowance.window)
     return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowance.remaining, allowance.reset))]
 
 
 @lru_cache(maxsize=256)
-def _policy(name: str, limit: int, window: int) -> tuple[bytes, tuple[bytes, bytes]]:
+def _policy_header(name: str, limit: int, window: int) -> tuple[bytes, tuple[bytes, bytes]]:
     """A policy's name as it is written, and the header that tells what it is: the same for every call."""
     quoted = f'"{name}"'.encode()
     return quoted, (b"ratelimit-policy", b"%b;q=%d;w=%d" % (quoted, limit, window))
 
 
-def _exhausted(error: RateLimited) -> Headers:
+def _exhausted_headers(error: RateLimited) -> Headers:
     limit, wait = str(error.details["limit"]).encode(), str(error.retry_after).encode()
     return [
         (b"x-ratelimit-limit", limit),

@@ -4,16 +4,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from baobab.http.static_page import CSS, HTML, SCRIPT, page
+from baobab.http.static_page import CSS, HTML, SCRIPT, build_page_route
 
 
 def approval_routes() -> list[Route]:
     return [
-        page("/approvals/approval.css", "approval.css", CSS),
-        page("/approvals/approval.js", "approval.js", SCRIPT),
-        page("/approvals/signin.js", "signin.js", SCRIPT),
-        page("/approvals/", "approval.html", HTML),
-        page("/approvals/{approval_id}", "approval.html", HTML),
+        build_page_route("/approvals/approval.css", "approval.css", CSS),
+        build_page_route("/approvals/approval.js", "approval.js", SCRIPT),
+        build_page_route("/approvals/signin.js", "signin.js", SCRIPT),
+        build_page_route("/approvals/", "approval.html", HTML),
+        build_page_route("/approvals/{approval_id}", "approval.html", HTML),
         Route("/approvals", _list, methods=["GET"], include_in_schema=False),
     ]
 

@@ -2,13 +2,13 @@
 
 from starlette.routing import Route
 
-from baobab.http.static_page import CSS, HTML, SCRIPT, page
+from baobab.http.static_page import CSS, HTML, SCRIPT, build_page_route
 
 
 def consent_routes() -> list[Route]:
     return [
-        page("/oauth/consent", "consent.html", HTML),
-        page("/oauth/consent/consent.css", "consent.css", CSS),
-        page("/oauth/consent/consent.js", "consent.js", SCRIPT),
-        page("/oauth/consent/signin.js", "signin.js", SCRIPT),
+        build_page_route("/oauth/consent", "consent.html", HTML),
+        build_page_route("/oauth/consent/consent.css", "consent.css", CSS),
+        build_page_route("/oauth/consent/consent.js", "consent.js", SCRIPT),
+        build_page_route("/oauth/consent/signin.js", "signin.js", SCRIPT),
     ]

@@ -2,12 +2,12 @@
 
 from starlette.routing import Route
 
-from baobab.http.static_page import CSS, HTML, SCRIPT, page
+from baobab.http.static_page import CSS, HTML, SCRIPT, build_page_route
 
 
 def docs_routes() -> list[Route]:
     return [
-        page("/docs", "docs.html", HTML),
-        page("/docs/docs.css", "docs.css", CSS),
-        page("/docs/docs.js", "docs.js", SCRIPT),
+        build_page_route("/docs", "docs.html", HTML),
+        build_page_route("/docs/docs.css", "docs.css", CSS),
+        build_page_route("/docs/docs.js", "docs.js", SCRIPT),
     ]

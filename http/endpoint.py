@@ -8,14 +8,14 @@ from typing import Any
 from baobab.http import query
 from baobab.http.answer import Send, allowance_headers
 from baobab.http.bodies import BODIES, FREE
-from baobab.http.open_streams import OpenStreams, while_allowed
-from baobab.http.request import LARGE, LargeBodies, Request, read_object
+from baobab.http.open_streams import OpenStreams, stream_while_allowed
+from baobab.http.request import LARGE, LargeBodyParser, Request, read_object
 from baobab.http.streaming import send_stream
-from baobab.http.trie import decoded
+from baobab.http.trie import decode_parameter
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.call import Call, Tool
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, Forbidden, UnknownField, UpgradeRequired
 from baobab.tools.core.rate_limits import network
 from baobab.tools.core.registry import Registry
@@ -43,7 +43,7 @@ class Endpoint:
         "tool",
     )
 
-    def __init__(self, registry: Registry, tool: Tool, streams: OpenStreams, parser: LargeBodies) -> None:
+    def __init__(self, registry: Registry, tool: Tool, streams: OpenStreams, parser: LargeBodyParser) -> None:
         assert tool.rest is not None
         self.tool = tool
         self._registry = registry
@@ -66,19 +66,19 @@ class Endpoint:
         """Call the tool and send its result; the status that was sent."""
         if self._rest.socket:
             raise UpgradeRequired(headers={"upgrade": "websocket"})
-        caller, arguments = await self._read(request)
-        door = self._door(request, base_url)
+        caller, arguments = await self._read_request(request)
+        context = self._build_context(request, base_url)
         if self._takes_body:
-            body = await self._body(request, receive, caller, arguments, door)
+            body = await self._read_body(request, receive, caller, arguments, context)
             if not self._elsewhere.isdisjoint(body):
-                raise self._misplaced()
+                raise self._build_misplaced_error()
             for name in self._rest.repeats & body.keys():
                 if arguments[name] not in (_OPEN, body[name]):
                     raise BadRequest(f"`{name}`: the body says something else than the path.")
             arguments |= body
         # What is refused from here on is recorded there.
         request.called = True
-        result, call = await self._registry.run(self.tool, arguments, caller, door)
+        result, call = await self._registry.run(self.tool, arguments, caller, context)
         request.called = False
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
@@ -88,8 +88,8 @@ class Endpoint:
         if call.headers is not None:
             headers += call.headers
         if isinstance(result, Stream):
-            with self._streams.place(caller, request.ip, result.subject) if result.subject else nullcontext():
-                await send_stream(self._held(result, request, call), status, headers, receive, respond)
+            with self._streams.hold_place(caller, request.ip, result.subject) if result.subject else nullcontext():
+                await send_stream(self._guard_stream(result, request, call), status, headers, receive, respond)
             return status
         content = b""
         if status != 204:
@@ -98,8 +98,8 @@ class Endpoint:
         await request.reply(status, headers, content)
         return status
 
-    async def _body(
-        self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], door: Door
+    async def _read_body(
+        self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], context: RequestContext
     ) -> dict[str, Any]:
         """The body's object. A large one is read when its caller may send it and there is room, and then only.
 
@@ -111,60 +111,62 @@ class Endpoint:
         size = self._rest.max_body if request.content_length < 0 else request.content_length
         if size <= FREE:
             return await read_object(receive, request, largest, self._parser)
-        await self._registry.admit(self.tool, arguments, caller, door)
+        await self._registry.admit(self.tool, arguments, caller, context)
         whose = network(request.ip) if stranger else caller.actor_id or ""
         with BODIES.hold(whose, min(size, largest), stranger=stranger):
             return await read_object(receive, request, largest, self._parser)
 
     @asynccontextmanager
-    async def opened(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
+    async def open_stream(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
         """The stream that a WebSocket asks for, while it has its place."""
-        caller, arguments = await self._read(request)
-        result, call = await self._registry.run(self.tool, arguments, caller, self._door(request, base_url))
+        caller, arguments = await self._read_request(request)
+        result, call = await self._registry.run(self.tool, arguments, caller, self._build_context(request, base_url))
         assert isinstance(result, Stream)
-        with self._streams.place(caller, request.ip, result.subject):
-            yield self._held(result, request, call)
+        with self._streams.hold_place(caller, request.ip, result.subject):
+            yield self._guard_stream(result, request, call)
 
-    def _held(self, stream: Stream, request: Request, call: Call) -> Stream:
+    def _guard_stream(self, stream: Stream, request: Request, call: Call) -> Stream:
         """A stream that ends when whoever reads it may not read it any more."""
         if not stream.subject:
             return stream
 
         async def check() -> None:
-            if await self._caller(request) != call.caller:
+            if await self._authenticate(request) != call.caller:
                 raise Forbidden
             await self._registry.recheck(call)
 
-        return replace(stream, pieces=while_allowed(stream.pieces, check))
+        return replace(stream, pieces=stream_while_allowed(stream.pieces, check))
 
-    async def _read(self, request: Request) -> tuple[Caller, dict[str, Any]]:
+    async def _read_request(self, request: Request) -> tuple[Caller, dict[str, Any]]:
         """Who asks, and what the path, the query and the headers say."""
         if self._key_header is not None and request.authorization is None:
             key = request.header(self._key_header)
             request.authorization = None if key is None else b"Bearer " + key
-        caller = self._credentials.known(request.authorization) if request.plain else None
+        caller = self._credentials.find_cached(request.authorization) if request.plain else None
         if caller is None:
-            caller = await self._caller(request)
+            caller = await self._authenticate(request)
         arguments = self._read_query(request.query) if request.query else {}
         for name, header in self._from_headers:
             if name not in arguments and (given := request.header(header)) is not None:
                 arguments[name] = given.decode("latin-1")
         # The path wins: nothing in a query may switch apps.
-        captured = request.captured if request.literal else map(decoded, request.captured)
+        captured = request.captured if request.literal else map(decode_parameter, request.captured)
         arguments.update(zip(self._rest.path_parameters, captured, strict=True))
         return caller, arguments
 
-    def _door(self, request: Request, base_url: str) -> Door:
-        door = Door("rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True)
-        door.trace, door.method = request.trace, request.method
-        return door
+    def _build_context(self, request: Request, base_url: str) -> RequestContext:
+        context = RequestContext(
+            "rest", request.id, request.ip, request.user_agent, base_url, request.path, streams=True
+        )
+        context.trace, context.method = request.trace, request.method
+        return context
 
     def _read_query(self, text: bytes) -> dict[str, Any]:
         if self._query is None:
-            self._query = query.readers(self.tool)
-        return query.read(text, self._query)
+            self._query = query.build_readers(self.tool)
+        return query.read_query(text, self._query)
 
-    async def _caller(self, request: Request) -> Caller:
+    async def _authenticate(self, request: Request) -> Caller:
         if not self.tool.access.credential:
             return ANONYMOUS
         return await self._credentials.caller(
@@ -174,7 +176,7 @@ class Endpoint:
             as_user=request.as_user,
         )
 
-    def _misplaced(self) -> UnknownField:
+    def _build_misplaced_error(self) -> UnknownField:
         """A path or query parameter named in the body is refused, as every field is that the body does not take."""
         known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
         return UnknownField(

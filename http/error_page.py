@@ -51,7 +51,7 @@ class Section:
     causes: set[Cause] = field(default_factory=set)
 
 
-def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) -> dict[str, Section]:
+def collect_errors(registry: Registry, interface_errors: Sequence[type[BaobabError]] = ()) -> dict[str, Section]:
     """All codes that can be answered, in the words of their families, by their anchor.
 
     of_doors: what other doors refuse by themselves.
@@ -62,10 +62,10 @@ def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) 
         code = envelope.code(kind)
         section = sections[code.lower().replace("_", "-")]
         section.codes.add(code)
-        remedy = described(envelope_for(envelope, kind).place_details(kind.remediation), registry)
-        section.causes.add((kind.status, described(kind.summary, registry), remedy))
+        remedy = name_operation_routes(envelope_for(envelope, kind).place_details(kind.remediation), registry)
+        section.causes.add((kind.status, name_operation_routes(kind.summary, registry), remedy))
 
-    for kind in (*_BEFORE_OPERATIONS, *of_doors):
+    for kind in (*_BEFORE_OPERATIONS, *interface_errors):
         add(STRUCTURED, kind)
     for tool in registry.tools.values():
         for kind in (*errors_of(tool), MethodNotAllowed):
@@ -73,30 +73,30 @@ def every_error(registry: Registry, of_doors: Sequence[type[BaobabError]] = ()) 
     return dict(sorted(sections.items()))
 
 
-def described(text: str, registry: Registry) -> str:
+def name_operation_routes(text: str, registry: Registry) -> str:
     """A text of an error with each operation by its tool's name and by its route."""
 
-    def both(name: str) -> str:
+    def name_with_route(name: str) -> str:
         route = registry.name_by_route(name)
         return name if route == name else f"{name} ({route})"
 
-    return name_operations(text, both)
+    return name_operations(text, name_with_route)
 
 
-def error_page(registry: Registry, of_doors: Sequence[type[BaobabError]]) -> Response:
+def error_page(registry: Registry, interface_errors: Sequence[type[BaobabError]]) -> Response:
     entries = "\n".join(
-        _ENTRY.format(anchor=anchor, codes=_codes(section), causes=_causes(section))
-        for anchor, section in every_error(registry, of_doors).items()
+        _ENTRY.format(anchor=anchor, codes=_render_codes(section), causes=_render_causes(section))
+        for anchor, section in collect_errors(registry, interface_errors).items()
     )
     headers = {"content-security-policy": _POLICY, "x-content-type-options": "nosniff"}
     return Response(_PAGE.format(entries=entries), media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _codes(section: Section) -> str:
+def _render_codes(section: Section) -> str:
     return ", ".join(f"<code>{escape(code)}</code>" for code in sorted(section.codes))
 
 
-def _causes(section: Section) -> str:
+def _render_causes(section: Section) -> str:
     return "".join(
         _CAUSE.format(status=status, summary=escape(summary), remedy=escape(remedy))
         for status, summary, remedy in sorted(section.causes)

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from baobab.http.html_page import accepts, render_page, text_response
 from baobab.http.request import Scope
-from baobab.http.sheet import sheet, text, wants
-from baobab.http.static_page import CSS, page
+from baobab.http.static_page import CSS, build_page_route
 from baobab.tools.core.guides import Slugs, guides
 
 _MARKDOWN = "text/markdown"
-_TRAIL = (
+_BREADCRUMB = (
     '<nav class="trail"><a href="{root}">Baobab</a> · <a href="{root}docs/guides">Guides</a> · '
     '<a href="{root}docs">API reference</a></nav>'
 )
@@ -31,50 +31,50 @@ def guide_routes(missing: ASGI) -> list[Route]:
 
     def guide(request: Request) -> ASGI:
         """Not `async`: the first drawing of a long page takes a good part of a second, in a thread."""
-        return _guide(request) or missing
+        return _answer_guide(request) or missing
 
     return [
-        page("/docs/guide.css", "guide.css", CSS),
-        Route("/docs/guides", _list, methods=["GET"], include_in_schema=False),
+        build_page_route("/docs/guide.css", "guide.css", CSS),
+        Route("/docs/guides", _list_guides, methods=["GET"], include_in_schema=False),
         Route("/docs/guides/{name}", guide, methods=["GET"], include_in_schema=False),
     ]
 
 
-def _list(request: Request) -> Response:
-    if wants(request, _MARKDOWN):
+def _list_guides(request: Request) -> Response:
+    if accepts(request, _MARKDOWN):
         lines = [f"- [{guide.title}](guides/{guide.name}.md): {guide.description}" for guide in guides().values()]
-        return text("\n".join(["# Guides", "", *lines, ""]), _MARKDOWN)
+        return text_response("\n".join(["# Guides", "", *lines, ""]), _MARKDOWN)
     entries = "".join(
         f'<li><a href="guides/{guide.name}">{escape(guide.title)}</a>: {escape(guide.description)}</li>'
         for guide in guides().values()
     )
-    trail = _TRAIL.format(root="../")
-    return sheet("Guides", f"{trail}<h1>Guides</h1><ul>{entries}</ul>", root="../")
+    breadcrumb = _BREADCRUMB.format(root="../")
+    return render_page("Guides", f"{breadcrumb}<h1>Guides</h1><ul>{entries}</ul>", root="../")
 
 
-def _guide(request: Request) -> Response | None:
+def _answer_guide(request: Request) -> Response | None:
     name = request.path_params["name"]
     guide = guides().get(name.removesuffix(".md"))
     if guide is None:
         return None
-    if name.endswith(".md") or wants(request, _MARKDOWN):
-        return text(guide.text, _MARKDOWN)
-    trail = _TRAIL.format(root="../../")
-    return sheet(guide.title, trail + _drawn(guide.name), root="../../")
+    if name.endswith(".md") or accepts(request, _MARKDOWN):
+        return text_response(guide.text, _MARKDOWN)
+    breadcrumb = _BREADCRUMB.format(root="../../")
+    return render_page(guide.title, breadcrumb + _render_guide(guide.name), root="../../")
 
 
 @cache
-def _drawn(name: str) -> str:
-    return str(_drawer().render(guides()[name].text))
+def _render_guide(name: str) -> str:
+    return str(_build_renderer().render(guides()[name].text))
 
 
-def _drawer() -> MarkdownIt:
-    drawer = MarkdownIt("commonmark", {"html": False}).enable("table")
-    drawer.core.ruler.push("addresses", lambda state: _address(state.tokens))
-    return drawer
+def _build_renderer() -> MarkdownIt:
+    renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
+    renderer.core.ruler.push("addresses", lambda state: _rewrite_addresses(state.tokens))
+    return renderer
 
 
-def _address(tokens: Sequence[Token]) -> None:
+def _rewrite_addresses(tokens: Sequence[Token]) -> None:
     """Give headings the addresses that links to them name, and links the addresses of the pages here."""
     slugs = Slugs()
     for at, token in enumerate(tokens):

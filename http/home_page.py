@@ -9,10 +9,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from baobab.http.answer import reply_to, send_error
+from baobab.http.html_page import accepts, render_page
 from baobab.http.request import Scope
-from baobab.http.sheet import sheet, wants
-from baobab.http.static_page import page
-from baobab.mcp_server.clients import client_lines
+from baobab.http.static_page import build_page_route
+from baobab.mcp_server.client_setup import render_client_lines
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import RouteNotFound
 
@@ -45,11 +45,11 @@ def home_routes(version: str, base_url: str, missing: ASGI) -> list[Route]:
         # On an app's own host this is the address of nothing: the front has led the path into the app.
         if request.scope["raw_path"] != b"/":
             return missing
-        return _page(base_url) if wants(request, _HTML) else _facts(version, base_url)
+        return _render_home(base_url) if accepts(request, _HTML) else _render_facts(version, base_url)
 
     return [
         Route("/", home, methods=["GET"], include_in_schema=False),
-        page("/favicon.ico", "favicon.png", "image/png"),
+        build_page_route("/favicon.ico", "favicon.png", "image/png"),
     ]
 
 
@@ -57,9 +57,9 @@ def missing_page(docs: str) -> ASGI:
     """What stands behind everything: nothing, said to a person who looks for a page as a page."""
 
     async def refuse(scope: Scope, receive: Any, respond: Any) -> None:
-        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and wants(Request(scope), _HTML):
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and accepts(Request(scope), _HTML):
             root = "../" * (scope["path"].count("/") - 1) or "./"
-            answer = sheet("Not found", _LOST.format(root=root), root=root, status=404)
+            answer = render_page("Not found", _LOST.format(root=root), root=root, status=404)
             await answer(scope, receive, respond)
             return
         await send_error(reply_to(scope, respond), RouteNotFound(), STRUCTURED, docs, [])
@@ -67,15 +67,15 @@ def missing_page(docs: str) -> ASGI:
     return refuse
 
 
-def _page(base_url: str) -> Response:
+def _render_home(base_url: str) -> Response:
     clients = "".join(
         f"<p>{escape(name)}</p><pre><code>{escape(line)}</code></pre>"
-        for name, line in client_lines(f"{base_url}/mcp", "YOUR_KEY").items()
+        for name, line in render_client_lines(f"{base_url}/mcp", "YOUR_KEY").items()
     )
-    return sheet("Home", _HOME.format(logo=_LOGO, mcp=escape(f"{base_url}/mcp"), clients=clients), root="")
+    return render_page("Home", _HOME.format(logo=_LOGO, mcp=escape(f"{base_url}/mcp"), clients=clients), root="")
 
 
-def _facts(version: str, base_url: str) -> Response:
+def _render_facts(version: str, base_url: str) -> Response:
     paths = {
         "mcp": "/mcp",
         "openapi": "/openapi.json",
@@ -85,5 +85,5 @@ def _facts(version: str, base_url: str) -> Response:
         "approvals": "/approvals",
         "health": "/health/ready",
     }
-    told = {"service": "baobab", "version": version, **{name: base_url + path for name, path in paths.items()}}
-    return JSONResponse(told, headers={"vary": "accept", "cache-control": "no-cache"})
+    facts = {"service": "baobab", "version": version, **{name: base_url + path for name, path in paths.items()}}
+    return JSONResponse(facts, headers={"vary": "accept", "cache-control": "no-cache"})

@@ -35,7 +35,7 @@ class Hosts:
             return self._known[header]
         except KeyError:
             pass
-        host = self._find(_name(header.decode("latin-1").lower()))
+        host = self._match_name(_host_name(header.decode("latin-1").lower()))
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[header] = host
@@ -44,10 +44,10 @@ class Hosts:
     def is_platform(self, origin: str) -> bool:
         """Whether a web origin is the platform's own page or one of its apps'."""
         scheme = _SCHEME.match(origin)
-        name = _name(origin[scheme.end() :]) if scheme else ""
+        name = _host_name(origin[scheme.end() :]) if scheme else ""
         return name in self._pages or name.endswith(self._suffix)
 
-    def _find(self, name: str) -> Host | None:
+    def _match_name(self, name: str) -> Host | None:
         if name in self._own:
             return Host(name)
         if name.endswith(self._suffix):
@@ -67,24 +67,24 @@ class Addresses:
         self._base_url = base_url
         self._scheme, _, self._authority = base_url.partition("://")
         self._names = {name.lower() for name in allowed_hosts}
-        if is_loopback(_name(self._authority)):
+        if is_loopback(_host_name(self._authority)):
             self._names |= set(_LOOPBACK)
 
     def find(self, host: bytes) -> str:
         """The address by the name of a Host header; the server's own address where that name is none of these."""
         authority = host.decode("latin-1").lower()
-        if authority != self._authority and _name(authority) in self._names:
+        if authority != self._authority and _host_name(authority) in self._names:
             return f"{self._scheme}://{authority}"
         return self._base_url
 
 
-def _name(authority: str) -> str:
+def _host_name(authority: str) -> str:
     """The name in `name:port`; empty for what is not of that form."""
     found = _AUTHORITY.fullmatch(authority)
     return (found[1] or found[2].rstrip(".")) if found else ""
 
 
-def inside(path: str, app_id: str) -> str:
+def platform_path(path: str, app_id: str) -> str:
     """The platform's path for a path on an app's own host, where the app id is left out."""
     first, slash, rest = path[1:].partition("/")
     if first in ("v1", "health", "docs", "openapi.json", "llms.txt", "mcp"):

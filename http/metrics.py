@@ -14,7 +14,7 @@ from prometheus_client import (
 
 from baobab.runtime.gateway.gateway import ModelCall
 from baobab.tools.core.call import Tool
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MODEL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200)
@@ -56,14 +56,14 @@ class CallMetrics:
         )
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 
-    def __call__(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None:
-        timed = (tool.name, door.name)
+    def __call__(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
+        timed = (tool.name, context.name)
         observe = self._observe.get(timed)
         if observe is None:
             observe = self._observe[timed] = self._seconds.labels(*timed).observe
         observe(seconds)
         if outcome != "ok":
-            self._failures.labels(tool.name, door.name, outcome).inc()
+            self._failures.labels(tool.name, context.name, outcome).inc()
 
     def observe_model(self, asked: ModelCall) -> None:
         """Count a call to a model that has ended."""
@@ -77,7 +77,7 @@ class CallMetrics:
         if asked.cost:
             self._model_cost.labels(*labels).inc(asked.cost / 10**9)
 
-    def text(self) -> bytes:
+    def render_text(self) -> bytes:
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self.registry)
         everybody = CollectorRegistry()

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from baobab.http.metrics import CallMetrics
-from baobab.http.state_metrics import state_text
+from baobab.http.state_metrics import render_gauges
 from baobab.tools.core.registry import Registry
 
 _REFUSAL = "Metrics need the token of BAOBAB_METRICS_TOKEN, or the one in `metrics.token` of the data folder.\n"
@@ -18,7 +18,7 @@ def metrics_route(registry: Registry, metrics: CallMetrics, token: str) -> Route
     async def answer(request: Request) -> Response:
         if not _may_read(request, token):
             return Response(_REFUSAL, 401, {"www-authenticate": "Bearer"})
-        return Response(metrics.text() + await state_text(registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.render_text() + await render_gauges(registry), media_type=CONTENT_TYPE_LATEST)
 
     return Route("/metrics", answer, methods=["GET"])
 

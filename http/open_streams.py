@@ -16,7 +16,7 @@ RECHECK_SECONDS = 14.0
 
 
 @dataclass(frozen=True)
-class Bounds:
+class StreamLimits:
     """Open streams of a worker: in all, of one subject such as a run, and of one caller (strangers: one address)."""
 
     in_all: int = 2000
@@ -27,19 +27,19 @@ class Bounds:
 class OpenStreams:
     """Those of one worker."""
 
-    def __init__(self, bounds: Bounds | None = None) -> None:
-        self._bounds = bounds or Bounds()
+    def __init__(self, limits: StreamLimits | None = None) -> None:
+        self._limits = limits or StreamLimits()
         self._open: Counter[tuple[str, str]] = Counter()
 
     @contextlib.contextmanager
-    def place(self, caller: Caller, address: str, subject: str) -> Iterator[None]:
+    def hold_place(self, caller: Caller, address: str, subject: str) -> Iterator[None]:
         """A place for one stream while it is open; TooManyStreams."""
-        bounds = self._bounds
+        limits = self._limits
         whose = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
-        taken = {("all", ""): bounds.in_all, ("run", subject): bounds.of_subject, ("caller", whose): bounds.of_caller}
-        for key, most in taken.items():
-            if self._open[key] >= most:
-                raise TooManyStreams(details={"limit": most, "of": key[0]})
+        taken = {("all", ""): limits.in_all, ("run", subject): limits.of_subject, ("caller", whose): limits.of_caller}
+        for key, limit in taken.items():
+            if self._open[key] >= limit:
+                raise TooManyStreams(details={"limit": limit, "of": key[0]})
         self._open.update(taken.keys())
         try:
             yield
@@ -50,19 +50,19 @@ class OpenStreams:
                     del self._open[key]
 
 
-async def while_allowed(
+async def stream_while_allowed(
     pieces: AsyncGenerator[bytes, None], check: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[bytes, None]:
     """The pieces, for as long as `check` does not raise: it is asked before a piece that comes long after the last."""
     loop = asyncio.get_running_loop()
-    looked = loop.time()
+    checked_at = loop.time()
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
-            if loop.time() - looked >= RECHECK_SECONDS:
+            if loop.time() - checked_at >= RECHECK_SECONDS:
                 try:
                     await check()
                 except (BaobabError, DatabaseUnavailable):
                     # A client that is sent away for nothing comes again; one that is let on has no end.
                     return
-                looked = loop.time()
+                checked_at = loop.time()
             yield piece

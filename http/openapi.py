@@ -32,7 +32,7 @@ _MEANINGS = {
 _REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": "string"}}
 
 
-def document(registry: Registry, version: str, base_url: str) -> Schema:
+def build_document(registry: Registry, version: str, base_url: str) -> Schema:
     paths: dict[str, Schema] = {}
     envelopes: dict[str, Envelope] = {PLAN_ENVELOPE.name: PLAN_ENVELOPE}
     for tool in registry.tools.values():
@@ -41,7 +41,7 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
         envelope = tool.toolset.envelope
         envelopes[envelope.name] = envelope
         path = re.sub(r"\{(\w+):path\}", r"{\1}", tool.rest.path)
-        paths.setdefault(path, {})[tool.rest.method.lower()] = _operation(tool, tool.rest)
+        paths.setdefault(path, {})[tool.rest.method.lower()] = _build_operation(tool, tool.rest)
     document: Schema = {
         "openapi": "3.1.0",
         "info": {
@@ -52,7 +52,7 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
         },
         "servers": [{"url": base_url}],
         "tags": [{"name": t.name, "description": t.description} for t in registry.toolsets],
-        "paths": {**paths, **_mcp()},
+        "paths": {**paths, **_build_mcp_path()},
         "components": {
             "schemas": {name: envelope.schema() for name, envelope in sorted(envelopes.items())},
             "securitySchemes": {
@@ -74,7 +74,7 @@ def document(registry: Registry, version: str, base_url: str) -> Schema:
     return named
 
 
-def _operation(tool: Tool, rest: RestBinding) -> Schema:
+def _build_operation(tool: Tool, rest: RestBinding) -> Schema:
     properties = tool.input_schema["properties"]
     required = set(tool.input_schema.get("required", ()))
     operation: Schema = {
@@ -82,29 +82,30 @@ def _operation(tool: Tool, rest: RestBinding) -> Schema:
         "summary": tool.summary,
         "description": f"{tool.description}\n\nWho: {tool.access.description}",
         "tags": [tool.toolset.name],
-        "security": _security(tool),
-        "responses": _responses(tool, rest),
+        "security": _build_security(tool),
+        "responses": _build_responses(tool, rest),
         "x-effect": tool.effect,
     }
-    parameters = [_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
-    parameters += [_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
+    parameters = [_build_parameter(name, "path", properties[name], required=True) for name in rest.path_parameters]
+    parameters += [_build_parameter(n, "query", properties[n], required=n in required) for n in rest.query_parameters]
     parameters += [
-        {**_parameter(n, "header", properties[n], required=False), "name": h} for n, h in rest.from_headers.items()
+        {**_build_parameter(n, "header", properties[n], required=False), "name": h}
+        for n, h in rest.from_headers.items()
     ]
     if parameters:
         operation["parameters"] = parameters
     if rest.body_parameters:
-        operation["requestBody"] = _body(tool, rest, required)
+        operation["requestBody"] = _build_body(tool, rest, required)
     return operation
 
 
-def _security(tool: Tool) -> list[Schema]:
+def _build_security(tool: Tool) -> list[Schema]:
     if not tool.access.credential:
         return []
     return [{_BEARER: []}, *([{_ANON_KEY: []}, {}] if tool.access.anonymous else [])]
 
 
-def _parameter(name: str, place: str, schema: Schema, *, required: bool) -> Schema:
+def _build_parameter(name: str, place: str, schema: Schema, *, required: bool) -> Schema:
     described = {k: v for k, v in schema.items() if k not in ("description", "examples")}
     parameter: Schema = {"name": name, "in": place, "required": required, "schema": described}
     if "description" in schema:
@@ -116,7 +117,7 @@ def _parameter(name: str, place: str, schema: Schema, *, required: bool) -> Sche
     return parameter
 
 
-def _body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
+def _build_body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
     schema: Schema = {
         "type": "object",
         "properties": {name: tool.input_schema["properties"][name] for name in rest.body_parameters},
@@ -133,7 +134,7 @@ def _body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
-def _responses(tool: Tool, rest: RestBinding) -> Schema:
+def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
     responses: Schema = {}
     for status in rest.statuses:
         meaning = _MEANINGS.get(status) or f"{HTTPStatus(status).phrase}."
@@ -147,11 +148,11 @@ def _responses(tool: Tool, rest: RestBinding) -> Schema:
         by_status.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(by_status.items()):
         if str(status) not in responses:
-            responses[str(status)] = _error(tool.toolset.envelope, kinds)
+            responses[str(status)] = _build_error(tool.toolset.envelope, kinds)
     return responses
 
 
-def _error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Schema:
+def _build_error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Schema:
     worded = [(envelope_for(envelope, kind), kind) for kind in kinds]
     shapes = [{"$ref": f"#/components/schemas/{name}"} for name in sorted({words.name for words, _ in worded})]
     # One code may have several causes, each with its own remedy.
@@ -168,7 +169,7 @@ def _error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Schema:
     return answer
 
 
-def _mcp() -> Schema:
+def _build_mcp_path() -> Schema:
     """The MCP door: a protocol of its own, named here so that the document tells where it is."""
     described: Schema = {
         "tags": ["system"],

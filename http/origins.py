@@ -51,14 +51,14 @@ class Origins:
         self._hosts = hosts
         self._directory = directory
 
-    async def headers(self, request: Request, app_id: str | None) -> Headers:
+    async def cors_headers(self, request: Request, app_id: str | None) -> Headers:
         """What to tell the browser, or OriginRefused. Requests without an origin come from no page and pass."""
         origin = request.origin
         if origin is None:
             return []
         if request.path in _PUBLIC:
             return _TO_EVERYBODY + (_PREFLIGHT_TO_EVERYBODY if request.preflight else [])
-        if not await self._allowed(origin.decode("latin-1").lower(), app_id):
+        if not await self._is_allowed(origin.decode("latin-1").lower(), app_id):
             raise OriginRefused if app_id is not None else OriginRefused(remediation=_NOT_OF_AN_APP)
         allowed = [
             (b"access-control-allow-origin", origin),
@@ -69,12 +69,12 @@ class Origins:
         if request.preflight and request.method == "OPTIONS":
             allowed += [
                 (b"access-control-allow-methods", _METHODS),
-                (b"access-control-allow-headers", _allowed(request.header(b"access-control-request-headers"))),
+                (b"access-control-allow-headers", _allowed_headers(request.header(b"access-control-request-headers"))),
                 (b"access-control-max-age", _PREFLIGHT_SECONDS),
             ]
         return allowed
 
-    async def _allowed(self, origin: str, app_id: str | None) -> bool:
+    async def _is_allowed(self, origin: str, app_id: str | None) -> bool:
         if self._hosts.is_platform(origin):
             return True
         if app_id is None:
@@ -85,7 +85,7 @@ class Origins:
             return False
 
 
-def _allowed(asked: bytes | None) -> bytes:
+def _allowed_headers(asked: bytes | None) -> bytes:
     """The headers that a page may send: the usual ones, and those of the models' clients that it asks for."""
     names = (asked or b"")[:_MOST_NAMED].lower().replace(b" ", b"").split(b",")
     return b", ".join((_ALLOWED, *filter(_OF_MODEL_CLIENTS.fullmatch, names)))

@@ -4,14 +4,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from baobab.http.static_page import HTML, SCRIPT, page
+from baobab.http.static_page import HTML, SCRIPT, build_page_route
 
 
 def program_routes() -> list[Route]:
     return [
-        page("/programs/programs.js", "programs.js", SCRIPT),
-        page("/programs/signin.js", "signin.js", SCRIPT),
-        page("/programs/", "programs.html", HTML),
+        build_page_route("/programs/programs.js", "programs.js", SCRIPT),
+        build_page_route("/programs/signin.js", "signin.js", SCRIPT),
+        build_page_route("/programs/", "programs.html", HTML),
         Route("/programs", _with_slash, methods=["GET"], include_in_schema=False),
     ]
 

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from baobab.http.answer import ON_STOP, WHOLE
 from baobab.http.refusal_log import RefusalLog
 from baobab.http.request import new_request_id
-from baobab.http.whole import send_whole
+from baobab.http.whole_answer import send_whole
 from baobab.tools.core.errors import BadRequest, BaobabError
 
 
@@ -127,7 +127,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._held_back = False
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._expect(self.head_seconds)
+        self._set_deadline(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_timer()
@@ -163,7 +163,7 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as exc:
-            self._refuse(_reason(exc))
+            self._refuse(_parse_reason(exc))
             return
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
@@ -178,7 +178,7 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self._read = 0
             if self._deadline is not None or cycle.response_complete:
-                self._settle(cycle)
+                self._clear_deadline(cycle)
 
     def _watch_head(self, before: RequestResponseCycle | None) -> None:
         if self.scope is None:
@@ -194,7 +194,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._timed = self.scope
             if self.cycle is not None:
                 # Else it is the first head, whose time began with the connection.
-                self._expect(self.head_seconds)
+                self._set_deadline(self.head_seconds)
 
     def _watch_body(self, cycle: RequestResponseCycle, size: int) -> None:
         self._read = 0
@@ -206,20 +206,20 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._timed is not cycle:
             self._timed = cycle
             self._upload = self.is_upload(self.scope["method"], self.scope["raw_path"])
-            self._expect(self.upload_idle_seconds if self._upload else self.body_seconds)
+            self._set_deadline(self.upload_idle_seconds if self._upload else self.body_seconds)
         elif self._upload:
-            self._expect(self.upload_idle_seconds)
+            self._set_deadline(self.upload_idle_seconds)
         if self.flow.read_paused:
             self._held_back = True
 
-    def _settle(self, cycle: RequestResponseCycle) -> None:
+    def _clear_deadline(self, cycle: RequestResponseCycle) -> None:
         """Nothing is being read any more."""
         self._timed = None
         if not cycle.response_complete:
             self._deadline = None
         elif self._deadline is None:
             # Blank lines between requests: uvicorn has dropped its keep-alive timer and will not set it again.
-            self._expect(self.timeout_keep_alive)
+            self._set_deadline(self.timeout_keep_alive)
 
     # -- the parser's callbacks ---------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _unanswered(self) -> RequestResponseCycle | None:
+    def _find_unanswered(self) -> RequestResponseCycle | None:
         """The newest request, if it still waits for its answer."""
         return None if self.cycle is None or self.cycle.response_complete else self.cycle
 
@@ -306,9 +306,9 @@ class GuardedProtocol(HttpToolsProtocol):
         path = bytes(self.url).partition(b"?")[0] if self.scope is not None else b""
         self._refused_id = new_request_id()
         self.refusals.write(client, reason.status, reason.code, self._refused_id, path)
-        last = self._abandon(self.cycle) if self._is_in_body() else self._unanswered()
+        last = self._abandon(self.cycle) if self._is_in_body() else self._find_unanswered()
         if last is None:
-            self._part(reason)
+            self._start_closing(reason)
         else:
             last.on_response = self._on_last_response
 
@@ -328,9 +328,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self.on_response_complete()
         self._unset_keepalive_if_required()
         if self._refusal is not None:
-            self._part(self._refusal)
+            self._start_closing(self._refusal)
 
-    def _part(self, reason: BaobabError) -> None:
+    def _start_closing(self, reason: BaobabError) -> None:
         if self.transport.is_closing():
             return
         self._parting = True
@@ -340,11 +340,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
-        self._expect(self.linger_seconds)
+        self._set_deadline(self.linger_seconds)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def _expect(self, seconds: float) -> None:
+    def _set_deadline(self, seconds: float) -> None:
         """Move the deadline. The one timer is left alone unless it would ring too late."""
         self._deadline = deadline = self.loop.time() + seconds
         self._held_back = self._is_held_back()
@@ -376,7 +376,7 @@ class GuardedProtocol(HttpToolsProtocol):
             # It was answered early, and the rest of the body is late, or has come and no other request after it.
             self.transport.close()
         elif self._held_back or self._is_held_back():
-            self._expect(self.body_seconds if self._is_in_body() else self.head_seconds)
+            self._set_deadline(self.body_seconds if self._is_in_body() else self.head_seconds)
         else:
             self._refuse(RequestTimeout())
 
@@ -386,7 +386,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
 
 
-def _reason(error: httptools.HttpParserError) -> BaobabError:
+def _parse_reason(error: httptools.HttpParserError) -> BaobabError:
     """What our own callback raised, or what the parser says: a fixed text of its own, never the client's bytes."""
     if isinstance(error, httptools.HttpParserCallbackError):
         raised = error.__context__

@@ -16,14 +16,14 @@ _MOST = 200
 Reader = Callable[[str], Any]
 
 
-def readers(tool: Tool) -> Mapping[str, Reader]:
+def build_readers(tool: Tool) -> Mapping[str, Reader]:
     """For each query parameter of a tool, what turns its text into a value. A text that does not fit stays a text,
     so that validation refuses it with the field's name."""
     properties = tool.input_schema["properties"]
-    return {name: _reader(properties[name]) for name in (tool.rest.query_parameters if tool.rest else ())}
+    return {name: _build_reader(properties[name]) for name in (tool.rest.query_parameters if tool.rest else ())}
 
 
-def read(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
+def read_query(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
     """The arguments of a query string; UnknownField or BadRequest for what the tool does not take."""
     values: dict[str, Any] = {}
     if not query:
@@ -35,7 +35,7 @@ def read(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
         if not pair:
             continue
         raw_name, _, raw_value = pair.partition(b"=")
-        name = _text(raw_name)
+        name = _decode_text(raw_name)
         reader = known.get(name)
         if reader is None:
             names = ", ".join(f"`{one}`" for one in known) or "none"
@@ -45,11 +45,11 @@ def read(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
             )
         if name in values:
             raise BadRequest(f"`{name}` stands twice in the query string.", remediation="Give each parameter once.")
-        values[name] = reader(_text(raw_value))
+        values[name] = reader(_decode_text(raw_value))
     return values
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     if b"%" in raw or b"+" in raw:
         raw = unquote_to_bytes(raw.replace(b"+", b" "))
     try:
@@ -58,12 +58,12 @@ def _text(raw: bytes) -> str:
         raise BadRequest("The query string is not UTF-8.", remediation="Encode it as UTF-8.") from exc
 
 
-def _reader(schema: Mapping[str, Any]) -> Reader:
+def _build_reader(schema: Mapping[str, Any]) -> Reader:
     kinds = {schema.get("type"), *(choice.get("type") for choice in schema.get("anyOf", ()))}
     if "integer" in kinds:
-        return _integer
+        return _parse_integer
     if "number" in kinds:
-        return _number
+        return _parse_number
     if "boolean" in kinds:
         return lambda text: _BOOLEANS.get(text, text)
     if "array" in kinds:
@@ -71,9 +71,9 @@ def _reader(schema: Mapping[str, Any]) -> Reader:
     return lambda text: text
 
 
-def _integer(text: str) -> Any:
+def _parse_integer(text: str) -> Any:
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
-def _number(text: str) -> Any:
+def _parse_number(text: str) -> Any:
     return float(text) if _NUMBER.fullmatch(text) else text

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from baobab.http.answer import Headers, Reply
 from baobab.http.trie import Captured
-from baobab.runtime.turns import Turns
+from baobab.runtime.fair_thread_pool import FairThreadPool
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BodyTooLarge, MalformedBody
 
@@ -108,13 +108,13 @@ class Request:
         given: bytes = self._given[b"x-request-id"]
         return given.decode() if _GIVEN_ID.fullmatch(given) else new_request_id()
 
-    def captured_as(self, name: str | None) -> str | None:
+    def get_captured(self, name: str | None) -> str | None:
         """What a parameter of the path captured, still encoded."""
         names = self.tool.rest.path_parameters if self.tool and self.tool.rest else ()
         return self.captured[names.index(name)] if name in names else None
 
 
-class LargeBodies:
+class LargeBodyParser:
     """Parses one at a time, in turns of whoever they are for, and lets as much time pass before the next one.
 
     The parser stops the event loop even from a thread, up to a second for millions of small values: the pauses leave
@@ -122,11 +122,11 @@ class LargeBodies:
     """
 
     def __init__(self) -> None:
-        self._turns = Turns("large-bodies")
+        self._queue = FairThreadPool("large-bodies")
         self._next = 0.0
 
     async def parse(self, raw: bytes) -> dict[str, Any]:
-        return await self._turns.run(partial(self._parse, raw))
+        return await self._queue.run_work(partial(self._parse, raw))
 
     def _parse(self, raw: bytes) -> dict[str, Any]:
         started = time.monotonic()
@@ -140,10 +140,10 @@ class LargeBodies:
             self._next = ended + (ended - started)
 
 
-async def read_object(receive: Any, request: Request, max_bytes: int, parser: LargeBodies) -> dict[str, Any]:
+async def read_object(receive: Any, request: Request, max_bytes: int, parser: LargeBodyParser) -> dict[str, Any]:
     """The JSON object of a body; an empty body is an empty object."""
     if request.content_length > max_bytes:
-        raise _too_large(max_bytes)
+        raise _build_too_large(max_bytes)
     message = await receive()
     raw = message.get("body", b"")
     if message.get("more_body"):
@@ -153,12 +153,12 @@ async def read_object(receive: Any, request: Request, max_bytes: int, parser: La
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > max_bytes:
-                raise _too_large(max_bytes)
+                raise _build_too_large(max_bytes)
         raw = b"".join(parts)
     if message["type"] == "http.disconnect":
         raise ClientGone
     if len(raw) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _build_too_large(max_bytes)
     if len(raw) > LARGE:
         return await parser.parse(raw)
     return parse_object(raw) if raw else {}
@@ -172,16 +172,16 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         # The parser's text names the place, and never repeats the input.
         raise MalformedBody(f"The body is not valid JSON: {exc}.") from exc
     if not isinstance(value, dict):
-        raise MalformedBody(f"The body must be a JSON object, not {_kind(value)}.")
+        raise MalformedBody(f"The body must be a JSON object, not {_json_type(value)}.")
     return value
 
 
-def _kind(value: object) -> str:
+def _json_type(value: object) -> str:
     names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
     return names.get(type(value), "null")
 
 
-def _too_large(max_bytes: int) -> BodyTooLarge:
+def _build_too_large(max_bytes: int) -> BodyTooLarge:
     return BodyTooLarge(
         f"The body is larger than {max_bytes} bytes.", details={"max_bytes": max_bytes}, headers={"connection": "close"}
     )

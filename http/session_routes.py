@@ -20,7 +20,7 @@ from baobab.http.request import Request as FrontRequest
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, Unauthenticated
 from baobab.tools.core.registry import Registry
@@ -34,7 +34,7 @@ _OF_KEY_SECONDS = 12 * 3600
 _LARGEST = 4096
 _UNCACHED = {"Cache-Control": "no-store", "Pragma": "no-cache", "X-Content-Type-Options": "nosniff"}
 
-Answer = Callable[["Sessions", Request, Door], Awaitable[Response]]
+Answer = Callable[["Sessions", Request, RequestContext], Awaitable[Response]]
 
 
 class ForeignPage(Forbidden):
@@ -54,47 +54,47 @@ class Sessions:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/session", self._endpoint(Sessions.begin), methods=["POST"], include_in_schema=False),
-            Route("/session", self._endpoint(Sessions.end), methods=["DELETE"], include_in_schema=False),
-            Route("/session/token", self._endpoint(Sessions.token), methods=["POST"], include_in_schema=False),
+            Route("/session", self._endpoint(Sessions.sign_in), methods=["POST"], include_in_schema=False),
+            Route("/session", self._endpoint(Sessions.sign_out), methods=["DELETE"], include_in_schema=False),
+            Route("/session/token", self._endpoint(Sessions.issue_token), methods=["POST"], include_in_schema=False),
         ]
 
     def _endpoint(self, answer: Answer) -> Any:
         return _Endpoint(self, answer)
 
-    async def begin(self, request: Request, door: Door) -> Response:
+    async def sign_in(self, request: Request, context: RequestContext) -> Response:
         """Sign in with `{email, password}`, or with `{key}`."""
-        given = await _json(request)
+        given = await _read_json(request)
         if isinstance(key := given.get("key"), str):
             caller = await self._registry.services.credentials.caller(f"Bearer {key}".encode())
             if not isinstance(caller, Account):
                 raise Unauthenticated("This is no key of an account.")
-            kept, token, lives = {"key": key}, key, _OF_KEY_SECONDS
+            session_data, token, lives = {"key": key}, key, _OF_KEY_SECONDS
         else:
             credentials = {name: given.get(name) for name in ("email", "password")}
-            made = await self._registry.call("platform_login", credentials, ANONYMOUS, door)
-            kept, token, lives = {"refresh_token": made["refresh_token"]}, made["token"], _LIFETIME_SECONDS
-        return self._signed_in(kept, token, time.time() + lives)
+            tokens = await self._registry.call("platform_login", credentials, ANONYMOUS, context)
+            session_data, token, lives = {"refresh_token": tokens["refresh_token"]}, tokens["token"], _LIFETIME_SECONDS
+        return self._set_cookie(session_data, token, time.time() + lives)
 
-    async def token(self, request: Request, door: Door) -> Response:
+    async def issue_token(self, request: Request, context: RequestContext) -> Response:
         """An access token for the page that asks."""
-        kept = self._kept(request)
-        if "key" in kept:
-            return self._signed_in({"key": kept["key"]}, kept["key"], kept["until"])
-        made = await self._registry.call("platform_refresh", kept["credential"], ANONYMOUS, door)
-        renewed = {"refresh_token": made["refresh_token"]}
-        return self._signed_in(renewed, made["token"], time.time() + _LIFETIME_SECONDS)
+        session_data = self._read_cookie(request)
+        if "key" in session_data:
+            return self._set_cookie({"key": session_data["key"]}, session_data["key"], session_data["until"])
+        tokens = await self._registry.call("platform_refresh", session_data["credential"], ANONYMOUS, context)
+        renewed = {"refresh_token": tokens["refresh_token"]}
+        return self._set_cookie(renewed, tokens["token"], time.time() + _LIFETIME_SECONDS)
 
-    async def end(self, request: Request, door: Door) -> Response:
+    async def sign_out(self, request: Request, context: RequestContext) -> Response:
         """Sign out: the refresh token is spent, and its successor is nobody's."""
-        kept = self._kept(request)
-        if "credential" in kept:
-            await self._registry.call("platform_refresh", kept["credential"], ANONYMOUS, door)
+        session_data = self._read_cookie(request)
+        if "credential" in session_data:
+            await self._registry.call("platform_refresh", session_data["credential"], ANONYMOUS, context)
         answer = JSONResponse({"message": "Signed out."}, headers=_UNCACHED)
-        self.clear(answer)
+        self.clear_cookie(answer)
         return answer
 
-    def _kept(self, request: Request) -> dict[str, Any]:
+    def _read_cookie(self, request: Request) -> dict[str, Any]:
         try:
             sealed = request.cookies.get(COOKIE, "")
             kept: dict[str, Any] = json.loads(self._registry.services.vault.open(sealed, _CONTEXT))
@@ -106,9 +106,9 @@ class Sessions:
             kept["credential"] = {"refresh_token": kept["refresh_token"]}
         return kept
 
-    def _signed_in(self, kept: dict[str, str], token: str, until: float) -> Response:
+    def _set_cookie(self, session_data: dict[str, str], token: str, until: float) -> Response:
         answer = JSONResponse({"token": token}, headers=_UNCACHED)
-        sealed = self._registry.services.vault.seal(json.dumps({**kept, "until": until}).encode(), _CONTEXT)
+        sealed = self._registry.services.vault.seal(json.dumps({**session_data, "until": until}).encode(), _CONTEXT)
         answer.set_cookie(
             COOKIE,
             sealed,
@@ -120,7 +120,7 @@ class Sessions:
         )
         return answer
 
-    def clear(self, answer: Response) -> None:
+    def clear_cookie(self, answer: Response) -> None:
         answer.delete_cookie(COOKIE, path=self._path, secure=self._secure, httponly=True, samesite="strict")
 
 
@@ -132,17 +132,19 @@ class _Endpoint:
     answer: Answer
 
     async def __call__(self, scope: Any, receive: Any, respond: Any) -> None:
-        came, request = FrontRequest(scope, reply_to(scope, respond)), Request(scope, receive)
+        rest_request, request = FrontRequest(scope, reply_to(scope, respond)), Request(scope, receive)
         base_url = self.sessions.base_url
-        door = Door("rest", came.id, came.ip, came.user_agent, base_url, came.path)
+        context = RequestContext(
+            "rest", rest_request.id, rest_request.ip, rest_request.user_agent, base_url, rest_request.path
+        )
         try:
             _require_own_page(request)
-            response = await self.answer(self.sessions, request, door)
+            response = await self.answer(self.sessions, request, context)
         except BaobabError as error:
             body = STRUCTURED.render(error, f"{base_url}/docs")
             response = JSONResponse(body, error.status, {**_UNCACHED, **error.headers})
             if isinstance(error, Unauthenticated):
-                self.sessions.clear(response)
+                self.sessions.clear_cookie(response)
         await response(scope, receive, respond)
 
 
@@ -159,7 +161,7 @@ def _require_own_page(request: Request) -> None:
         raise ForeignPage
 
 
-async def _json(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> dict[str, Any]:
     body = b""
     async for part in request.stream():
         body += part

@@ -26,7 +26,7 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
     await respond({"type": "websocket.accept"})
     async with AsyncExitStack() as stack:
         try:
-            stream = await stack.enter_async_context(endpoint.opened(request, base_url))
+            stream = await stack.enter_async_context(endpoint.open_stream(request, base_url))
         except BaobabError as error:
             said = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
             await respond({"type": "websocket.send", "text": to_json(said).decode()})
@@ -35,12 +35,12 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
         except Exception:
             await respond({"type": "websocket.close", "code": _FAILED})
             raise
-        await _serve(stream, receive, respond)
+        await _serve_stream(stream, receive, respond)
 
 
-async def _serve(stream: Stream, receive: Any, respond: Send) -> None:
-    leaving = asyncio.create_task(_left(receive))
-    sending = asyncio.create_task(_send(stream, respond))
+async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
+    leaving = asyncio.create_task(_wait_for_disconnect(receive))
+    sending = asyncio.create_task(_send_pieces(stream, respond))
     try:
         await asyncio.wait((leaving, sending), return_when=asyncio.FIRST_COMPLETED)
         if sending.done():
@@ -51,7 +51,7 @@ async def _serve(stream: Stream, receive: Any, respond: Send) -> None:
         await asyncio.gather(leaving, sending, return_exceptions=True)
 
 
-async def _send(stream: Any, respond: Send) -> None:
+async def _send_pieces(stream: Any, respond: Send) -> None:
     async with contextlib.aclosing(stream.pieces) as pieces:
         try:
             async for piece in pieces:
@@ -65,6 +65,6 @@ async def _send(stream: Any, respond: Send) -> None:
             raise
 
 
-async def _left(receive: Any) -> None:
+async def _wait_for_disconnect(receive: Any) -> None:
     while (await receive())["type"] != "websocket.disconnect":
         pass

@@ -28,9 +28,9 @@ class _Families(Collector):
         return self._families
 
 
-async def state_text(registry: Registry) -> bytes:
+async def render_gauges(registry: Registry) -> bytes:
     """What every gauge reads now. One that cannot be read in time is left out."""
-    readings = await asyncio.gather(*(_read(registry, gauge) for gauge in registry.gauges))
+    readings = await asyncio.gather(*(_read_gauge(registry, gauge) for gauge in registry.gauges))
     families: list[Metric] = []
     for gauge, reading in zip(registry.gauges, readings, strict=True):
         family = GaugeMetricFamily(gauge.name, gauge.description, labels=gauge.labels)
@@ -42,7 +42,7 @@ async def state_text(registry: Registry) -> bytes:
     return generate_latest(told)
 
 
-async def _read(registry: Registry, gauge: Gauge) -> Reading | None:
+async def _read_gauge(registry: Registry, gauge: Gauge) -> Reading | None:
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await gauge.read(registry.services)

@@ -16,7 +16,7 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def page(path: str, file: str, content_type: str) -> Route:
+def build_page_route(path: str, file: str, content_type: str) -> Route:
     """The route of one file in `pages/`."""
     content = (PAGES / file).read_bytes()
     etag = f'"{sha256(content).hexdigest()[:32]}"'
@@ -30,14 +30,14 @@ def page(path: str, file: str, content_type: str) -> Route:
     }
 
     async def answer(request: Request) -> Response:
-        if _names(request.headers.get("if-none-match", ""), etag):
+        if _matches_etag(request.headers.get("if-none-match", ""), etag):
             return Response(status_code=304, headers=headers)
         return Response(content, headers={**headers, "Content-Type": content_type})
 
     return Route(path, answer, methods=["GET"], name=file, include_in_schema=False)
 
 
-def _names(if_none_match: str, etag: str) -> bool:
+def _matches_etag(if_none_match: str, etag: str) -> bool:
     """Compare weakly, as RFC 9110 asks of If-None-Match: proxies that compress turn our tag into a weak one."""
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in tags or tags == ["*"]

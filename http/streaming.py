@@ -27,10 +27,10 @@ async def send_stream(
         """One timer for the whole stream: to set one for each piece costs a tenth of what the piece does."""
         nonlocal timer
         waited = 0.0 if sending is None else loop.time() - sending
-        if patience.expired():
+        if deadline.expired():
             return
         if waited >= stalled:
-            patience.reschedule(loop.time())
+            deadline.reschedule(loop.time())
         else:
             timer = loop.call_later(stalled - waited, look)
 
@@ -38,8 +38,8 @@ async def send_stream(
     # With the first piece and not before it: a generator that was never asked for one does not end what it began.
     head: Any = {"type": "http.response.start", "status": status, "headers": headers}
     try:
-        async with contextlib.aclosing(stream.pieces) as pieces, asyncio.timeout(None) as patience:
-            watcher = asyncio.create_task(_end_with_client(receive, patience))
+        async with contextlib.aclosing(stream.pieces) as pieces, asyncio.timeout(None) as deadline:
+            watcher = asyncio.create_task(_end_with_client(receive, deadline))
             timer = loop.call_later(stalled, look)
             async for piece in pieces:
                 sending = loop.time()
@@ -63,8 +63,8 @@ async def send_stream(
                 ending.cancel()
 
 
-async def _end_with_client(receive: Any, patience: asyncio.Timeout) -> None:
+async def _end_with_client(receive: Any, deadline: asyncio.Timeout) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    if not patience.expired():
-        patience.reschedule(asyncio.get_running_loop().time())
+    if not deadline.expired():
+        deadline.reschedule(asyncio.get_running_loop().time())

@@ -36,7 +36,7 @@ class _Node:
     tail: _Tail | None = None
 
 
-class Trie:
+class RouteTrie:
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._root = _Node()
         for tool in tools:
@@ -54,13 +54,13 @@ class Trie:
             below = node.fixed.get(segment)
             if below is not None:
                 if node.parameter is not None or node.tail is not None:
-                    return _walk(node, segments, index, tuple(captured))
+                    return _match_segments(node, segments, index, tuple(captured))
                 node = below
             elif node.tail is None and node.parameter is not None and segment:
                 node = node.parameter
                 captured.append(segment)
             else:
-                return _walk(node, segments, index, tuple(captured))
+                return _match_segments(node, segments, index, tuple(captured))
         return (node.methods, tuple(captured)) if node.methods else None
 
     def _add(self, tool: Tool, method: str, path: str) -> None:
@@ -89,43 +89,45 @@ def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
     methods[method] = tool
 
 
-def _walk(node: _Node, segments: list[str], index: int, captured: Captured) -> tuple[Methods, Captured] | None:
+def _match_segments(
+    node: _Node, segments: list[str], index: int, captured: Captured
+) -> tuple[Methods, Captured] | None:
     if index == len(segments):
         return (node.methods, captured) if node.methods else None
     segment = segments[index]
     fixed = node.fixed.get(segment)
     if fixed is not None:
-        found = _walk(fixed, segments, index + 1, captured)
+        found = _match_segments(fixed, segments, index + 1, captured)
         if found is not None:
             return found
     if node.parameter is not None and segment:
-        found = _walk(node.parameter, segments, index + 1, (*captured, segment))
+        found = _match_segments(node.parameter, segments, index + 1, (*captured, segment))
         if found is not None:
             return found
-    return _behind(node.tail, segments[index:], captured) if node.tail is not None else None
+    return _match_tail(node.tail, segments[index:], captured) if node.tail is not None else None
 
 
-def _behind(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, Captured]:
+def _match_tail(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, Captured]:
     action = tail.actions.get(rest[-1]) if len(rest) > 1 else None
     if action is not None:
         return action, (*captured, "/".join(rest[:-1]))
     return tail.methods, (*captured, "/".join(rest))
 
 
-def decoded(text: str) -> str:
+def decode_parameter(text: str) -> str:
     """A path parameter as text; BadRequest for escapes that are none, or that are no UTF-8."""
     if "%" not in text and text.isascii():
         return text
     if _BROKEN_ESCAPE.search(text):
         raise BadRequest("The path has a `%` that starts no escape.", remediation="Write `%` as %25 in a path.")
-    raw = bytes(_bytes(text))
+    raw = bytes(_iterate_bytes(text))
     try:
         return raw.decode()
     except UnicodeDecodeError as exc:
         raise BadRequest("The path has escapes that are not UTF-8.", remediation="Encode the path as UTF-8.") from exc
 
 
-def _bytes(text: str) -> Iterator[int]:
+def _iterate_bytes(text: str) -> Iterator[int]:
     parts = text.split("%")
     yield from parts[0].encode("latin-1")
     for part in parts[1:]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baobab.mcp_server.visitor import Visitor
+from baobab.mcp_server.mcp_client import McpClient
 from baobab.tools.core.errors import AppNotFound, Forbidden, KeyLimited
 from baobab.tools.core.registry import Registry
 
@@ -11,26 +11,26 @@ MOST = 1000
 _PAGE = 500
 
 
-async def own_apps(registry: Registry, visitor: Visitor) -> Sequence[Mapping[str, Any]]:
+async def list_own_apps(registry: Registry, client: McpClient) -> Sequence[Mapping[str, Any]]:
     """At most 1000 apps of the visitor, the newest first: id, name, region and more. No app where it may not look."""
     try:
-        if visitor.app_id is not None:
-            app = await own_app(registry, visitor, visitor.app_id)
+        if client.app_id is not None:
+            app = await get_own_app(registry, client, client.app_id)
             return [] if app is None else [app]
-        return await _listed(registry, visitor)
+        return await _list_apps(registry, client)
     except Forbidden:
         return []
 
 
-async def own_app(registry: Registry, visitor: Visitor, app_id: str) -> Mapping[str, Any] | None:
+async def get_own_app(registry: Registry, client: McpClient, app_id: str) -> Mapping[str, Any] | None:
     """The settings of an app; None for one that is not there or not the visitor's, which must look the same.
 
     KeyLimited where the app is the visitor's, but its key does not open settings.
     """
-    if visitor.app_id not in (None, app_id):
+    if client.app_id not in (None, app_id):
         return None
     try:
-        found: Mapping[str, Any] = await registry.call("config_get", {"app_id": app_id}, visitor.caller, visitor.door)
+        found: Mapping[str, Any] = await registry.call("config_get", {"app_id": app_id}, client.caller, client.context)
     except KeyLimited:
         raise
     except (AppNotFound, Forbidden):
@@ -38,13 +38,13 @@ async def own_app(registry: Registry, visitor: Visitor, app_id: str) -> Mapping[
     return found
 
 
-async def _listed(registry: Registry, visitor: Visitor) -> list[Mapping[str, Any]]:
+async def _list_apps(registry: Registry, client: McpClient) -> list[Mapping[str, Any]]:
     apps: list[Mapping[str, Any]] = []
-    asked: dict[str, Any] = {"limit": _PAGE}
+    arguments: dict[str, Any] = {"limit": _PAGE}
     while len(apps) < MOST:
-        page = await registry.call("apps_list", asked, visitor.caller, visitor.door)
+        page = await registry.call("apps_list", arguments, client.caller, client.context)
         apps += page["apps"]
         if page["next_cursor"] is None:
             break
-        asked["cursor"] = page["next_cursor"]
+        arguments["cursor"] = page["next_cursor"]
     return apps

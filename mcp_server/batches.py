@@ -5,7 +5,7 @@ from typing import Any
 import mcp_types as types
 from pydantic_core import from_json
 
-from baobab.mcp_server.remedies import remedied
+from baobab.mcp_server.remedies import add_remedy
 
 MOST = 20
 """Messages of one batch."""
@@ -17,13 +17,13 @@ def is_batch(message: Any, version: bytes | None) -> bool:
     return isinstance(message, list) and bool(message) and version in _VERSIONS
 
 
-def refused(why: str) -> dict[str, Any]:
+def render_invalid_part(why: str) -> dict[str, Any]:
     """What stands in the answer for a part that is no message of a batch."""
-    data = remedied(types.INVALID_REQUEST, None)
+    data = add_remedy(types.INVALID_REQUEST, None)
     return {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": why, "data": data}}
 
 
-class Captured:
+class ResponseCapture:
     """A `send` that keeps the answer to one message instead of sending it."""
 
     def __init__(self) -> None:

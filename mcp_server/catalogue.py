@@ -9,8 +9,8 @@ import mcp_types as types
 from pydantic_core import from_json, to_json
 
 from baobab.mcp_server import meta_tools
-from baobab.mcp_server.search import Index
-from baobab.mcp_server.visitor import Visitor
+from baobab.mcp_server.mcp_client import McpClient
+from baobab.mcp_server.search import ToolIndex
 from baobab.storage.secrets import Vault
 from baobab.tools.core.auth.callers import Account, Caller, ScopedKey
 from baobab.tools.core.call import Tool
@@ -37,13 +37,13 @@ class Offer:
     """What visitors of one kind are offered through one view."""
 
     def __init__(
-        self, tools: Sequence[Tool], visitor: Visitor, extra: Sequence[types.Tool], vault: Vault, naming: Naming
+        self, tools: Sequence[Tool], client: McpClient, extra: Sequence[types.Tool], vault: Vault, naming: Naming
     ) -> None:
         """naming: what operations are called in the texts of tools."""
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self._naming = naming
-        self._fixed = visitor.app_id is not None
-        self._view = visitor.view
+        self._fixed = client.app_id is not None
+        self._view = client.view
         self._extra = extra
         self._vault = vault
         self._pages: dict[int, Page] = {}
@@ -55,15 +55,15 @@ class Offer:
         return [{"name": name, "description": description} for name, description in sorted(families.items())]
 
     @cached_property
-    def searches(self) -> bool:
+    def has_search(self) -> bool:
         """Whether only some are shown and the others are found by search."""
-        return self._view.starts and len(self.tools) + len(self._extra) > MOST_AT_START
+        return self._view.shows_start_set and len(self.tools) + len(self._extra) > MOST_AT_START
 
     @cached_property
-    def listed(self) -> list[dict[str, Any]]:
+    def listed_tools(self) -> list[dict[str, Any]]:
         """The tools of the list, described, in the order of their names."""
-        shown = [tool for tool in self.tools.values() if tool.start or not self.searches]
-        described = meta_tools.DESCRIBED if self.searches else []
+        shown = [tool for tool in self.tools.values() if tool.start or not self.has_search]
+        described = meta_tools.DESCRIBED if self.has_search else []
         described = described + [self.describe(tool, text=self._view.results == "text") for tool in shown]
         described += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
         return sorted(described, key=lambda tool: str(tool["name"]))
@@ -72,33 +72,37 @@ class Offer:
         """A tool as lists and searches show it. text: without the schema of its results."""
         schema = name_operations_within(lean_input(tool.input_schema), self._naming)
         if self._fixed and tool.app_parameter == "app_id":
-            schema = _without(schema, "app_id")
+            schema = _remove_property(schema, "app_id")
         described: dict[str, Any] = {
             "name": tool.name,
             "title": tool.title,
             "description": name_operations(tool.description, self._naming),
             "inputSchema": schema,
-            "annotations": _annotations(tool),
+            "annotations": _render_annotations(tool),
         }
         if is_object(tool) and not text:
             described["outputSchema"] = lean_output(tool.output_schema)
         return described
 
-    def page(self, cursor: str | None) -> Page:
+    def get_page(self, cursor: str | None) -> Page:
         """One page of the list; CursorInvalid for a cursor that another list gave."""
-        at = 0 if cursor is None else int(decode_cursor(self._vault, self._name, cursor)[0])
+        at = 0 if cursor is None else int(decode_cursor(self._vault, self._cursor_context, cursor)[0])
         page = self._pages.get(at)
         if page is None:
-            shown, following = self.listed[at : at + PAGE], at + PAGE
-            more = encode_cursor(self._vault, self._name, str(following)) if following < len(self.listed) else None
+            shown, following = self.listed_tools[at : at + PAGE], at + PAGE
+            more = (
+                encode_cursor(self._vault, self._cursor_context, str(following))
+                if following < len(self.listed_tools)
+                else None
+            )
             # Kept by where it begins: base64 has many spellings of one cursor, and each would be a page of its own.
             page = self._pages[at] = Page(to_json(shown), more)
         return page
 
     @cached_property
-    def _name(self) -> str:
+    def _cursor_context(self) -> str:
         """What a cursor is bound to: the very list that gave it."""
-        return "mcp:tools:" + ",".join(tool["name"] for tool in self.listed)
+        return "mcp:tools:" + ",".join(tool["name"] for tool in self.listed_tools)
 
 
 class Catalogue:
@@ -107,17 +111,17 @@ class Catalogue:
         self._extra = extra
         self._offers: dict[str | None, dict[Hashable, Offer]] = {}
         """By tenant; None for those that tenants share."""
-        self.index = Index([tool for tool in registry.tools.values() if tool.mcp])
+        self.index = ToolIndex([tool for tool in registry.tools.values() if tool.mcp])
 
-    def offer(self, visitor: Visitor) -> Offer:
+    def get_offer(self, client: McpClient) -> Offer:
         # Which app it is does not matter: whoever names many must not push out what others are offered.
-        kind = (_kind(visitor.caller), replace(visitor.view, app_id=None), visitor.app_id is not None)
-        tenant = _tenant(visitor)
+        kind = (_offer_key(client.caller), replace(client.view, app_id=None), client.app_id is not None)
+        tenant = _tenant(client)
         offer = self._offers.get(tenant, {}).get(kind)
         if offer is None:
-            tools = [tool for tool in self._registry.visible_to(visitor.caller) if _within(tool, visitor)]
+            tools = [tool for tool in self._registry.visible_to(client.caller) if _is_in_view(tool, client)]
             naming = self._registry.name_by_tool
-            offer = Offer(tools, visitor, self._extra, self._registry.services.vault, naming)
+            offer = Offer(tools, client, self._extra, self._registry.services.vault, naming)
             self._offers.setdefault(tenant, {})[kind] = offer
             if tenant is not None:
                 self._forget()
@@ -138,7 +142,7 @@ def is_object(tool: Tool) -> bool:
     return tool.output_schema is not None and tool.output_schema.get("type") == "object"
 
 
-def _annotations(tool: Tool) -> dict[str, bool]:
+def _render_annotations(tool: Tool) -> dict[str, bool]:
     if tool.effect == "read":
         return {"readOnlyHint": True, "openWorldHint": tool.taints}
     return {
@@ -149,30 +153,30 @@ def _annotations(tool: Tool) -> dict[str, bool]:
     }
 
 
-def _without(schema: dict[str, Any], name: str) -> dict[str, Any]:
+def _remove_property(schema: dict[str, Any], name: str) -> dict[str, Any]:
     properties = {known: inner for known, inner in schema["properties"].items() if known != name}
     required = [known for known in schema.get("required", ()) if known != name]
     rest = {word: value for word, value in schema.items() if word not in ("properties", "required")}
     return {**rest, "properties": properties, **({"required": required} if required else {})}
 
 
-def _within(tool: Tool, visitor: Visitor) -> bool:
-    view = visitor.view
+def _is_in_view(tool: Tool, client: McpClient) -> bool:
+    view = client.view
     if view.read_only and tool.effect != "read":
         return False
     return view.toolsets is None or tool.toolset.name in view.toolsets
 
 
-def _kind(caller: Caller) -> Hashable:
+def _offer_key(caller: Caller) -> Hashable:
     """What the list of a caller depends on; `Access.admits` asks for nothing else."""
     by_key = caller.key_id is not None if isinstance(caller, Account) else None
     scopes = caller.scopes if isinstance(caller, ScopedKey) else None
     return type(caller), by_key, scopes, caller.limits
 
 
-def _tenant(visitor: Visitor) -> str | None:
+def _tenant(client: McpClient) -> str | None:
     """Whose offer it is; None for one of the few that are the same for every tenant."""
-    caller = visitor.caller
-    if caller.limits is None and visitor.view.toolsets is None and not isinstance(caller, ScopedKey):
+    caller = client.caller
+    if caller.limits is None and client.view.toolsets is None and not isinstance(caller, ScopedKey):
         return None
-    return caller.organisation_id if isinstance(caller, Account | ScopedKey) else visitor.app_id or ""
+    return caller.organisation_id if isinstance(caller, Account | ScopedKey) else client.app_id or ""

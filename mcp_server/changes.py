@@ -30,11 +30,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from baobab.http.answer import ON_STOP
-from baobab.mcp_server.refusals import Explained, refuse
-from baobab.mcp_server.results import told
-from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.mcp_server.mcp_client import McpClient, get_client
+from baobab.mcp_server.refusals import RefusalExplainer, refuse
+from baobab.mcp_server.results import render_error_data
 from baobab.storage.database import DatabaseUnavailable
-from baobab.storage.secrets import digest
+from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import Credentials
@@ -51,7 +51,7 @@ _EVENTS: dict[str, ServerEvent] = {
 
 
 @dataclass(frozen=True)
-class Bounds:
+class StreamLimits:
     """How many streams a worker holds open, how often each is asked whether it may go on, and how long one may lag."""
 
     per_credential: int = 8
@@ -63,46 +63,46 @@ class Bounds:
 class OpenStream:
     """One stream, from its request to its end. What its client was not told yet is at most one event of each kind."""
 
-    def __init__(self, who: Visitor, headers: dict[bytes, bytes], recheck_seconds: float) -> None:
-        self.name = proposers.name(who.caller)
+    def __init__(self, client: McpClient, headers: dict[bytes, bytes], recheck_seconds: float) -> None:
+        self.name = proposers.proposer_name(client.caller)
         self.subjects = {"*", self.name}
-        if isinstance(who.caller, Account):
-            self.subjects.add(f"organisation:{who.caller.organisation_id}")
+        if isinstance(client.caller, Account):
+            self.subjects.add(f"organisation:{client.caller.organisation_id}")
         self._authorization = headers[b"authorization"]
         self._organisation = headers.get(b"x-organization-id")
         self._as_user = headers.get(b"x-platform-as-user")
-        self.key_digest = digest(self._authorization.partition(b" ")[2].strip().decode("latin-1"))
+        self.key_digest = digest_token(self._authorization.partition(b" ")[2].strip().decode("latin-1"))
         self._recheck_seconds = recheck_seconds
-        self._news: dict[ServerEvent, None] = {}
+        self._pending_events: dict[ServerEvent, None] = {}
         self._woken = asyncio.Event()
-        self._over = False
+        self._is_stopped = False
 
-    def tell(self, event: ServerEvent) -> None:
-        self._news[event] = None
+    def notify(self, event: ServerEvent) -> None:
+        self._pending_events[event] = None
         self._woken.set()
 
-    def doubt(self) -> None:
+    def recheck(self) -> None:
         """Look at the credential again, now."""
         self._woken.set()
 
-    def end(self) -> None:
-        self._over = True
+    def stop(self) -> None:
+        self._is_stopped = True
         self._woken.set()
 
     async def events(self, credentials: Credentials) -> AsyncIterator[ServerEvent]:
         """What changes, for as long as the credential counts."""
-        while not self._over:
+        while not self._is_stopped:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._recheck_seconds):
                     await self._woken.wait()
             self._woken.clear()
-            if self._over or not await self._counts(credentials):
+            if self._is_stopped or not await self._is_credential_valid(credentials):
                 return
-            news, self._news = self._news, {}
-            for event in news:
+            pending_events, self._pending_events = self._pending_events, {}
+            for event in pending_events:
                 yield event
 
-    async def _counts(self, credentials: Credentials) -> bool:
+    async def _is_credential_valid(self, credentials: Credentials) -> bool:
         try:
             await credentials.caller(self._authorization, organisation=self._organisation, as_user=self._as_user)
         except (BaobabError, DatabaseUnavailable):
@@ -111,17 +111,17 @@ class OpenStream:
         return True
 
 
-class Changes:
-    def __init__(self, registry: Registry, bounds: Bounds | None = None) -> None:
+class ListChanges:
+    def __init__(self, registry: Registry, limits: StreamLimits | None = None) -> None:
         self._credentials = registry.services.credentials
-        self._bounds = bounds or Bounds()
+        self._limits = limits or StreamLimits()
         self._open: set[OpenStream] = set()
         # When the server stops, ours end as answers end (ON_STOP), and calls may come to theirs; it would cut them off.
         AppStatus.enable_automatic_graceful_drain = False
         notices = registry.services.notices
         for topic, event in _EVENTS.items():
-            notices.subscribe(topic, partial(self._tell, event))
-        notices.subscribe("key", self._doubt)
+            notices.subscribe(topic, partial(self._notify_streams, event))
+        notices.subscribe("key", self._recheck_streams)
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         """Serve one `subscriptions/listen` stream until its client leaves or its credential ends."""
@@ -129,7 +129,7 @@ class Changes:
         wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
         params = params.model_copy(update={"notifications": wanted})
         try:
-            with self._opened(visitor(ctx), ctx.request.scope) as stream:
+            with self._open_stream(get_client(ctx), ctx.request.scope) as stream:
                 # A bus and a handler of its own: what is published there is for this client alone.
                 bus = InMemorySubscriptionBus()
                 handler = ListenHandler(bus, max_buffered_events=_MOST_UNSENT)
@@ -140,9 +140,9 @@ class Changes:
                 finally:
                     forwarding.cancel()
         except TooManyStreams as error:
-            raise MCPError(types.INTERNAL_ERROR, error.message, told(error)) from None
+            raise MCPError(types.INTERNAL_ERROR, error.message, render_error_data(error)) from None
 
-    async def stream(self, visitor: Visitor, scope: MutableMapping[str, Any], receive: Any, respond: Any) -> None:
+    async def stream(self, client: McpClient, scope: MutableMapping[str, Any], receive: Any, respond: Any) -> None:
         """Serve one GET stream of the protocols before 2026."""
         request = Request(scope)
         version = request.headers.get("mcp-protocol-version")
@@ -151,12 +151,12 @@ class Changes:
             await refuse(respond, 405, instead, [(b"allow", b"DELETE, POST")])
             return
         if not check_accept_headers(request)[1]:
-            await Response(status_code=406)(scope, receive, Explained(respond))
+            await Response(status_code=406)(scope, receive, RefusalExplainer(respond))
             return
         try:
-            with self._opened(visitor, scope) as stream:
+            with self._open_stream(client, scope) as stream:
                 answer = EventSourceResponse(
-                    self._messages(stream), ping=_PING_SECONDS, send_timeout=self._bounds.send_seconds
+                    self._render_messages(stream), ping=_PING_SECONDS, send_timeout=self._limits.send_seconds
                 )
                 with contextlib.suppress(SendTimeoutError):
                     await answer(scope, receive, respond)
@@ -165,16 +165,16 @@ class Changes:
             await refuse(respond, 405, error, [(b"allow", b"DELETE, POST")])
 
     @contextlib.contextmanager
-    def _opened(self, who: Visitor, scope: Any) -> Iterator[OpenStream]:
+    def _open_stream(self, client: McpClient, scope: Any) -> Iterator[OpenStream]:
         """A stream, for as long as it is open; TooManyStreams."""
-        bounds = self._bounds
-        stream = OpenStream(who, dict(scope["headers"]), bounds.recheck_seconds)
-        if sum(other.name == stream.name for other in self._open) >= bounds.per_credential:
-            raise TooManyStreams(details={"limit": bounds.per_credential, "of": "credential"})
-        if len(self._open) >= bounds.per_worker:
-            raise TooManyStreams(details={"limit": bounds.per_worker, "of": "worker"})
+        limits = self._limits
+        stream = OpenStream(client, dict(scope["headers"]), limits.recheck_seconds)
+        if sum(other.name == stream.name for other in self._open) >= limits.per_credential:
+            raise TooManyStreams(details={"limit": limits.per_credential, "of": "credential"})
+        if len(self._open) >= limits.per_worker:
+            raise TooManyStreams(details={"limit": limits.per_worker, "of": "worker"})
         self._open.add(stream)
-        scope[ON_STOP] = stream.end
+        scope[ON_STOP] = stream.stop
         try:
             yield stream
         finally:
@@ -184,17 +184,17 @@ class Changes:
         async for event in stream.events(self._credentials):
             await bus.publish(event)
 
-    async def _messages(self, stream: OpenStream) -> AsyncIterator[dict[str, str]]:
+    async def _render_messages(self, stream: OpenStream) -> AsyncIterator[dict[str, str]]:
         async for event in stream.events(self._credentials):
             message = {"jsonrpc": "2.0", "method": event_to_notification(event, {}).method}
             yield {"event": "message", "data": to_json(message).decode()}
 
-    def _tell(self, event: ServerEvent, subject: str) -> None:
+    def _notify_streams(self, event: ServerEvent, subject: str) -> None:
         for stream in self._open:
             if subject in stream.subjects:
-                stream.tell(event)
+                stream.notify(event)
 
-    def _doubt(self, key_digest: str) -> None:
+    def _recheck_streams(self, key_digest: str) -> None:
         for stream in self._open:
             if stream.key_digest == key_digest:
-                stream.doubt()
+                stream.recheck()

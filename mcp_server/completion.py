@@ -3,12 +3,12 @@
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from baobab.mcp_server.apps import MOST, own_apps
+from baobab.mcp_server.apps import MOST, list_own_apps
 from baobab.mcp_server.extension import Context, Extension
+from baobab.mcp_server.mcp_client import get_client
 from baobab.mcp_server.prompts import QUICKSTART
 from baobab.mcp_server.resources import APP
-from baobab.mcp_server.results import told
-from baobab.mcp_server.visitor import visitor
+from baobab.mcp_server.results import render_error_data
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
 
@@ -21,13 +21,13 @@ class Completion(Extension):
         self._registry = registry
 
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult | None:
-        if not _asks_for_app(params):
+        if not _is_app_argument(params):
             return None
         typed = params.argument.value.casefold()
         try:
-            apps = await own_apps(self._registry, visitor(ctx))
+            apps = await list_own_apps(self._registry, get_client(ctx))
         except BaobabError as error:
-            raise MCPError(types.INVALID_PARAMS, error.message, told(error)) from None
+            raise MCPError(types.INVALID_PARAMS, error.message, render_error_data(error)) from None
         # A person knows the name; the argument is the id.
         ids = [app["id"] for app in apps if app["id"].startswith(typed) or app["name"].casefold().startswith(typed)]
         more = len(ids) > _MOST_VALUES or len(apps) >= MOST
@@ -36,7 +36,7 @@ class Completion(Extension):
         )
 
 
-def _asks_for_app(params: types.CompleteRequestParams) -> bool:
+def _is_app_argument(params: types.CompleteRequestParams) -> bool:
     ref = params.ref
     known = ref.name == QUICKSTART if isinstance(ref, types.PromptReference) else ref.uri == APP
     return known and params.argument.name in ("app_id", "name")

@@ -18,16 +18,16 @@ class Heartbeat:
         self._message = f"{name} is still running"
         self._done = 0.0
         self._total: float | None = None
-        self._spoken = False
+        self._has_reported = False
 
     async def report(self, done: float, total: float | None, message: str | None) -> None:
         """What the call says of itself."""
-        self._spoken, self._done, self._total = True, done, total
+        self._has_reported, self._done, self._total = True, done, total
         self._message = message or self._message
         await self._report(done, total, message)
 
     @contextlib.asynccontextmanager
-    async def beating(self) -> AsyncIterator[None]:
+    async def keep_beating(self) -> AsyncIterator[None]:
         beating = asyncio.create_task(self._beat(), name="mcp heartbeat")
         try:
             yield
@@ -40,5 +40,5 @@ class Heartbeat:
         while True:
             await asyncio.sleep(_STEP_SECONDS)
             # Each notification must tell more than the one before.
-            self._done += _SMALL if self._spoken else _STEP_SECONDS
+            self._done += _SMALL if self._has_reported else _STEP_SECONDS
             await self._report(self._done, self._total, self._message)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from baobab.mcp_server.errors import OtherApp
-from baobab.mcp_server.visitor import Visitor
+from baobab.mcp_server.mcp_client import McpClient
 from baobab.tools.core.errors import BadRequest, InvalidType, MissingField, UnknownField
 
 SEARCH, CALL = "search_tools", "call_tool"
@@ -49,9 +49,9 @@ DESCRIBED: list[dict[str, Any]] = [
 ]
 
 
-def called(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def parse_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name and the arguments inside a use of `call_tool`."""
-    _only(arguments, "name", "arguments")
+    _check_known(arguments, "name", "arguments")
     name, inner = arguments.get("name"), arguments.get("arguments")
     if inner is None:
         inner = {}
@@ -62,9 +62,9 @@ def called(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return name, inner
 
 
-def sought(arguments: dict[str, Any]) -> tuple[str, int]:
+def parse_search(arguments: dict[str, Any]) -> tuple[str, int]:
     """The query and the limit of a use of `search_tools`."""
-    _only(arguments, "query", "limit")
+    _check_known(arguments, "query", "limit")
     query, limit = arguments.get("query"), arguments.get("limit")
     if limit is None:
         limit = 5
@@ -77,17 +77,17 @@ def sought(arguments: dict[str, Any]) -> tuple[str, int]:
     return query, limit
 
 
-def _only(arguments: dict[str, Any], *known: str) -> None:
+def _check_known(arguments: dict[str, Any], *known: str) -> None:
     unknown = [name for name in arguments if name not in known]
     if unknown:
         raise UnknownField(f"`{unknown[0][:60]}` is not known; the arguments are {' and '.join(known)}.")
 
 
-def fixed(arguments: dict[str, Any], visitor: Visitor, parameter: str | None) -> dict[str, Any]:
+def bind_app(arguments: dict[str, Any], client: McpClient, parameter: str | None) -> dict[str, Any]:
     """Arguments with the app that the visitor is bound to."""
-    if parameter != "app_id" or visitor.app_id is None:
+    if parameter != "app_id" or client.app_id is None:
         return arguments
     given = arguments.get("app_id")
-    if given not in (None, visitor.app_id):
+    if given not in (None, client.app_id):
         raise OtherApp
-    return {**arguments, "app_id": visitor.app_id}
+    return {**arguments, "app_id": client.app_id}

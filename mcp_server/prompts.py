@@ -6,10 +6,10 @@ from typing import Any
 import mcp_types as types
 from pydantic_core import to_json
 
-from baobab.mcp_server.apps import own_app
+from baobab.mcp_server.apps import get_own_app
 from baobab.mcp_server.catalogue import Catalogue, Offer
 from baobab.mcp_server.extension import Context, Extension
-from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.tools.core.auth.callers import AppKey, EndUser, FunctionKey
 from baobab.tools.core.errors import AppNotFound, KeyLimited, UnknownField
 from baobab.tools.core.registry import Registry
@@ -69,45 +69,48 @@ class Prompts(Extension):
         unknown = [name for name in arguments if name != "app_id"]
         if unknown:
             raise UnknownField(f"`{unknown[0][:60]}` is not known; the argument of {QUICKSTART} is `app_id`.")
-        who = visitor(ctx)
+        client = get_client(ctx)
         # Clients send an empty text for an argument that its person left out.
-        text = await self._quickstart(who, arguments.get("app_id") or who.app_id)
+        text = await self._render_quickstart(client, arguments.get("app_id") or client.app_id)
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=_SUMMARY, messages=[message])
 
-    async def _quickstart(self, who: Visitor, app_id: str | None) -> str:
-        offer = self._catalogue.offer(who)
+    async def _render_quickstart(self, client: McpClient, app_id: str | None) -> str:
+        offer = self._catalogue.get_offer(client)
         return _TEXT.format(
             count=f"{len(offer.tools)} tools",
             families=", ".join(dict.fromkeys(tool.toolset.name for tool in offer.tools.values())),
-            app=_ANY_APP if app_id is None else await self._about(who, app_id),
-            steps="\n".join(_steps(offer, who, app_id)),
-            more=_MORE if offer.searches else "",
+            app=_ANY_APP if app_id is None else await self._describe_app(client, app_id),
+            steps="\n".join(_render_steps(offer, client, app_id)),
+            more=_MORE if offer.has_search else "",
         )
 
-    async def _about(self, who: Visitor, app_id: str) -> str:
-        name = await self._name(who, app_id)
+    async def _describe_app(self, client: McpClient, app_id: str) -> str:
+        name = await self._get_app_name(client, app_id)
         called = f"the app {name} ({app_id})" if name else f"the app {app_id}"
-        if who.app_id is not None:
+        if client.app_id is not None:
             return f"Every call of this connection is made in {called}; no tool asks for an app_id."
         return f'Work in {called}: give app_id "{app_id}" to the tools that ask for it.'
 
-    async def _name(self, who: Visitor, app_id: str) -> str | None:
+    async def _get_app_name(self, client: McpClient, app_id: str) -> str | None:
         """The app's name; None where the visitor belongs to the app and may not read it. Else AppNotFound."""
         try:
-            app = await own_app(self._registry, who, app_id)
+            app = await get_own_app(self._registry, client, app_id)
         except KeyLimited:
             return None
         if app is not None:
             return str(app["name"])
-        if isinstance(who.caller, (AppKey, EndUser, FunctionKey)) and app_id == who.caller.app_id == who.app_id:
+        if (
+            isinstance(client.caller, (AppKey, EndUser, FunctionKey))
+            and app_id == client.caller.app_id == client.app_id
+        ):
             return None
         raise AppNotFound(details={"app_id": app_id[:100]})
 
 
-def _steps(offer: Offer, who: Visitor, app_id: str | None) -> Iterator[str]:
+def _render_steps(offer: Offer, client: McpClient, app_id: str | None) -> Iterator[str]:
     """First calls, with their arguments, of the tools that this connection has."""
-    within = {} if who.app_id is not None else {"app_id": app_id or "APP_ID"}
+    within = {} if client.app_id is not None else {"app_id": app_id or "APP_ID"}
     steps = [] if app_id is not None else [*_BEFORE_APP]
     steps += [(name, {**within, **arguments}, what) for name, arguments, what in _WITHIN_APP]
     for name, arguments, what in (*steps, *_AT_LAST):

@@ -12,14 +12,14 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from baobab.mcp_server.calls import Calls
+from baobab.mcp_server.calls import ToolCalls
 from baobab.mcp_server.catalogue import Catalogue
-from baobab.mcp_server.changes import Changes
+from baobab.mcp_server.changes import ListChanges
 from baobab.mcp_server.extension import Extension
+from baobab.mcp_server.mcp_client import get_client
 from baobab.mcp_server.remedies import with_remedy
-from baobab.mcp_server.results import FIRST_STRUCTURED, told
+from baobab.mcp_server.results import FIRST_STRUCTURED, render_error_data
 from baobab.mcp_server.sessions import Sessions
-from baobab.mcp_server.visitor import visitor
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.errors import BaobabError, NotFound
@@ -50,7 +50,7 @@ class Protocol:
         self,
         registry: Registry,
         catalogue: Catalogue,
-        changes: Changes,
+        changes: ListChanges,
         sessions: Sessions,
         extensions: Sequence[Extension],
     ) -> None:
@@ -58,9 +58,9 @@ class Protocol:
         self._catalogue = catalogue
         self._changes = changes
         self._extensions = extensions
-        self.calls = Calls(registry, catalogue, sessions)
+        self.calls = ToolCalls(registry, catalogue, sessions)
 
-    def server(self, version: str) -> Server[Any]:
+    def build_server(self, version: str) -> Server[Any]:
         base_url = self._registry.services.options.base_url
         server: Server[Any] = _ChangingServer(
             NAME,
@@ -69,7 +69,7 @@ class Protocol:
             icons=[types.Icon(src=f"{base_url}/favicon.ico", mime_type="image/png", sizes=["32x32"])],
             instructions=_INSTRUCTIONS,
             # Without this every call would list all tools again, only to look for headers in one.
-            get_tool_input_schema=self._header_parameters,
+            get_tool_input_schema=self._find_header_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_prompts=self._list_prompts,
@@ -86,19 +86,19 @@ class Protocol:
                     raise RegistrationError(f"{method}: this method has an answer already")
                 server.add_request_handler(method, params, answer)
         keys = [self._registry.services.vault.derive("mcp request state")]
-        security = RequestStateSecurity(keys=keys, ttl=24 * 3600, bind_principal=_principal)
-        server.middleware.extend((_remedied, RequestStateBoundary(security, default_audience=NAME)))
+        security = RequestStateSecurity(keys=keys, ttl=24 * 3600, bind_principal=_principal_name)
+        server.middleware.extend((_add_remedies, RequestStateBoundary(security, default_audience=NAME)))
         return server
 
-    def _header_parameters(self, name: str) -> Mapping[str, Any] | None:
+    def _find_header_schema(self, name: str) -> Mapping[str, Any] | None:
         """The schema of a tool whose arguments travel in headers too: none of the registry's do."""
         return next((tool.input_schema for e in self._extensions for tool in e.tools if tool.name == name), None)
 
     async def _list_tools(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         try:
-            page = self._catalogue.offer(visitor(ctx)).page(params.cursor if params else None)
+            page = self._catalogue.get_offer(get_client(ctx)).get_page(params.cursor if params else None)
         except CursorInvalid as error:
-            raise _invalid(error) from None
+            raise _build_invalid_params(error) from None
         tools = [types.Tool.model_validate(tool) for tool in from_json(page.tools)]
         if ctx.protocol_version < FIRST_STRUCTURED:
             # A client that knows the schema all the same would miss what this version is not sent.
@@ -121,18 +121,18 @@ class Protocol:
         return await self.calls(ctx, params)
 
     async def _list_prompts(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        prompts, following = await self._listed(ctx, params, "prompts", lambda e: e.prompts(ctx))
+        prompts, following = await self._list_page(ctx, params, "prompts", lambda e: e.prompts(ctx))
         return types.ListPromptsResult(prompts=prompts, next_cursor=following, ttl_ms=FRESH_MS, cache_scope="private")
 
     async def _get_prompt(
         self, ctx: Any, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
-        return await self._first(
+        return await self._ask_extensions(
             lambda e: e.get_prompt(ctx, params), NotFound(f"There is no prompt `{params.name[:100]}`.")
         )
 
     async def _list_resources(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        resources, following = await self._listed(ctx, params, "resources", lambda e: e.resources(ctx))
+        resources, following = await self._list_page(ctx, params, "resources", lambda e: e.resources(ctx))
         return types.ListResourcesResult(
             resources=resources, next_cursor=following, ttl_ms=FRESH_MS, cache_scope="private"
         )
@@ -140,7 +140,7 @@ class Protocol:
     async def _list_templates(
         self, ctx: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        templates, following = await self._listed(ctx, params, "templates", lambda e: e.resource_templates(ctx))
+        templates, following = await self._list_page(ctx, params, "templates", lambda e: e.resource_templates(ctx))
         return types.ListResourceTemplatesResult(
             resource_templates=templates, next_cursor=following, ttl_ms=FRESH_MS, cache_scope="private"
         )
@@ -150,7 +150,7 @@ class Protocol:
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         missing = NotFound("There is no such resource.")
         # The protocol wants the address beside the error, in a place of its own.
-        return await self._first(lambda e: e.read_resource(ctx, params), missing, uri=str(params.uri)[:300])
+        return await self._ask_extensions(lambda e: e.read_resource(ctx, params), missing, uri=str(params.uri)[:300])
 
     async def _complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
         for extension in self._extensions:
@@ -159,7 +159,9 @@ class Protocol:
                 return answered
         return types.CompleteResult(completion=types.Completion(values=[]))
 
-    async def _first(self, ask: Callable[[Extension], Awaitable[T | None]], missing: BaobabError, **asked: str) -> T:
+    async def _ask_extensions(
+        self, ask: Callable[[Extension], Awaitable[T | None]], missing: BaobabError, **asked: str
+    ) -> T:
         """The answer of the extension whose business it is. asked: what the data of an error says beside it."""
         try:
             for extension in self._extensions:
@@ -167,10 +169,10 @@ class Protocol:
                 if answered is not None:
                     return answered
         except BaobabError as error:
-            raise _invalid(error, asked) from None
-        raise _invalid(missing, asked)
+            raise _build_invalid_params(error, asked) from None
+        raise _build_invalid_params(missing, asked)
 
-    async def _listed(
+    async def _list_page(
         self,
         ctx: Any,
         params: types.PaginatedRequestParams | None,
@@ -179,12 +181,12 @@ class Protocol:
     ) -> tuple[list[T], str | None]:
         """One page of what all extensions list, and the cursor of the next."""
         vault, cursor = self._registry.services.vault, params.cursor if params else None
-        of = f"mcp:{what}:{proposers.name(visitor(ctx).caller)}"
+        of = f"mcp:{what}:{proposers.proposer_name(get_client(ctx).caller)}"
         try:
             at = 0 if cursor is None else int(decode_cursor(vault, of, cursor)[0])
             listed = [item for extension in self._extensions for item in await ask(extension)]
         except BaobabError as error:
-            raise _invalid(error) from None
+            raise _build_invalid_params(error) from None
         following = at + _PAGE
         more = encode_cursor(vault, of, str(following)) if following < len(listed) else None
         return listed[at:following], more
@@ -205,15 +207,15 @@ class _ChangingServer(Server[Any]):
         return capabilities
 
 
-def _principal(ctx: Any) -> str:
-    return proposers.name(visitor(ctx).caller)
+def _principal_name(ctx: Any) -> str:
+    return proposers.proposer_name(get_client(ctx).caller)
 
 
-def _invalid(error: BaobabError, asked: Mapping[str, str] | None = None) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, error.message, {**(asked or {}), **told(error)})
+def _build_invalid_params(error: BaobabError, asked: Mapping[str, str] | None = None) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, error.message, {**(asked or {}), **render_error_data(error)})
 
 
-async def _remedied(ctx: Any, call_next: CallNext) -> HandlerResult:
+async def _add_remedies(ctx: Any, call_next: CallNext) -> HandlerResult:
     """Give the SDK's own errors the remedy that every error of ours has."""
     try:
         return await call_next(ctx)

@@ -7,7 +7,7 @@ import mcp_types as types
 from pydantic_core import from_json, to_json
 
 from baobab.http.answer import Headers
-from baobab.mcp_server.remedies import remedied
+from baobab.mcp_server.remedies import add_remedy
 from baobab.tools.core.errors import BaobabError
 
 _UNEXPLAINED = {
@@ -49,7 +49,7 @@ async def refuse(
 async def refuse_version(respond: Any, request_id: Any, asked: str, supported: Sequence[str]) -> None:
     """Answer a message of a protocol version that is none, before anything is read."""
     code = types.UNSUPPORTED_PROTOCOL_VERSION
-    data = remedied(code, {"supported": list(supported), "requested": asked})
+    data = add_remedy(code, {"supported": list(supported), "requested": asked})
     said = {
         "code": code,
         "message": f"This server does not speak the protocol version {to_json(asked).decode()}.",
@@ -58,7 +58,7 @@ async def refuse_version(respond: Any, request_id: Any, asked: str, supported: S
     await _send(respond, 400, {"jsonrpc": "2.0", "id": request_id, "error": said}, [])
 
 
-class Explained:
+class RefusalExplainer:
     """A `send` that gives what the SDK refuses the words that it leaves out; everything else passes as it is."""
 
     def __init__(self, respond: Any) -> None:
@@ -78,10 +78,10 @@ class Explained:
 
     async def _explain(self, start: Message) -> None:
         kept = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
-        await _send(self._respond, start["status"], _explained(start["status"], self._body), kept)
+        await _send(self._respond, start["status"], _explain_refusal(start["status"], self._body), kept)
 
 
-def _explained(status: int, body: bytes) -> dict[str, Any]:
+def _explain_refusal(status: int, body: bytes) -> dict[str, Any]:
     try:
         said = from_json(body) if body else None
     except ValueError:
@@ -95,7 +95,7 @@ def _explained(status: int, body: bytes) -> dict[str, Any]:
         message, code, remedy = _UNEXPLAINED[status]
         said["error"] = {"code": error["code"], "message": message, "data": {"code": code, "remediation": remedy}}
     else:
-        error["data"] = remedied(error["code"], error.get("data"))
+        error["data"] = add_remedy(error["code"], error.get("data"))
     return said
 
 

@@ -30,7 +30,7 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
 }
 
 
-def remedied(code: int, data: Any) -> Any:
+def add_remedy(code: int, data: Any) -> Any:
     """The data of a protocol error, with our code and a remedy where it has none."""
     known = _REMEDIES.get(code)
     if known is None or (isinstance(data, Mapping) and "remediation" in data):
@@ -40,4 +40,4 @@ def remedied(code: int, data: Any) -> Any:
 
 
 def with_remedy(error: MCPError) -> MCPError:
-    return MCPError(error.error.code, error.error.message, remedied(error.error.code, error.error.data))
+    return MCPError(error.error.code, error.error.message, add_remedy(error.error.code, error.error.data))

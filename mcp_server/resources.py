@@ -8,10 +8,10 @@ from typing import Any
 import mcp_types as types
 from pydantic_core import to_json
 
-from baobab.mcp_server.apps import own_app, own_apps
+from baobab.mcp_server.apps import get_own_app, list_own_apps
 from baobab.mcp_server.catalogue import Catalogue
 from baobab.mcp_server.extension import Context, Extension
-from baobab.mcp_server.visitor import Visitor, visitor
+from baobab.mcp_server.mcp_client import McpClient, get_client
 from baobab.tools.core.guides import Guide, GuideNotFound, find_guide, guides
 from baobab.tools.core.registry import Registry
 
@@ -23,7 +23,7 @@ _GUIDES = "baobab://docs/"
 _APPS = APP.removesuffix("{app_id}")
 _JSON = "application/json"
 _MARKDOWN = "text/markdown"
-_TOLD = (
+_APP_FIELDS = (
     "name",
     "region",
     "access_mode",
@@ -45,10 +45,10 @@ class Resources(Extension):
         self._catalogue = Catalogue(registry)
 
     async def resources(self, ctx: Context) -> Sequence[types.Resource]:
-        who = visitor(ctx)
+        client = get_client(ctx)
         listed = [_guide_resource(guide) for guide in guides().values()]
-        listed += [_app_resource(app) for app in await own_apps(self._registry, who)]
-        if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(who.caller)):
+        listed += [_app_resource(app) for app in await list_own_apps(self._registry, client)]
+        if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(client.caller)):
             return [_guidance_resource(), *listed]
         return listed
 
@@ -66,34 +66,34 @@ class Resources(Extension):
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | None:
-        who, uri = visitor(ctx), params.uri
+        client, uri = get_client(ctx), params.uri
         if uri == GUIDANCE:
-            text = await self._registry.call(_GUIDANCE_TOOL, {}, who.caller, who.door)
-            return _whole(uri, _MARKDOWN, text)
+            text = await self._registry.call(_GUIDANCE_TOOL, {}, client.caller, client.context)
+            return _build_result(uri, _MARKDOWN, text)
         if uri.startswith(_GUIDES):
             return _read_guide(uri)
         if uri.startswith(_APPS):
-            app = await self._app(who, uri.removeprefix(_APPS))
-            return None if app is None else _whole(uri, _JSON, to_json(app).decode())
+            app = await self._get_app(client, uri.removeprefix(_APPS))
+            return None if app is None else _build_result(uri, _JSON, to_json(app).decode())
         return None
 
-    async def _app(self, who: Visitor, app_id: str) -> Mapping[str, Any] | None:
-        settings = await own_app(self._registry, who, app_id)
+    async def _get_app(self, client: McpClient, app_id: str) -> Mapping[str, Any] | None:
+        settings = await get_own_app(self._registry, client, app_id)
         if settings is None:
             return None
-        status = await self._registry.call("apps_status", {"app_id": app_id}, who.caller, who.door)
+        status = await self._registry.call("apps_status", {"app_id": app_id}, client.caller, client.context)
         return {
             "app_id": app_id,
             "status": status["provisioning_status"],
-            **{name: settings[name] for name in _TOLD},
-            "api_base_url": f"{who.door.base_url}/v1/{app_id}",
-            "tools": self._families(who),
+            **{name: settings[name] for name in _APP_FIELDS},
+            "api_base_url": f"{client.context.base_url}/v1/{app_id}",
+            "tools": self._group_families(client),
         }
 
-    def _families(self, who: Visitor) -> dict[str, dict[str, Any]]:
+    def _group_families(self, client: McpClient) -> dict[str, dict[str, Any]]:
         """The tools of this connection that work in an app, by family."""
         families: dict[str, dict[str, Any]] = {}
-        for tool in self._catalogue.offer(who).tools.values():
+        for tool in self._catalogue.get_offer(client).tools.values():
             if tool.app_parameter == "app_id":
                 family = {"description": tool.toolset.description, "names": []}
                 families.setdefault(tool.toolset.name, family)["names"].append(tool.name)
@@ -127,7 +127,7 @@ def _read_guide(uri: str) -> types.ReadResourceResult | None:
         guide = find_guide(uri.removeprefix(_GUIDES))
     except GuideNotFound:
         return None
-    return _whole(uri, _MARKDOWN, guide.text)
+    return _build_result(uri, _MARKDOWN, guide.text)
 
 
 def _app_resource(app: Mapping[str, Any]) -> types.Resource:
@@ -140,6 +140,6 @@ def _app_resource(app: Mapping[str, Any]) -> types.Resource:
     )
 
 
-def _whole(uri: str, mime_type: str, text: str) -> types.ReadResourceResult:
+def _build_result(uri: str, mime_type: str, text: str) -> types.ReadResourceResult:
     # An app may change at any time, and each visitor is told what it may know: nothing is to be kept.
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)])

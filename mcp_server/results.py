@@ -9,7 +9,7 @@ import mcp_types as types
 from pydantic_core import from_json, to_json
 
 from baobab.mcp_server.catalogue import is_object
-from baobab.mcp_server.visitor import Visitor
+from baobab.mcp_server.mcp_client import McpClient
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BaobabError
 
@@ -32,7 +32,7 @@ FIRST_STRUCTURED = "2025-06-18"
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedResult:
     """A result in the parts of the protocol. structured: JSON text of an object, or None where there is none."""
 
     text: str
@@ -40,31 +40,31 @@ class Rendered:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-def render(tool: Tool, result: Any, visitor: Visitor, protocol_version: str) -> Rendered:
+def render(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> RenderedResult:
     """What the client is sent of a tool's result."""
     if result is None:
-        return Rendered(NO_CONTENT)
-    once = visitor.view.results == "structured"
+        return RenderedResult(NO_CONTENT)
+    once = client.view.results == "structured"
     structured = None
     if isinstance(result, str):
         text = result
     else:
         encoded = tool.encode(result)
-        if visitor.view.results != "text" and protocol_version >= FIRST_STRUCTURED and is_object(tool):
+        if client.view.results != "text" and protocol_version >= FIRST_STRUCTURED and is_object(tool):
             structured = encoded
         text = STRUCTURED if once and structured is not None else encoded.decode()
     if not tool.taints:
-        return Rendered(text, structured)
+        return RenderedResult(text, structured)
     if once and structured is not None:
-        return Rendered(text + _WARNING_ONCE, structured, {UNTRUSTED: {}})
+        return RenderedResult(text + _WARNING_ONCE, structured, {UNTRUSTED: {}})
     # Random for each result: whoever wrote the text cannot have known it, and so cannot close the mark.
     mark = f"untrusted-{secrets.token_hex(8)}"
     wrapped = f"{_WARNING.format(mark=mark)}\n<{mark}>\n{text}\n</{mark}>"
-    return Rendered(wrapped, structured, {UNTRUSTED: {"mark": mark}})
+    return RenderedResult(wrapped, structured, {UNTRUSTED: {"mark": mark}})
 
 
-def succeeded(tool: Tool, result: Any, visitor: Visitor, protocol_version: str) -> types.CallToolResult:
-    rendered = render(tool, result, visitor, protocol_version)
+def render_success(tool: Tool, result: Any, client: McpClient, protocol_version: str) -> types.CallToolResult:
+    rendered = render(tool, result, client, protocol_version)
     return types.CallToolResult(
         content=[types.TextContent(text=rendered.text)],
         structured_content=None if rendered.structured is None else from_json(rendered.structured),
@@ -79,27 +79,27 @@ def require_success(tool: Tool, result: Any) -> None:
         raise failure
 
 
-def found(answer: dict[str, Any], visitor: Visitor, protocol_version: str) -> types.CallToolResult:
+def render_search(answer: dict[str, Any], client: McpClient, protocol_version: str) -> types.CallToolResult:
     """What a search answers."""
-    structured = visitor.view.results != "text" and protocol_version >= FIRST_STRUCTURED
-    once = structured and visitor.view.results == "structured"
+    structured = client.view.results != "text" and protocol_version >= FIRST_STRUCTURED
+    once = structured and client.view.results == "structured"
     return types.CallToolResult(
         content=[types.TextContent(text=STRUCTURED if once else to_json(answer).decode())],
         structured_content=answer if structured else None,
     )
 
 
-def told(error: BaobabError) -> dict[str, Any]:
+def render_error_data(error: BaobabError) -> dict[str, Any]:
     """An error as data: for `_meta`, and for the protocol's own errors."""
     known = {"code": error.code, "message": error.message, "remediation": error.remedy}
     return known | ({"details": error.details} if error.details else {})
 
 
-def failed(error: BaobabError) -> types.CallToolResult:
+def render_failure(error: BaobabError) -> types.CallToolResult:
     """A refusal. It is said twice, for models of every host must be able to follow it: in words, and as data."""
     details = f" {to_json(error.details).decode()}" if error.details else ""
     return types.CallToolResult(
         content=[types.TextContent(text=f"{error.code}: {error.message} {error.remedy}{details}")],
-        _meta={ERROR: from_json(to_json(told(error)))},
+        _meta={ERROR: from_json(to_json(render_error_data(error)))},
         is_error=True,
     )

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import snowballstemmer
 
-from baobab.runtime.gateway.builtin.embeddings import MINILM, installed, named
+from baobab.runtime.gateway.builtin.embeddings import MINILM, list_installed, load_embedder
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import name_operations
 
@@ -56,7 +56,7 @@ _MOST_WAITING = 16
 _REMEMBERED = 1000
 
 
-class Index:
+class ToolIndex:
     """Made of all tools at the first search. Threads do the work, so the event loop is free.
 
     Without the weights of the sentence model, and until it has read the tools, words alone decide.
@@ -65,7 +65,7 @@ class Index:
     """
 
     def __init__(
-        self, tools: Sequence[Tool], *, patience_seconds: float = 2.0, model: str | None = installed()[0]
+        self, tools: Sequence[Tool], *, patience_seconds: float = 2.0, model: str | None = list_installed()[0]
     ) -> None:
         self._tools = tools
         self._patience_seconds = patience_seconds
@@ -74,41 +74,41 @@ class Index:
         self._waiting = 0
         self._reading: tuple[asyncio.Task[_Words], asyncio.Task[_Meanings | None]] | None = None
 
-    async def best(self, query: str, limit: int, among: Collection[str]) -> list[Tool]:
+    async def find_best(self, query: str, limit: int, among: Collection[str]) -> list[Tool]:
         """At most `limit` of the tools named in `among`, the best first; none that has nothing to do with the query."""
-        words, meanings = await self._read()
+        words, meanings = await self._read_tools()
         if meanings is None or self._waiting >= _MOST_WAITING:
             scores = await asyncio.to_thread(words.scores, query)
         else:
             self._waiting += 1
             try:
-                scores = await self._in_thread(lambda: list(map(add, words.scores(query), meanings.scores(query))))
+                scores = await self._run_in_thread(lambda: list(map(add, words.scores(query), meanings.scores(query))))
             finally:
                 self._waiting -= 1
         found = [(-score, tool.name, tool) for score, tool in zip(scores, self._tools, strict=True) if score > 0]
         return [tool for _, name, tool in sorted(found) if name in among][:limit]
 
-    async def _read(self) -> tuple["_Words", "_Meanings | None"]:
+    async def _read_tools(self) -> tuple["_Words", "_Meanings | None"]:
         """What is known of the tools: their words; their meanings where the model has read them, or does so soon."""
         if self._reading is None:
             words = asyncio.create_task(asyncio.to_thread(_Words, self._tools))
-            self._reading = words, asyncio.create_task(self._meanings())
+            self._reading = words, asyncio.create_task(self._build_meanings())
         reading_words, reading_meanings = self._reading
         words_read = await asyncio.shield(reading_words)
         if not reading_meanings.done():
             await asyncio.wait([reading_meanings], timeout=self._patience_seconds)
         return words_read, reading_meanings.result() if reading_meanings.done() else None
 
-    async def _meanings(self) -> "_Meanings | None":
+    async def _build_meanings(self) -> "_Meanings | None":
         if self._model != MINILM:
             return None
         try:
-            return await self._in_thread(lambda: _Meanings(self._tools, MINILM))
+            return await self._run_in_thread(lambda: _Meanings(self._tools, MINILM))
         except (OSError, ValueError) as exc:
             _log.warning("tools are searched by words alone", extra={"reason": str(exc)[:300]})
             return None
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
@@ -116,8 +116,8 @@ class _Meanings:
     """How near the texts of tools are to a query, by the sentence model. It knows English."""
 
     def __init__(self, tools: Sequence[Tool], model: str) -> None:
-        self._embedder = named(model)
-        self._vectors = _vectors(model, tuple(f"{tool.summary} {tool.keywords.split(';')[0]}" for tool in tools))
+        self._embedder = load_embedder(model)
+        self._vectors = _embed_texts(model, tuple(f"{tool.summary} {tool.keywords.split(';')[0]}" for tool in tools))
         self.scores = lru_cache(_REMEMBERED)(self._scores)
 
     def _scores(self, query: str) -> Sequence[float]:
@@ -127,16 +127,16 @@ class _Meanings:
 
 
 @lru_cache(1)
-def _vectors(model: str, texts: tuple[str, ...]) -> Sequence[Sequence[float]]:
+def _embed_texts(model: str, texts: tuple[str, ...]) -> Sequence[Sequence[float]]:
     """Three seconds of a processor for all tools, so once in a process."""
-    return named(model).embed(texts)
+    return load_embedder(model).embed(texts)
 
 
 class _Words:
     """How much of a query's words the texts of tools have (BM25 over weighted parts), 0 to about 1."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        counts = [_weights(tool) for tool in tools]
+        counts = [_weigh_stems(tool) for tool in tools]
         mean = sum(sum(weights.values()) for weights in counts) / max(1, len(tools))
         having = Counter(stem for weights in counts for stem in weights)
         self._tools = len(tools)
@@ -150,11 +150,11 @@ class _Words:
             for stem, weight in weights.items():
                 gain = weight * (_SATURATION + 1) / (weight + _SATURATION * length)
                 self._gains[stem][at] = gain * self._rarity[stem]
-        self._parts = {stem: _parts(stem) for stem in having if len(stem) >= _SHORTEST_COMPARED}
+        self._parts = {stem: _word_parts(stem) for stem in having if len(stem) >= _SHORTEST_COMPARED}
 
     def scores(self, query: str) -> Sequence[float]:
         scores, most = [0.0] * self._tools, 0.0
-        for word in dict.fromkeys(_content(query)):
+        for word in dict.fromkeys(_content_words(query)):
             known = [(stem, 1.0) for stem in _stems(word) if stem in self._gains] or list(self._nearest(word))
             if not known:
                 most += _UNKNOWN
@@ -172,7 +172,7 @@ class _Words:
         """Known stems that an unknown word may be meant for, or is put together from, with how alike they are."""
         if len(word) < _SHORTEST_COMPARED:
             return
-        asked = _parts(word)
+        asked = _word_parts(word)
         for stem, parts in self._parts.items():
             if stem in word:
                 yield stem, len(stem) / len(word)
@@ -182,7 +182,7 @@ class _Words:
                     yield stem, alike
 
 
-def _weights(tool: Tool) -> dict[str, float]:
+def _weigh_stems(tool: Tool) -> dict[str, float]:
     """The stems of a tool's text, each with what it counts."""
     weights: defaultdict[str, float] = defaultdict(float)
     arguments = tool.input_schema.get("properties", {})
@@ -194,13 +194,13 @@ def _weights(tool: Tool) -> dict[str, float]:
         (_ARGUMENTS, name_operations(" ".join(f"{n} {s.get('description', '')}" for n, s in arguments.items()))),
     )
     for weight, text in texts:
-        for word in _content(text):
+        for word in _content_words(text):
             for stem in _stems(word):
                 weights[stem] += weight
     return weights
 
 
-def _content(text: str) -> Iterable[str]:
+def _content_words(text: str) -> Iterable[str]:
     """The words of a text that say what it is about; all of them where none does."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     words = _WORD.findall(plain)
@@ -215,6 +215,6 @@ def _stems(word: str) -> frozenset[str]:
         return frozenset((word, *(stemmer.stemWord(word) for stemmer in _STEMMERS)))
 
 
-def _parts(word: str) -> frozenset[str]:
+def _word_parts(word: str) -> frozenset[str]:
     bounded = f"<{word}>"
     return frozenset(bounded[at : at + 3] for at in range(len(bounded) - 2))

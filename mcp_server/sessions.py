@@ -38,26 +38,26 @@ class Sessions:
         self._running: dict[str, asyncio.Task[object]] = {}
         self._cancelled: set[str] = set()
         self._passed_on: deque[float] = deque(maxlen=_MOST_PASSED_ON)
-        services.notices.subscribe(_NOTICE, self._hear)
+        services.notices.subscribe(_NOTICE, self._on_cancel_notice)
 
-    def begin(self, caller: Caller) -> str:
+    def create_session(self, caller: Caller) -> str:
         """The id of a new session of a caller."""
         nonce = secrets.token_hex(_NONCE_BYTES)
         return f"{nonce}.{self._seal(nonce, caller)}"
 
-    def belongs(self, session_id: str, caller: Caller) -> bool:
+    def is_session_of(self, session_id: str, caller: Caller) -> bool:
         """Whether a session was begun by this caller, here or on another worker."""
         nonce, _, seal = session_id[:_LONGEST].partition(".")
         return hmac.compare_digest(seal.encode(), self._seal(nonce, caller).encode())
 
     @contextlib.contextmanager
-    def running(self, session_id: str | None, request_id: object) -> Iterator[None]:
+    def track_call(self, session_id: str | None, request_id: object) -> Iterator[None]:
         """The time in which a session's call may be cancelled; CallCancelled where it was."""
         task = asyncio.current_task()
         if session_id is None or task is None:
             yield
             return
-        name = _name(session_id, request_id)
+        name = _call_digest(session_id, request_id)
         self._running[name] = task
         try:
             yield
@@ -71,22 +71,22 @@ class Sessions:
             if self._running.get(name) is task:
                 del self._running[name]
 
-    async def cancel(self, session_id: str, request_id: object) -> None:
+    async def cancel_call(self, session_id: str, request_id: object) -> None:
         """Cancel a call of a session, here or on the worker that makes it."""
-        name, now = _name(session_id, request_id), time.monotonic()
-        if self._cancel(name):
+        name, now = _call_digest(session_id, request_id), time.monotonic()
+        if self._cancel_local(name):
             return
         # A client may send any number of these for calls that there are not.
         if len(self._passed_on) == _MOST_PASSED_ON and now - self._passed_on[0] < 1:
             return
         self._passed_on.append(now)
-        async with self._services.database.working() as unit:
+        async with self._services.database.writing_unit() as unit:
             await self._services.notices.publish(unit, _NOTICE, name)
 
-    def _hear(self, name: str) -> None:
-        self._cancel(name)
+    def _on_cancel_notice(self, name: str) -> None:
+        self._cancel_local(name)
 
-    def _cancel(self, name: str) -> bool:
+    def _cancel_local(self, name: str) -> bool:
         """Cancel a call, where this worker makes it."""
         task = self._running.get(name)
         if task is not None and name not in self._cancelled:
@@ -100,6 +100,6 @@ class Sessions:
         return hmac.new(self._key, whose.encode(), sha256).hexdigest()
 
 
-def _name(session_id: str, request_id: object) -> str:
+def _call_digest(session_id: str, request_id: object) -> str:
     """What a call is known by: 7 and "7" are two. A digest, for other processes read it."""
     return sha256(f"{session_id}:{request_id!r}".encode()).hexdigest()

@@ -29,7 +29,7 @@ class View:
     results: Results = "both"
 
     @property
-    def starts(self) -> bool:
+    def shows_start_set(self) -> bool:
         """Whether the start set is shown."""
         return self.toolsets is None and not self.every
 
@@ -39,7 +39,7 @@ class Views:
         self._toolsets = frozenset(toolsets)
         self._parsed = lru_cache(maxsize=1000)(self._parse)
 
-    def of(self, query: bytes) -> View:
+    def get_view(self, query: bytes) -> View:
         """The view of a query string; ViewInvalid for what it does not know."""
         return self._parsed(query)
 
@@ -47,23 +47,23 @@ class Views:
         chosen: dict[str, Any] = {}
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20):
             if name not in _KNOWN:
-                raise self._invalid(f"`{name[:60]}` is no parameter of this address.")
+                raise self._build_invalid(f"`{name[:60]}` is no parameter of this address.")
             if name in chosen:
-                raise self._invalid(f"`{name}` is given twice.")
+                raise self._build_invalid(f"`{name}` is given twice.")
             chosen[name] = value
-        toolsets, every = self._chosen(chosen.get("toolsets"))
+        toolsets, every = self._parse_toolsets(chosen.get("toolsets"))
         app_id = chosen.get("app_id")
         if app_id is not None and not APP_ID_PATTERN.fullmatch(app_id):
-            raise self._invalid("`app_id` is not the id of an app.")
+            raise self._build_invalid("`app_id` is not the id of an app.")
         return View(
             toolsets,
             every,
             app_id,
-            read_only=self._one_of(chosen, "read_only", ("true", "false")) == "true",
-            results=self._one_of(chosen, "results", get_args(Results)) or "both",
+            read_only=self._parse_choice(chosen, "read_only", ("true", "false")) == "true",
+            results=self._parse_choice(chosen, "results", get_args(Results)) or "both",
         )
 
-    def _chosen(self, text: str | None) -> tuple[frozenset[str] | None, bool]:
+    def _parse_toolsets(self, text: str | None) -> tuple[frozenset[str] | None, bool]:
         if text is None:
             return None, False
         names = frozenset(name.strip() for name in text.split(",") if name.strip())
@@ -71,14 +71,14 @@ class Views:
             return None, True
         unknown = sorted(names - self._toolsets)
         if unknown or not names:
-            raise self._invalid(f"No family of tools is called `{(unknown or [''])[0][:60]}`.")
+            raise self._build_invalid(f"No family of tools is called `{(unknown or [''])[0][:60]}`.")
         return names, False
 
-    def _one_of(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:
+    def _parse_choice(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:
         value = chosen.get(name)
         if value is not None and value not in values:
-            raise self._invalid(f"`{name}` is {' or '.join(values)}.")
+            raise self._build_invalid(f"`{name}` is {' or '.join(values)}.")
         return value
 
-    def _invalid(self, message: str) -> ViewInvalid:
+    def _build_invalid(self, message: str) -> ViewInvalid:
         return ViewInvalid(message, details={"toolsets": sorted(self._toolsets)})

@@ -124,7 +124,7 @@ class Target:
     address: Address | None
 
     @classmethod
-    def of(cls, url: str, https_only: bool) -> Self:
+    def parse(cls, url: str, https_only: bool) -> Self:
         """Raises UrlRefused, or AddressRefused for a host that is an address in disguise."""
         # Unprintable: control characters, and all white space but the plain space.
         if len(url) > MAX_URL or not url.isprintable() or " " in url or "\\" in url:
@@ -138,9 +138,9 @@ class Target:
         if "@" in parts[2] or authority is None:
             raise UrlRefused
         scheme = parts[1].lower()
-        host, address = _host(authority[1])
+        host, address = _parse_host(authority[1])
         rest = quote(parts[3], safe="".join(map(chr, range(0x21, 0x7F))))
-        return cls(scheme, host, _port(authority[2], scheme), rest if rest[:1] == "/" else "/" + rest, address)
+        return cls(scheme, host, _parse_port(authority[2], scheme), rest if rest[:1] == "/" else "/" + rest, address)
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -160,29 +160,29 @@ def _default_port(scheme: str) -> int:
     return 443 if scheme == "https" else 80
 
 
-def _port(text: str | None, scheme: str) -> int:
+def _parse_port(text: str | None, scheme: str) -> int:
     port = _default_port(scheme) if text is None else int(text)
     if not 0 < port < 2**16 or port in DENIED_PORTS:
         raise UrlRefused("The port of the URL is not allowed.")
     return port
 
 
-def _host(text: str) -> tuple[str, Address | None]:
+def _parse_host(text: str) -> tuple[str, Address | None]:
     if text.startswith("["):
         try:
             address = IPv6Address(text[1:-1])
         except ValueError as exc:
             raise UrlRefused from exc
         return str(address), address
-    name = _ascii(text).lower()
+    name = _to_ascii(text).lower()
     if _ENDS_IN_A_NUMBER.fullmatch(name):
-        return name, _plain_ipv4(name)
+        return name, _parse_ipv4(name)
     if len(name) > 253 or _HOST_NAME.fullmatch(name) is None:
         raise UrlRefused("The host of the URL is not a valid name.")
     return name, None
 
 
-def _plain_ipv4(text: str) -> IPv4Address:
+def _parse_ipv4(text: str) -> IPv4Address:
     try:
         # Takes four decimal numbers without leading zeros; resolvers take a dozen other forms.
         return IPv4Address(text)
@@ -190,7 +190,7 @@ def _plain_ipv4(text: str) -> IPv4Address:
         raise AddressRefused("An IPv4 address must be written as four decimal numbers.") from exc
 
 
-def _ascii(host: str) -> str:
+def _to_ascii(host: str) -> str:
     if host.isascii():
         return host
     from yarl import URL  # noqa: PLC0415 - loaded with aiohttp, not before
@@ -208,8 +208,8 @@ class AddressPolicy:
     def __init__(self, allow: Iterable[str | Network] = ()) -> None:
         self._allow: tuple[Network, ...] = tuple(ip_network(network) for network in allow)
 
-    def permits(self, address: Address) -> bool:
-        target = _embedded(address)
+    def is_permitted(self, address: Address) -> bool:
+        target = _effective_address(address)
         networks = [network for network in self._allow if target in network]
         if target in _METADATA:
             return any(network.num_addresses == 1 for network in networks)
@@ -217,11 +217,11 @@ class AddressPolicy:
 
     def is_read_by_others(self, address: Address) -> bool:
         """Whether what goes there in clear passes networks of strangers: none that the operator has named."""
-        target = _embedded(address)
+        target = _effective_address(address)
         return _is_public(target) and not any(target in network for network in self._allow)
 
 
-def _embedded(address: Address) -> Address:
+def _effective_address(address: Address) -> Address:
     """The IPv4 address that the system would really talk to, else the address itself (without a zone)."""
     if isinstance(address, IPv4Address):
         return address

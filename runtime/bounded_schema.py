@@ -32,18 +32,18 @@ class BoundedSchema:
         self.budget = budget
         self._weights: dict[int, tuple[Any, int]] = {}
 
-    def permits(self, part: Any, value: Any) -> bool:
+    def is_valid(self, part: Any, value: Any) -> bool:
         """Whether a value satisfies a part of the schema."""
-        return self.fault(part, value) is None
+        return self.find_fault(part, value) is None
 
-    def fault(self, part: Any, value: Any) -> Any:
+    def find_fault(self, part: Any, value: Any) -> Any:
         """The first `jsonschema.ValidationError` of a value; None where the value satisfies the part."""
         from jsonschema.exceptions import UnknownType
         from referencing.exceptions import Unresolvable
 
         token = _in_use.set(self)
         try:
-            return next(iter(_validator().descend(value, part)), None)
+            return next(iter(_build_validator().descend(value, part)), None)
         except RecursionError as exc:
             raise SchemaUnusable("the schema is nested too deeply, or has no end") from exc
         except (ArithmeticError, AttributeError, LookupError, TypeError, UnknownType, Unresolvable) as exc:
@@ -51,7 +51,7 @@ class BoundedSchema:
         finally:
             _in_use.reset(token)
 
-    def resolve(self, reference: Any) -> Any:
+    def resolve_reference(self, reference: Any) -> Any:
         """The place in the schema that a `$ref` names."""
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise SchemaUnusable("a `$ref` must lead to a place in the same schema")
@@ -91,7 +91,7 @@ class BoundedSchema:
             self._weights[id(value)] = (value, total)
         return total
 
-    def applicable(self, schema: Any) -> Iterable[tuple[str, Any]]:
+    def list_keywords(self, schema: Any) -> Iterable[tuple[str, Any]]:
         """The keywords of a subschema, as `jsonschema` asks for them once for each value that it is held against."""
         if not isinstance(schema, Mapping):
             raise SchemaUnusable("a schema must be an object, `true` or `false`")
@@ -103,7 +103,7 @@ class BoundedSchema:
             raise SchemaUnusable("the `$id` of the schema is too long")
         return schema.items()
 
-    def charge(self, name: str, part: Any, value: Any) -> None:
+    def charge_keyword(self, name: str, part: Any, value: Any) -> None:
         """Pay for the use of one keyword on one value."""
         if name in _WEIGHED:
             steps = self.weigh(part)
@@ -125,10 +125,10 @@ _in_use: ContextVar[BoundedSchema] = ContextVar("bounded-schema")
 """Whose budget is charged: one class of validators serves all schemas, for it takes a millisecond to make."""
 
 
-def _bound(name: str, rule: _Rule) -> _Rule:
+def _bound_rule(name: str, rule: _Rule) -> _Rule:
     def apply(validator: Any, part: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
         whole = _in_use.get()
-        whole.charge(name, part, value)
+        whole.charge_keyword(name, part, value)
         # Which other properties there may be is for regular expressions to say.
         if name == "additionalProperties" and "patternProperties" in schema:
             return
@@ -139,25 +139,25 @@ def _bound(name: str, rule: _Rule) -> _Rule:
     return apply
 
 
-def _follow(validator: Any, reference: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
-    yield from validator.descend(value, _in_use.get().resolve(reference))
+def _follow_reference(validator: Any, reference: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
+    yield from validator.descend(value, _in_use.get().resolve_reference(reference))
 
 
-def _refuse(_validator: Any, _reference: Any, _value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
+def _refuse_reference(_validator: Any, _reference: Any, _value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
     raise SchemaUnusable("`$dynamicRef` is not supported")
 
 
 @cache
-def _validator() -> Any:
+def _build_validator() -> Any:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
 
     known = {name: rule for name, rule in Draft202012Validator.VALIDATORS.items() if name not in LEFT_OUT}
-    rules = {**known, "$ref": _follow, "$dynamicRef": _refuse}
+    rules = {**known, "$ref": _follow_reference, "$dynamicRef": _refuse_reference}
     kind = create(
         Draft202012Validator.META_SCHEMA,
-        {name: _bound(name, rule) for name, rule in rules.items()},
+        {name: _bound_rule(name, rule) for name, rule in rules.items()},
         type_checker=Draft202012Validator.TYPE_CHECKER,
-        applicable_validators=lambda schema: _in_use.get().applicable(schema),
+        applicable_validators=lambda schema: _in_use.get().list_keywords(schema),
     )
     return kind(schema=True)

@@ -33,9 +33,9 @@ from baobab.runtime.addresses import (
     Target,
     UrlRefused,
 )
+from baobab.runtime.host_resolver import get_host_resolver
 from baobab.runtime.job_slots import network_wait
-from baobab.runtime.names import system_names
-from baobab.runtime.shares import Shares
+from baobab.runtime.keyed_semaphore import KeyedSemaphore
 from baobab.tools.core.tenancy import current_tenant
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ __all__ = [
 
 USER_AGENT = "Baobab"
 _CHUNK = 64 * 1024
-_MOST_TO_A_HOST = 64
+_MAX_REQUESTS_PER_HOST = 64
 """Requests of one tenant to one host at once; more wait."""
 _REDIRECTS = frozenset([301, 302, 303, 307, 308])
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -143,23 +143,23 @@ class EgressStream:
         self._deadline = deadline
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        decoder = _decoder(self.headers.get("Content-Encoding", ""))
+        decoder = _build_decoder(self.headers.get("Content-Encoding", ""))
         received = decoded = 0
-        while data := await self._read():
+        while data := await self._read_chunk():
             # Both are counted: endless empty compressed blocks decode to nothing.
-            received = self._counted(received, data)
+            received = self._add_size(received, data)
             for piece in decoder.feed(data):
-                decoded = self._counted(decoded, piece)
+                decoded = self._add_size(decoded, piece)
                 yield piece
         decoder.finish()
 
-    def _counted(self, size: int, data: bytes) -> int:
+    def _add_size(self, size: int, data: bytes) -> int:
         if size + len(data) > self._max_bytes:
             raise EgressTooLarge(self._max_bytes)
         return size + len(data)
 
-    async def _read(self) -> bytes:
-        async with network_wait(), _translated(self._deadline):
+    async def _read_chunk(self) -> bytes:
+        async with network_wait(), _translate_errors(self._deadline):
             return await self._response.content.read(_CHUNK)
 
 
@@ -185,11 +185,11 @@ class Egress:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._https_only = https_only
-        self._of_system = resolver is None
+        self._uses_system_resolver = resolver is None
         self._resolver = _VettingResolver(resolver or system_resolver, self._policy)
         self._tls = tls
-        self._opened: aiohttp.ClientSession | None = None
-        self._shares = Shares(_MOST_TO_A_HOST)
+        self._client_session: aiohttp.ClientSession | None = None
+        self._host_slots = KeyedSemaphore(_MAX_REQUESTS_PER_HOST)
 
     async def request(self, method: str, url: str, **options: Any) -> EgressResponse:
         """Send a request and read the whole answer, whatever its status. The options are those of `stream`."""
@@ -220,94 +220,94 @@ class Egress:
         secure = self._https_only if https_only is None else https_only
         limit = self._max_bytes if max_bytes is None else max_bytes
         deadline = asyncio.get_running_loop().time() + (self._timeout if timeout is None else timeout)
-        asked = _Asked.of(method, Target.of(url, secure), headers or {}, body)
-        route = _Route(follow, cross_host, secure)
+        outgoing = _OutgoingRequest.build(method, Target.parse(url, secure), headers or {}, body)
+        redirects = _Redirects(follow, cross_host, secure)
         while True:
-            async with self._place(asked.target, deadline):
-                response = await self._send(asked, deadline)
+            async with self._reserve_host_slot(outgoing.target, deadline):
+                response = await self._send_request(outgoing, deadline)
                 try:
-                    onward = route.onward(asked, response.status, response.headers.get("Location"))
+                    onward = redirects.next_request(outgoing, response.status, response.headers.get("Location"))
                     if onward is None:
                         _check_length(response, limit)
-                        yield EgressStream(response, asked.target.url, limit, deadline)
+                        yield EgressStream(response, outgoing.target.url, limit, deadline)
                         return
                 finally:
                     # Ends what is still coming; a body read to its end has already given its connection back.
                     response.close()
-            asked = onward
+            outgoing = onward
 
     @asynccontextmanager
-    async def _place(self, target: Target, deadline: float) -> AsyncGenerator[None, None]:
+    async def _reserve_host_slot(self, target: Target, deadline: float) -> AsyncGenerator[None, None]:
         """One of the requests that a tenant may have under way to a host; waited for until the deadline."""
         async with AsyncExitStack() as stack:
             try:
                 async with network_wait(), asyncio.timeout_at(deadline):
-                    await stack.enter_async_context(self._shares.place((current_tenant(), target.origin)))
+                    await stack.enter_async_context(self._host_slots.acquire_slot((current_tenant(), target.origin)))
             except TimeoutError as exc:
                 raise EgressTimeout from exc
             yield
 
-    def checked(self, url: str) -> Target:
+    def check_url(self, url: str) -> Target:
         """A URL taken apart, for one who speaks for himself; UrlRefused, AddressRefused.
 
         Its host is resolved and vetted when it is connected to, by `dial`.
         """
-        target = Target.of(url, self._https_only)
-        self._vet(target)
+        target = Target.parse(url, self._https_only)
+        self._check_address(target)
         return target
 
     async def dial(self, host: str, port: int) -> socket.socket:
         """A connection to the host of a `checked` URL; AddressRefused, OSError."""
         from aiohappyeyeballs import start_connection
 
-        found = await self._resolver.resolve(host, port)
-        ends = [(one["family"], socket.SOCK_STREAM, 0, "", (one["host"], one["port"])) for one in found]
-        return await start_connection(ends)
+        resolved = await self._resolver.resolve(host, port)
+        endpoints = [(one["family"], socket.SOCK_STREAM, 0, "", (one["host"], one["port"])) for one in resolved]
+        return await start_connection(endpoints)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
         return self._tls
 
     async def close(self) -> None:
-        session, self._opened = self._opened, None
+        session, self._client_session = self._client_session, None
         if session is not None:
             await session.close()
-        if self._of_system:
-            await system_names().close()
+        if self._uses_system_resolver:
+            await get_host_resolver().close()
 
-    async def _send(self, asked: "_Asked", deadline: float) -> "aiohttp.ClientResponse":
+    async def _send_request(self, outgoing: "_OutgoingRequest", deadline: float) -> "aiohttp.ClientResponse":
         from yarl import URL
 
-        self._vet(asked.target)
-        session = self._session()
-        async with network_wait(), _translated(deadline):
-            if asked.target.scheme == "http" and not _CREDENTIALS.isdisjoint(map(str.lower, asked.headers)):
-                await self._require_privacy(asked.target)
+        self._check_address(outgoing.target)
+        session = self._get_session()
+        async with network_wait(), _translate_errors(deadline):
+            if outgoing.target.scheme == "http" and not _CREDENTIALS.isdisjoint(map(str.lower, outgoing.headers)):
+                await self._require_privacy(outgoing.target)
             return await session.request(
-                asked.method,
-                URL(asked.target.url, encoded=True),
-                headers=asked.headers,
-                data=asked.body,
+                outgoing.method,
+                URL(outgoing.target.url, encoded=True),
+                headers=outgoing.headers,
+                data=outgoing.body,
                 allow_redirects=False,
             )
 
     async def _require_privacy(self, target: "Target") -> None:
         """CredentialInClear where what is sent over plain http could be read on its way."""
-        found = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
-        addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in found]
+        resolved = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
+        addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in resolved]
         if any(self._policy.is_read_by_others(address) for address in addresses):
             raise CredentialInClear
 
-    def _vet(self, target: "Target") -> None:
+    def _check_address(self, target: "Target") -> None:
         # aiohttp asks no resolver about an address: this is where those are stopped.
-        if target.address is not None and not self._policy.permits(target.address):
+        if target.address is not None and not self._policy.is_permitted(target.address):
             raise AddressRefused
 
-    def _session(self) -> "aiohttp.ClientSession":
-        if self._opened is None:
+    def _get_session(self) -> "aiohttp.ClientSession":
+        if self._client_session is None:
             import aiohttp
 
-            self._opened = aiohttp.ClientSession(
+            self._client_session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     resolver=cast("AbstractResolver", self._resolver),
                     use_dns_cache=False,
@@ -321,11 +321,11 @@ class Egress:
                 headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate"},
                 skip_auto_headers=["Content-Type"],
             )
-        return self._opened
+        return self._client_session
 
 
 async def system_resolver(host: str, port: int) -> list[str]:
-    return await system_names().resolve(host, port)
+    return await get_host_resolver().resolve(host, port)
 
 
 class _VettingResolver:
@@ -338,13 +338,13 @@ class _VettingResolver:
 
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> "list[ResolveResult]":
         addresses = [ip_address(text) for text in await self._resolver(host, port)]
-        if not all(self._policy.permits(address) for address in addresses):
+        if not all(self._policy.is_permitted(address) for address in addresses):
             raise AddressRefused
         if not addresses:
             raise socket.gaierror(socket.EAI_NONAME, "no address")
-        return [self._result(host, address, port) for address in addresses]
+        return [self._build_result(host, address, port) for address in addresses]
 
-    def _result(self, host: str, address: Address, port: int) -> "ResolveResult":
+    def _build_result(self, host: str, address: Address, port: int) -> "ResolveResult":
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         return {"hostname": host, "host": str(address), "port": port, "family": family, "proto": 0, "flags": flags}
@@ -354,14 +354,14 @@ class _VettingResolver:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _OutgoingRequest:
     method: str
     target: Target
     headers: dict[str, str]
     body: bytes | None
 
     @classmethod
-    def of(cls, method: str, target: Target, headers: Mapping[str, str], body: bytes | None) -> Self:
+    def build(cls, method: str, target: Target, headers: Mapping[str, str], body: bytes | None) -> Self:
         if method.upper() not in _METHODS:
             raise RequestRefused("The method of the request is not allowed.")
         for name, value in headers.items():
@@ -373,7 +373,7 @@ class _Asked:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _BODY_HEADERS}
         return replace(self, method="HEAD" if self.method == "HEAD" else "GET", headers=headers, body=None)
 
-    def at(self, target: Target) -> Self:
+    def with_target(self, target: Target) -> Self:
         headers = self.headers
         if target.origin != self.target.origin:
             headers = {name: value for name, value in headers.items() if name.lower() in _HARMLESS_HEADERS}
@@ -384,7 +384,7 @@ def _is_ours(name: str) -> bool:
     return name.lower() in _OUR_HEADERS or name.lower().startswith("proxy-")
 
 
-class _Route:
+class _Redirects:
     """How far one request may still be sent on."""
 
     def __init__(self, follow: int, cross_host: bool, https_only: bool) -> None:
@@ -392,20 +392,20 @@ class _Route:
         self._cross_host = cross_host
         self._https_only = https_only
 
-    def onward(self, asked: _Asked, status: int, location: str | None) -> _Asked | None:
+    def next_request(self, outgoing: _OutgoingRequest, status: int, location: str | None) -> _OutgoingRequest | None:
         """The next request, or None if this answer is the one."""
         if not self._follow or status not in _REDIRECTS or location is None:
             return None
         if not self._left:
             raise UrlRefused(f"The service redirects more than {self._follow} times.")
         self._left -= 1
-        target = self._next(asked.target, location)
-        repeats = status in (307, 308) or asked.method in ("GET", "HEAD")
-        return (asked if repeats else asked.without_body()).at(target)
+        target = self._resolve_location(outgoing.target, location)
+        repeats = status in (307, 308) or outgoing.method in ("GET", "HEAD")
+        return (outgoing if repeats else outgoing.without_body()).with_target(target)
 
-    def _next(self, here: Target, location: str) -> Target:
+    def _resolve_location(self, here: Target, location: str) -> Target:
         try:
-            target = Target.of(urljoin(here.url, location), self._https_only or here.scheme == "https")
+            target = Target.parse(urljoin(here.url, location), self._https_only or here.scheme == "https")
         except ValueError as exc:
             raise UrlRefused from exc
         if target.host != here.host and not self._cross_host:
@@ -414,7 +414,7 @@ class _Route:
 
 
 @asynccontextmanager
-async def _translated(deadline: float) -> AsyncGenerator[None, None]:
+async def _translate_errors(deadline: float) -> AsyncGenerator[None, None]:
     """Turns what aiohttp, the sockets and the clock raise into our errors. The texts of the former name addresses."""
     import aiohttp
 
@@ -436,7 +436,7 @@ def _check_length(response: "aiohttp.ClientResponse", limit: int) -> None:
         raise EgressTooLarge(limit)
 
 
-class _Verbatim:
+class _IdentityDecoder:
     def feed(self, data: bytes) -> Iterator[bytes]:
         yield data
 
@@ -444,7 +444,7 @@ class _Verbatim:
         """Whether all has come, the transfer itself knows."""
 
 
-class _Inflate:
+class _InflateDecoder:
     """Decompresses in bounded steps: aiohttp's own decompression yields whatever one read expands to."""
 
     def __init__(self, wbits: int) -> None:
@@ -460,10 +460,10 @@ class _Inflate:
             if self._inflate.eof:
                 # gzip files may follow each other.
                 self._inflate = zlib.decompressobj(self._wbits)
-            yield from self._member(data)
+            yield from self._inflate_member(data)
             data = self._inflate.unused_data
 
-    def _member(self, data: bytes) -> Iterator[bytes]:
+    def _inflate_member(self, data: bytes) -> Iterator[bytes]:
         while True:
             try:
                 piece = self._inflate.decompress(data, _CHUNK)
@@ -485,13 +485,13 @@ def _is_zlib(data: bytes) -> bool:
     return data[0] & 0x0F == zlib.DEFLATED and (len(data) == 1 or (data[0] << 8 | data[1]) % 31 == 0)
 
 
-def _decoder(encoding: str) -> _Verbatim | _Inflate:
+def _build_decoder(encoding: str) -> _IdentityDecoder | _InflateDecoder:
     match encoding.strip().lower():
         case "" | "identity":
-            return _Verbatim()
+            return _IdentityDecoder()
         case "gzip" | "x-gzip":
-            return _Inflate(zlib.MAX_WBITS | 16)
+            return _InflateDecoder(zlib.MAX_WBITS | 16)
         case "deflate":
-            return _Inflate(zlib.MAX_WBITS)
+            return _InflateDecoder(zlib.MAX_WBITS)
         case _:
             raise EgressUnavailable("The service compresses its answer in a way that was not asked for.")

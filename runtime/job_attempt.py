@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import and_, select, update
 
-from baobab.runtime.job_rows import events, jobs
+from baobab.runtime.job_tables import events, jobs
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import Statements
@@ -17,12 +17,16 @@ from baobab.tools.core.jobs import Event, JobLost
 from baobab.tools.core.registry import Registry
 
 LEASE = timedelta(seconds=10)
-_HELD = "UPDATE jobs SET due_at = ? WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
-_FURTHER = "UPDATE jobs SET due_at = ?, attempts = 1 WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
-_ENDED = "UPDATE jobs SET finished_at = ?, error = NULL WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+_HOLD_JOB = "UPDATE jobs SET due_at = ? WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+_HOLD_AND_RESET = (
+    "UPDATE jobs SET due_at = ?, attempts = 1 WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+)
+_END_JOB = (
+    "UPDATE jobs SET finished_at = ?, error = NULL WHERE id = ? AND epoch = ? AND finished_at IS NULL RETURNING id"
+)
 
 
-class Attempt:
+class JobAttempt:
     """The Job that a kind's work is given."""
 
     def __init__(self, row: Any, kind: JobKind, registry: Registry, database: Database, clock: Clock) -> None:
@@ -35,7 +39,7 @@ class Attempt:
         self.kind = kind
         self.arguments: Mapping[str, Any] = row.arguments
         self.ended = False
-        self.begun = asyncio.get_running_loop().time()
+        self.started_at = asyncio.get_running_loop().time()
         self._mine = and_(jobs.c.id == row.id, jobs.c.epoch == row.epoch, jobs.c.finished_at.is_(None))
         self._clock = clock
 
@@ -52,9 +56,9 @@ class Attempt:
         job_id, epoch = self.claim
         now = self._clock.now()
         if last:
-            held = statements.rows(_ENDED, now, job_id, epoch)
+            held = statements.rows(_END_JOB, now, job_id, epoch)
         else:
-            held = statements.rows(_FURTHER if further else _HELD, now + LEASE, job_id, epoch)
+            held = statements.rows(_HOLD_AND_RESET if further else _HOLD_JOB, now + LEASE, job_id, epoch)
         if not held:
             raise JobLost
         if further:
@@ -65,18 +69,18 @@ class Attempt:
 
     @asynccontextmanager
     async def writing(self, *, last: bool = False) -> AsyncIterator[Unit]:
-        async with self.database.working() as unit:
+        async with self.database.writing_unit() as unit:
             await self.hold(unit, last=last)
             yield unit
 
     async def finish(self, error: str | None = None) -> None:
-        await self._change({"finished_at": self._clock.now(), "error": error})
+        await self._update_row({"finished_at": self._clock.now(), "error": error})
 
-    async def put_back(self, seconds: float, *, blameless: bool, error: str | None = None) -> None:
+    async def reschedule(self, seconds: float, *, blameless: bool, error: str | None = None) -> None:
         """Leave it to a later attempt; one that is nobody's fault does not count."""
         due = self._clock.now() + timedelta(seconds=seconds)
         values: dict[str, Any] = {"due_at": due, "held_by": None, "error": error}
-        await self._change(values | ({"attempts": max(self.attempt - 1, 0)} if blameless else {}))
+        await self._update_row(values | ({"attempts": max(self.attempt - 1, 0)} if blameless else {}))
 
     async def event(self) -> Event:
         query = select(events).where(events.c.id == self.arguments["event_id"])
@@ -84,7 +88,7 @@ class Attempt:
             row = (await connection.execute(query)).one()
         return Event(row.id, row.type, row.at, row.app_id, row.data)
 
-    async def _change(self, values: Mapping[str, Any]) -> None:
-        async with self.database.writing(turn=False) as connection:
+    async def _update_row(self, values: Mapping[str, Any]) -> None:
+        async with self.database.writing(write_lock=False) as connection:
             if (await connection.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
                 raise JobLost

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, bindparam, false, not_, or_, select, text, tuple_, update
 
-from baobab.runtime.job_attempt import LEASE, Attempt
-from baobab.runtime.job_rows import insert_new, jobs
-from baobab.runtime.job_slots import Lane, Slot
-from baobab.storage.cancellation import completed
+from baobab.runtime.job_attempt import LEASE, JobAttempt
+from baobab.runtime.job_slots import JobSlot, SlotPool
+from baobab.runtime.job_tables import insert_new, jobs
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant
 from baobab.tools.core.job import JobKind
-from baobab.tools.core.jobs import OUTAGES, Again, JobLost
+from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import PLATFORM, set_tenant
 
@@ -31,10 +31,10 @@ _LONGEST_PAUSE_SECONDS = 300.0
 _OUTAGE_PAUSE_SECONDS = 2.0
 # A deadline so far off comes from a clock that was wrong: nobody waits for that. Not sooner: two machines whose clocks
 # differ by an hour would take each job from each other, back and forth.
-_ABSURD = timedelta(days=1)
-_LOST = 2
+_MAX_LEASE_AHEAD = timedelta(days=1)
+_LOST_ATTEMPTS = 2
 # So many attempts have ended, the last of them with its process: it may be the job that ends processes.
-_DOUBTFUL = and_(jobs.c.held_by.is_not(None), jobs.c.attempts >= _LOST)
+_IS_DOUBTFUL = and_(jobs.c.held_by.is_not(None), jobs.c.attempts >= _LOST_ATTEMPTS)
 # One that has been made for so long without harm holds up no other that is doubtful.
 _HARMLESS_SECONDS = 30.0
 
@@ -69,23 +69,23 @@ _DUE_LINES = text(
 _log = logging.getLogger(__name__)
 
 
-class Running(NamedTuple):
+class RunningAttempt(NamedTuple):
     """An attempt that is under way here, and the slot it has."""
 
-    attempt: Attempt
-    slot: Slot
+    attempt: JobAttempt
+    slot: JobSlot
 
 
-class Hand(NamedTuple):
+class SlotReservation(NamedTuple):
     """Slots that were taken for jobs of one tenant."""
 
-    lane: Lane
+    pool: SlotPool
     tenant: str
     kinds: Collection[str]
     slots: int
 
 
-class Runner:
+class JobRunner:
     """Makes the jobs of one database in this process.
 
     at_once: how many work at the same time, beside those that wait for the network. Half as many slots more are kept
@@ -107,29 +107,33 @@ class Runner:
         self._registry = registry
         self._clock = clock
         self._kinds = kinds
-        shared, upkeep, approved = Lane(at_once), Lane(_UPKEEP_SLOTS), Lane(max(at_once // 2, 2))
-        self._lanes: dict[str, Lane] = {}
+        shared_pool, upkeep_pool, approved_pool = (
+            SlotPool(at_once),
+            SlotPool(_UPKEEP_SLOTS),
+            SlotPool(max(at_once // 2, 2)),
+        )
+        self._pools: dict[str, SlotPool] = {}
         for kind in kinds.values():
             if kind.at_once is not None:
                 # Such jobs are long: a slot that one tenant has is not free again soon.
-                self._lanes[kind.name] = Lane(kind.at_once, kind.at_once * _INSIDE_FOR_EACH_BOUNDED, shared=True)
+                self._pools[kind.name] = SlotPool(kind.at_once, kind.at_once * _INSIDE_FOR_EACH_BOUNDED, shared=True)
             else:
-                self._lanes[kind.name] = upkeep if kind.every else approved if kind.approved else shared
+                self._pools[kind.name] = upkeep_pool if kind.every else approved_pool if kind.approved else shared_pool
         # A round begins at its time and not with a process: whoever is there then makes it.
         self._periodic = [(kind, kind.every) for kind in rounds if kind.every]
-        self._rounds = {kind.name: self._round(seconds) for kind, seconds in self._periodic}
-        self._me = ids.uuid()
+        self._rounds = {kind.name: self._current_round(seconds) for kind, seconds in self._periodic}
+        self._runner_id = ids.uuid()
         self._wake = asyncio.Event()
         self._stopping = False
-        self._running: dict[asyncio.Task[None], Running] = {}
-        self._lapses: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
+        self._running: dict[asyncio.Task[None], RunningAttempt] = {}
+        self._lease_timers: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self._wake.set()
         self._tasks = [
-            asyncio.create_task(self._look(), name="jobs"),
-            asyncio.create_task(self._keep(), name="leases of jobs"),
+            asyncio.create_task(self._run_loop(), name="jobs"),
+            asyncio.create_task(self._renew_leases(), name="leases of jobs"),
         ]
 
     def wake(self) -> None:
@@ -150,14 +154,14 @@ class Runner:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _run_loop(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._ask_for_rounds()
+                await self._enqueue_rounds()
                 # Whole: what is claimed and not begun would wait for its lease to run out, with an attempt to its name.
-                await completed(self._take())
+                await run_to_completion(self._claim_due_jobs())
             except DatabaseUnavailable as exc:
                 # The next wake is half a second off at most.
                 _log.warning("jobs: the database does not answer (%s)", exc)
@@ -165,130 +169,132 @@ class Runner:
                 _log.exception("jobs: could not look for any")
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
 
-    async def _take(self) -> None:
+    async def _claim_due_jobs(self) -> None:
         """Begin as many as there are slots for; look again where some got all the slots that were taken for them."""
         more = True
         while more and not self._stopping:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
             more = False
-            hands = self._deal(await self._due_lines(now))
+            reservations = self._reserve_slots(await self._list_due_kinds(now))
             try:
-                while hands:
-                    rows = await self._claim(hands[-1], now, doubt=self._doubts(since))
-                    hand = hands.pop()
+                while reservations:
+                    rows = await self._claim_jobs(reservations[-1], now, doubt=self._runs_doubtful(since))
+                    reservation = reservations.pop()
                     for row in rows:
-                        self._begin(row, since, hand.lane)
-                    hand.lane.give_back(hand.tenant, hand.slots - len(rows))
-                    more = more or len(rows) == hand.slots
+                        self._start_attempt(row, since, reservation.pool)
+                    reservation.pool.return_slots(reservation.tenant, reservation.slots - len(rows))
+                    more = more or len(rows) == reservation.slots
             finally:
-                for hand in hands:
-                    hand.lane.give_back(hand.tenant, hand.slots)
+                for reservation in reservations:
+                    reservation.pool.return_slots(reservation.tenant, reservation.slots)
 
-    def _deal(self, due: Mapping[Lane, Mapping[str, Collection[str]]]) -> list[Hand]:
+    def _reserve_slots(self, due: Mapping[SlotPool, Mapping[str, Collection[str]]]) -> list[SlotReservation]:
         """Take slots for the tenants who have jobs that are due: one each in turn, those first who have fewest."""
-        hands: list[Hand] = []
-        for lane, kinds in due.items():
-            taken = dict.fromkeys(sorted(kinds, key=lane.inside), 0)
-            turns = list(taken)
-            while turns:
-                turns = [tenant for tenant in turns if lane.take(tenant)]
-                for tenant in turns:
-                    taken[tenant] += 1
-            for tenant, slots in taken.items():
+        reservations: list[SlotReservation] = []
+        for pool, kinds in due.items():
+            reserved = dict.fromkeys(sorted(kinds, key=pool.count_inside), 0)
+            tenants = list(reserved)
+            while tenants:
+                tenants = [tenant for tenant in tenants if pool.try_acquire(tenant)]
+                for tenant in tenants:
+                    reserved[tenant] += 1
+            for tenant, slots in reserved.items():
                 if slots:
-                    hands.append(Hand(lane, tenant, kinds[tenant], slots))
+                    reservations.append(SlotReservation(pool, tenant, kinds[tenant], slots))
                 else:
-                    lane.ask(tenant, self._wake.set)
-        for lane in set(self._lanes.values()):
-            lane.give_up_granted()
-        return hands
+                    pool.request_slot(tenant, self._wake.set)
+        for pool in set(self._pools.values()):
+            pool.release_granted()
+        return reservations
 
-    def _doubts(self, now: float) -> bool:
+    def _runs_doubtful(self, now: float) -> bool:
         """Whether one is being made that may end this process. now: in the time of the loop."""
         return any(
-            running.attempt.attempt > _LOST and now < running.attempt.begun + _HARMLESS_SECONDS
+            running.attempt.attempt > _LOST_ATTEMPTS and now < running.attempt.started_at + _HARMLESS_SECONDS
             for running in self._running.values()
         )
 
-    async def _ask_for_rounds(self) -> None:
+    async def _enqueue_rounds(self) -> None:
         """The periodic kinds: one job for each round, whichever process comes first."""
         now = self._clock.now()
         for kind, seconds in self._periodic:
-            if (round_ := self._round(seconds)) == self._rounds[kind.name]:
+            if (round_ := self._current_round(seconds)) == self._rounds[kind.name]:
                 continue
             row = {"id": f"{kind.name}:{round_}", "kind": kind.name, "arguments": {}, "due_at": now}
             row["tenant"] = PLATFORM
-            async with self._database.working() as unit:
+            async with self._database.writing_unit() as unit:
                 await insert_new(unit, row | {"epoch": 0, "attempts": 0, "created_at": now})
             self._rounds[kind.name] = round_
 
-    def _round(self, seconds: float) -> int:
+    def _current_round(self, seconds: float) -> int:
         return math.floor(self._clock.time() / seconds)
 
-    async def _due_lines(self, now: datetime) -> dict[Lane, dict[str, list[str]]]:
+    async def _list_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
         """The kinds that are due, by lane and tenant. Looked at before anything is written: most looks find nothing."""
-        due: dict[Lane, dict[str, list[str]]] = {}
+        due: dict[SlotPool, dict[str, list[str]]] = {}
         async with self._database.reading() as connection:
-            lines = (await connection.execute(_DUE_LINES, {"now": now, "absurd": now + _ABSURD})).all()
+            lines = (await connection.execute(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})).all()
         for tenant, kind in lines:
             # A kind that this version does not know is left to those who do.
-            if kind in self._lanes:
-                due.setdefault(self._lanes[kind], {}).setdefault(tenant, []).append(kind)
+            if kind in self._pools:
+                due.setdefault(self._pools[kind], {}).setdefault(tenant, []).append(kind)
         return due
 
-    async def _claim(self, hand: Hand, now: datetime, *, doubt: bool) -> list[Any]:
+    async def _claim_jobs(self, reservation: SlotReservation, now: datetime, *, doubt: bool) -> list[Any]:
         """Doubtful ones are made one at a time: what ends a process is not to take others with it again and again.
 
         doubt: one is being made here already.
         """
-        due = self._due(now, hand)
-        eldest = select(jobs.c.id).where(due, _DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
+        due = self._due_condition(now, reservation)
+        eldest = select(jobs.c.id).where(due, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
         one = false() if doubt else jobs.c.id == eldest.scalar_subquery()
-        first = select(jobs.c.id).where(due, or_(not_(_DOUBTFUL), one)).order_by(jobs.c.due_at).limit(hand.slots)
+        first = (
+            select(jobs.c.id).where(due, or_(not_(_IS_DOUBTFUL), one)).order_by(jobs.c.due_at).limit(reservation.slots)
+        )
         values = {
             "epoch": jobs.c.epoch + 1,
             "attempts": jobs.c.attempts + 1,
-            "held_by": self._me,
+            "held_by": self._runner_id,
             "due_at": now + LEASE,
         }
         # What another process is taking at this moment is not waited for.
-        taken = update(jobs).where(jobs.c.id.in_(first.with_for_update(skip_locked=True))).values(**values)
-        async with self._database.writing(turn=False) as connection:
-            return list((await connection.execute(taken.returning(jobs))).all())
+        claim = update(jobs).where(jobs.c.id.in_(first.with_for_update(skip_locked=True))).values(**values)
+        async with self._database.writing(write_lock=False) as connection:
+            return list((await connection.execute(claim.returning(jobs))).all())
 
-    def _due(self, now: datetime, hand: Hand) -> ColumnElement[bool]:
+    def _due_condition(self, now: datetime, reservation: SlotReservation) -> ColumnElement[bool]:
         return and_(
             jobs.c.finished_at.is_(None),
-            jobs.c.tenant == hand.tenant,
-            jobs.c.kind.in_(hand.kinds),
-            or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _ABSURD)),
+            jobs.c.tenant == reservation.tenant,
+            jobs.c.kind.in_(reservation.kinds),
+            or_(jobs.c.due_at <= now, and_(jobs.c.held_by.is_not(None), jobs.c.due_at > now + _MAX_LEASE_AHEAD)),
         )
 
-    def _begin(self, row: Any, since: float, lane: Lane) -> None:
-        attempt = Attempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
-        slot = Slot(lane, row.tenant)
-        task = asyncio.create_task(self._make(attempt, slot), name=f"job {attempt.kind.name} {attempt.id}")
-        self._running[task] = Running(attempt, slot)
-        self._hold(task, since)
-        task.add_done_callback(self._ended)
+    def _start_attempt(self, row: Any, since: float, pool: SlotPool) -> None:
+        attempt = JobAttempt(row, self._kinds[row.kind], self._registry, self._database, self._clock)
+        slot = JobSlot(pool, row.tenant)
+        task = asyncio.create_task(self._run_attempt(attempt, slot), name=f"job {attempt.kind.name} {attempt.id}")
+        self._running[task] = RunningAttempt(attempt, slot)
+        self._extend_lease(task, since)
+        task.add_done_callback(self._clean_up_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task).slot.end()
-        self._lapses.pop(task).cancel()
+    def _clean_up_task(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task).slot.end_job()
+        self._lease_timers.pop(task).cancel()
         self._wake.set()
 
-    def _hold(self, task: asyncio.Task[None], since: float) -> None:
+    def _extend_lease(self, task: asyncio.Task[None], since: float) -> None:
         """The lease has been moved on: only when this one has run out is the attempt ended.
 
         What it writes is fenced by the row; this is for what it does elsewhere while another has taken the job over.
         since: a moment, in the time of the loop, before the lease was written.
         """
-        earlier = self._lapses.pop(task, None)
+        earlier = self._lease_timers.pop(task, None)
         if earlier is not None:
             earlier.cancel()
-        self._lapses[task] = asyncio.get_running_loop().call_at(since + LEASE.total_seconds(), task.cancel)
+        self._lease_timers[task] = asyncio.get_running_loop().call_at(since + LEASE.total_seconds(), task.cancel)
 
-    async def _keep(self) -> None:
+    async def _renew_leases(self) -> None:
         """One heart for all that runs here. A beat that fails is made up for by the next, or the leases run out."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
@@ -296,7 +302,7 @@ class Runner:
             if not running:
                 continue
             try:
-                kept = await self._beat([each.attempt.claim for each in running.values()])
+                renewed = await self._renew_claims([each.attempt.claim for each in running.values()])
             except DatabaseUnavailable as exc:
                 _log.warning("jobs: leases could not be moved on (%s)", exc)
                 continue
@@ -306,46 +312,48 @@ class Runner:
             for task, each in running.items():
                 if task.done():
                     continue
-                if each.attempt.claim in kept:
-                    self._hold(task, since)
+                if each.attempt.claim in renewed:
+                    self._extend_lease(task, since)
                 else:
                     task.cancel()
 
-    async def _beat(self, claims: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
+    async def _renew_claims(self, claims: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
         """Move the leases on of all that are still held; those whose epoch is their own."""
         columns = (jobs.c.id, jobs.c.epoch)
         ours = tuple_(*columns).in_(claims)
         # Whoever is writing just now has locked its row, and moves its lease on by itself.
-        free = select(jobs.c.id).where(ours, jobs.c.held_by == self._me).with_for_update(skip_locked=True)
-        moved = update(jobs).where(jobs.c.id.in_(free), jobs.c.finished_at.is_(None))
-        async with self._database.writing(turn=False) as connection:
-            await connection.execute(moved.values(due_at=self._clock.now() + LEASE))
+        free = select(jobs.c.id).where(ours, jobs.c.held_by == self._runner_id).with_for_update(skip_locked=True)
+        renewal = update(jobs).where(jobs.c.id.in_(free), jobs.c.finished_at.is_(None))
+        async with self._database.writing(write_lock=False) as connection:
+            await connection.execute(renewal.values(due_at=self._clock.now() + LEASE))
         async with self._database.reading() as connection:
             return {(row.id, row.epoch) for row in await connection.execute(select(*columns).where(ours))}
 
-    async def _make(self, attempt: Attempt, slot: Slot) -> None:
-        slot.use()
+    async def _run_attempt(self, attempt: JobAttempt, slot: JobSlot) -> None:
+        slot.bind_to_task()
         set_tenant(slot.tenant)
         try:
-            await self._try(attempt)
+            await self._settle_attempt(attempt)
         except JobLost:
             _log.warning("job %s %s: taken over by another attempt", attempt.kind.name, attempt.id)
         except DatabaseUnavailable as exc:
             # Its lease runs out, and somebody makes it again.
             _log.warning("job %s %s: the database does not answer (%s)", attempt.kind.name, attempt.id, exc)
 
-    async def _try(self, attempt: Attempt) -> None:
+    async def _settle_attempt(self, attempt: JobAttempt) -> None:
         kind = attempt.kind
         if attempt.attempt > kind.attempts:
             # Nobody reported why: the attempts ended with their processes.
             await attempt.finish("Each attempt ended with the process that made it.")
             return
         try:
-            await self._work(attempt)
+            await self._run_work(attempt)
         except asyncio.CancelledError:
             # The process stops, or the lease has run out here: what holds everything up must not do so for ever.
             try:
-                await attempt.put_back(0 if self._stopping else _pause(attempt.attempt), blameless=self._stopping)
+                await attempt.reschedule(
+                    0 if self._stopping else _retry_delay(attempt.attempt), blameless=self._stopping
+                )
             except JobLost:
                 _log.warning("job %s %s: taken over by another attempt", kind.name, attempt.id)
             except DatabaseUnavailable as exc:
@@ -353,16 +361,16 @@ class Runner:
             raise
         except JobLost:
             raise
-        except Again as again:
-            await attempt.put_back(again.seconds, blameless=True, error=str(again) or None)
+        except RetryLater as again:
+            await attempt.reschedule(again.seconds, blameless=True, error=str(again) or None)
         except OUTAGES as exc:
             _log.warning("job %s %s: a store does not answer (%s)", kind.name, attempt.id, exc)
-            await attempt.put_back(_OUTAGE_PAUSE_SECONDS, blameless=True, error=str(exc))
+            await attempt.reschedule(_OUTAGE_PAUSE_SECONDS, blameless=True, error=str(exc))
         except Exception as exc:  # noqa: BLE001 - the row is who is told
             _log.exception("job %s %s: attempt %d failed", kind.name, attempt.id, attempt.attempt)
-            await self._blame(attempt, f"{type(exc).__name__}: {exc}"[:2000])
+            await self._record_failure(attempt, f"{type(exc).__name__}: {exc}"[:2000])
 
-    async def _work(self, attempt: Attempt) -> None:
+    async def _run_work(self, attempt: JobAttempt) -> None:
         kind = attempt.kind
         if kind.consumes is None:
             await kind.work(attempt, **attempt.arguments)
@@ -371,12 +379,12 @@ class Runner:
         if not attempt.ended:
             await attempt.finish()
 
-    async def _blame(self, attempt: Attempt, error: str) -> None:
+    async def _record_failure(self, attempt: JobAttempt, error: str) -> None:
         if attempt.attempt >= attempt.kind.attempts:
             await attempt.finish(error)
         else:
-            await attempt.put_back(_pause(attempt.attempt), blameless=False, error=error)
+            await attempt.reschedule(_retry_delay(attempt.attempt), blameless=False, error=error)
 
 
-def _pause(attempt: int) -> float:
+def _retry_delay(attempt: int) -> float:
     return min(float(4 ** min(attempt - 1, 10)), _LONGEST_PAUSE_SECONDS)

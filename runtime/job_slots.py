@@ -15,7 +15,7 @@ from contextvars import ContextVar
 _INSIDE_FOR_EACH_SLOT = 32
 
 
-class Lane:
+class SlotPool:
     """The slots of some kinds of jobs in one process; used on one event loop.
 
     slots: how many jobs work at once. inside: how many there are at most with those that wait for the network. shared:
@@ -31,128 +31,128 @@ class Lane:
         left = slots // 4 or int(shared and slots > 1)
         self._share = slots - left
         self._places = slots * _INSIDE_FOR_EACH_SLOT if inside is None else inside
-        self._inside: Counter[str] = Counter()
-        self._working: Counter[str] = Counter()
-        self._line: dict[str, deque[asyncio.Future[None]]] = {}
-        self._asking: set[str] = set()
-        self._granted: set[str] = set()
+        self._jobs_inside: Counter[str] = Counter()
+        self._jobs_working: Counter[str] = Counter()
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
+        self._requesting: set[str] = set()
+        self._granted_tenants: set[str] = set()
 
-    def take(self, tenant: str) -> bool:
+    def try_acquire(self, tenant: str) -> bool:
         """Take a slot and a place for a job that begins; False where there is none for this tenant now."""
-        if not self._admits(tenant):
+        if not self._has_room(tenant):
             return False
-        if tenant in self._granted:
-            self._granted.remove(tenant)
-        elif self._free and self._working[tenant] < self._share:
+        if tenant in self._granted_tenants:
+            self._granted_tenants.remove(tenant)
+        elif self._free and self._jobs_working[tenant] < self._share:
             self._free -= 1
-            self._working[tenant] += 1
+            self._jobs_working[tenant] += 1
         else:
             return False
-        self._inside[tenant] += 1
+        self._jobs_inside[tenant] += 1
         return True
 
-    def ask(self, tenant: str, tell: Callable[[], None]) -> None:
+    def request_slot(self, tenant: str, notify: Callable[[], None]) -> None:
         """Have a slot kept for a job of this tenant when its turn comes, and `tell` called then."""
-        if self._free or tenant in self._asking or tenant in self._granted or not self._admits(tenant):
+        if self._free or tenant in self._requesting or tenant in self._granted_tenants or not self._has_room(tenant):
             return
 
-        def grant(_: asyncio.Future[None]) -> None:
-            self._asking.discard(tenant)
-            self._granted.add(tenant)
-            tell()
+        def grant_slot(_: asyncio.Future[None]) -> None:
+            self._requesting.discard(tenant)
+            self._granted_tenants.add(tenant)
+            notify()
 
-        self._asking.add(tenant)
-        self._stand_in_line(tenant).add_done_callback(grant)
+        self._requesting.add(tenant)
+        self._join_queue(tenant).add_done_callback(grant_slot)
 
-    def give_up_granted(self) -> None:
+    def release_granted(self) -> None:
         """Free the slots that are kept for tenants who have no job for them any more."""
-        while self._granted:
-            self.release(self._granted.pop())
+        while self._granted_tenants:
+            self.release_slot(self._granted_tenants.pop())
 
-    def give_back(self, tenant: str, count: int) -> None:
+    def return_slots(self, tenant: str, count: int) -> None:
         """Give back what was taken for jobs that there are not."""
         for _ in range(count):
-            self.release(tenant)
-            self.leave(tenant)
+            self.release_slot(tenant)
+            self.release_place(tenant)
 
-    def leave(self, tenant: str) -> None:
+    def release_place(self, tenant: str) -> None:
         """Give the place of a job back that has ended."""
-        _lower(self._inside, tenant)
+        _decrement(self._jobs_inside, tenant)
 
-    def release(self, tenant: str) -> None:
+    def release_slot(self, tenant: str) -> None:
         """Give a slot to the tenant whose turn it is; each goes to the end of the line with the slot it gets."""
-        _lower(self._working, tenant)
-        while self._line:
-            following = next(iter(self._line))
-            turns = self._line.pop(following)
-            turn = turns.popleft()
-            if turns:
-                self._line[following] = turns
-            if not turn.done():
-                self._working[following] += 1
-                turn.set_result(None)
+        _decrement(self._jobs_working, tenant)
+        while self._queues:
+            following = next(iter(self._queues))
+            waiters = self._queues.pop(following)
+            waiter = waiters.popleft()
+            if waiters:
+                self._queues[following] = waiters
+            if not waiter.done():
+                self._jobs_working[following] += 1
+                waiter.set_result(None)
                 return
         self._free += 1
 
-    async def retake(self, tenant: str) -> None:
+    async def acquire_slot(self, tenant: str) -> None:
         """Wait for a slot for a job that has a place."""
         if self._free:
             self._free -= 1
-            self._working[tenant] += 1
+            self._jobs_working[tenant] += 1
             return
-        turn = self._stand_in_line(tenant)
+        waiter = self._join_queue(tenant)
         try:
-            await turn
+            await waiter
         except BaseException:
-            if turn.done() and not turn.cancelled():
-                self.release(tenant)
+            if waiter.done() and not waiter.cancelled():
+                self.release_slot(tenant)
             raise
 
-    def inside(self, tenant: str) -> int:
-        return self._inside[tenant]
+    def count_inside(self, tenant: str) -> int:
+        return self._jobs_inside[tenant]
 
-    def _admits(self, tenant: str) -> bool:
-        left, here = self._places - self._inside.total(), self._inside[tenant]
+    def _has_room(self, tenant: str) -> bool:
+        left, here = self._places - self._jobs_inside.total(), self._jobs_inside[tenant]
         return left > 0 and (not here or here < left // 2 or here < self._share <= left)
 
-    def _stand_in_line(self, tenant: str) -> asyncio.Future[None]:
-        turn = asyncio.get_running_loop().create_future()
-        self._line.setdefault(tenant, deque()).append(turn)
-        return turn
+    def _join_queue(self, tenant: str) -> asyncio.Future[None]:
+        waiter = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(tenant, deque()).append(waiter)
+        return waiter
 
 
-class Slot:
+class JobSlot:
     """The slot and the place of one job that has begun."""
 
-    def __init__(self, lane: Lane, tenant: str) -> None:
-        self._lane = lane
+    def __init__(self, pool: SlotPool, tenant: str) -> None:
+        self._pool = pool
         self.tenant = tenant
-        self._held = True
-        self._ended = False
+        self._is_held = True
+        self._has_ended = False
 
-    def use(self) -> None:
+    def bind_to_task(self) -> None:
         """Let `network_wait` find it, in this task and in all that it starts."""
         _slot.set(self)
 
-    def end(self) -> None:
-        self._ended = True
-        self.let_go()
-        self._lane.leave(self.tenant)
+    def end_job(self) -> None:
+        self._has_ended = True
+        self.release_slot()
+        self._pool.release_place(self.tenant)
 
-    def let_go(self) -> None:
-        if self._held:
-            self._held = False
-            self._lane.release(self.tenant)
+    def release_slot(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._pool.release_slot(self.tenant)
 
-    async def take_again(self) -> None:
-        if self._held or self._ended:
+    async def reacquire_slot(self) -> None:
+        if self._is_held or self._has_ended:
             return
-        await self._lane.retake(self.tenant)
+        await self._pool.acquire_slot(self.tenant)
         # Another branch of the job may have come back meanwhile, or the job may have ended.
-        if self._held or self._ended:
-            self._lane.release(self.tenant)
+        if self._is_held or self._has_ended:
+            self._pool.release_slot(self.tenant)
         else:
-            self._held = True
+            self._is_held = True
 
 
 @asynccontextmanager
@@ -166,24 +166,24 @@ async def network_wait() -> AsyncGenerator[None, None]:
         yield
         return
     inner = _slot.set(None)
-    slot.let_go()
+    slot.release_slot()
     try:
         yield
     except asyncio.CancelledError:
         raise
     except BaseException:
-        await slot.take_again()
+        await slot.reacquire_slot()
         raise
     else:
-        await slot.take_again()
+        await slot.reacquire_slot()
     finally:
         _slot.reset(inner)
 
 
-_slot: ContextVar[Slot | None] = ContextVar("slot of a job", default=None)
+_slot: ContextVar[JobSlot | None] = ContextVar("slot of a job", default=None)
 
 
-def _lower(counter: Counter[str], tenant: str) -> None:
+def _decrement(counter: Counter[str], tenant: str) -> None:
     counter[tenant] -= 1
     if not counter[tenant]:
         del counter[tenant]

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic_core import to_json
 from sqlalchemy import and_, delete, insert, or_, select, update
 
-from baobab.runtime.job_rows import events, insert_new, jobs
-from baobab.runtime.job_runner import Runner
+from baobab.runtime.job_runner import JobRunner
+from baobab.runtime.job_tables import events, insert_new, jobs
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute, Unit
 from baobab.storage.notices import Notices
@@ -18,8 +18,8 @@ from baobab.tools.core.job import Job, JobKind
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.tenancy import current_tenant
 
-_KEPT, _FAILURES_KEPT, _EVENTS_KEPT = timedelta(days=1), timedelta(days=30), timedelta(days=30)
-_PRUNED_AT_ONCE = 5000
+_RETENTION, _FAILURE_RETENTION, _EVENT_RETENTION = timedelta(days=1), timedelta(days=30), timedelta(days=30)
+_PRUNE_BATCH = 5000
 
 
 class DurableJobs:
@@ -33,7 +33,7 @@ class DurableJobs:
                 self._consumers.setdefault(kind.consumes, []).append(kind)
         self._clock = clock
         self._ids = ids
-        self._runners: dict[Database, Runner] = {}
+        self._runners: dict[Database, JobRunner] = {}
 
     async def start(
         self, registry: Registry, notices: Mapping[Database, Notices], home: Database, at_once: int
@@ -43,11 +43,11 @@ class DurableJobs:
         notices: by database; they wake the runner when another process has asked for something. home: where rounds are
         made, but for the one that each database needs.
         """
-        for database, woken in notices.items():
+        for database, notices_of in notices.items():
             rounds = [kind for kind in self._kinds.values() if kind.every and (database is home or kind is _PRUNE)]
-            runner = Runner(database, self._kinds, rounds, registry, self._clock, self._ids, at_once)
+            runner = JobRunner(database, self._kinds, rounds, registry, self._clock, self._ids, at_once)
             self._runners[database] = runner
-            woken.on_wake(runner.wake)
+            notices_of.on_wake(runner.wake)
             runner.start()
 
     def wake(self) -> None:
@@ -130,17 +130,17 @@ class DurableJobs:
         return event_id
 
 
-async def _prune(job: Job) -> None:
+async def _prune_jobs(job: Job) -> None:
     """Forget what ended long ago. An id is remembered for a day, so that what is asked for twice is made once."""
     now: datetime = job.services.clock.now()
     ended = jobs.c.finished_at
-    old = or_(and_(ended < now - _KEPT, jobs.c.error.is_(None)), ended < now - _FAILURES_KEPT)
-    for table, condition in ((jobs, old), (events, events.c.at < now - _EVENTS_KEPT)):
-        few = select(table.c.id).where(condition).limit(_PRUNED_AT_ONCE)
-        removed = _PRUNED_AT_ONCE
-        while removed == _PRUNED_AT_ONCE:
+    old = or_(and_(ended < now - _RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)
+    for table, condition in ((jobs, old), (events, events.c.at < now - _EVENT_RETENTION)):
+        few = select(table.c.id).where(condition).limit(_PRUNE_BATCH)
+        removed = _PRUNE_BATCH
+        while removed == _PRUNE_BATCH:
             async with job.writing() as unit:
                 removed = (await unit.execute(delete(table).where(table.c.id.in_(few)))).rowcount
 
 
-_PRUNE = JobKind("jobs_prune", _prune, every=3600.0)
+_PRUNE = JobKind("jobs_prune", _prune_jobs, every=3600.0)

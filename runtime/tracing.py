@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from baobab.tools.core.call import Tool
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def traced(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
+async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
     """What makes spans; None where no collector is named. What is left when the block ends has three seconds.
 
     url: a collector that takes OTLP over HTTP. content: whether spans may hold what was asked and answered.
@@ -45,13 +45,13 @@ async def traced(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
     try:
         yield Tracing(provider.get_tracer("baobab"), content=content)
     finally:
-        if not await _shut(provider):
+        if not await _shut_down(provider):
             _log.warning("traces: the collector did not take the last spans")
             # Ends the thread that still tries; it is no reason to go on living.
             exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
-async def _shut(provider: "TracerProvider") -> bool:
+async def _shut_down(provider: "TracerProvider") -> bool:
     """Send what is left; whether that was done in time. In a thread of its own, which nobody waits for any longer."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
@@ -73,27 +73,29 @@ class Tracing:
         self._tracer = tracer
         self.content = content
 
-    def start(self, name: str, attributes: Mapping[str, Any], parent: str = "") -> "Span":
+    def start_span(self, name: str, attributes: Mapping[str, Any], parent: str = "") -> "Span":
         """A span of a call to somebody else, which begins now. parent: a W3C `traceparent`, as it came; or nothing."""
         from opentelemetry.trace import SpanKind
 
-        return self._tracer.start_span(name, _context(parent), SpanKind.CLIENT, dict(attributes))
+        return self._tracer.start_span(name, _parse_parent(parent), SpanKind.CLIENT, dict(attributes))
 
-    def observe(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None:
+    def observe(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
         """A call of a tool has ended: it was a span."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
-        ended = time.time_ns()
-        told = {"baobab.tool": tool.name, "baobab.door": door.name, "baobab.request_id": door.request_id}
-        began = ended - int(seconds * 1e9)
-        span = self._tracer.start_span(tool.name, _context(door.trace), SpanKind.SERVER, told, start_time=began)
+        ended_at = time.time_ns()
+        attributes = {"baobab.tool": tool.name, "baobab.door": context.name, "baobab.request_id": context.request_id}
+        started_at = ended_at - int(seconds * 1e9)
+        span = self._tracer.start_span(
+            tool.name, _parse_parent(context.trace), SpanKind.SERVER, attributes, start_time=started_at
+        )
         if outcome != "ok":
             span.set_attribute("error.type", outcome)
             span.set_status(Status(StatusCode.ERROR))
-        span.end(ended)
+        span.end(ended_at)
 
 
-def _context(parent: str) -> "Context | None":
+def _parse_parent(parent: str) -> "Context | None":
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     # What is no traceparent is no parent.

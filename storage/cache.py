@@ -34,7 +34,7 @@ class Cache(Generic[K, V]):
         self._entries: dict[K, tuple[float, V | None]] = {}
         self._loading: dict[K, asyncio.Future[V | None]] = {}
 
-    def held(self, key: K) -> V | None:
+    def find_cached(self, key: K) -> V | None:
         """What is in memory now; None also when nothing is, or when it is too old."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None and entry[0] > self._time() else None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def completed(work: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """What it comes to. A caller who is cancelled meanwhile, however often, hears of that when it is done."""
     task = ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

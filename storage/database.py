@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import QueuePool
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class DatabaseDamaged(DatabaseUnavailable):
     """What the database has is not what it wrote: only a backup helps."""
 
 
-class Busy(DatabaseUnavailable):
+class DatabaseBusy(DatabaseUnavailable):
     """Somebody else would have to be waited for."""
 
 
@@ -51,12 +51,12 @@ class Database(ABC):
     _reading: ClassVar[Mapping[str, Any]]
     """The options of a transaction that sees one state of the rows and changes nothing."""
     _writing: ClassVar[Mapping[str, Any]]
-    _always_in_turn: ClassVar[bool] = True
+    _always_locks: ClassVar[bool] = True
     """Whether two transactions that write exclude each other whatever they do."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self.damage: str | None = None
         """What the first statement said that met damage; it stays so until the database is opened anew."""
 
@@ -68,22 +68,22 @@ class Database(ABC):
         """Ask the database for something that only it can answer; DatabaseUnavailable."""
 
     @abstractmethod
-    def _among_processes(self) -> AbstractAsyncContextManager[None]:
+    def _lock_among_processes(self) -> AbstractAsyncContextManager[None]:
         """The turn among processes, where it is taken before a transaction begins."""
 
     @abstractmethod
-    async def _begun(self, connection: AsyncConnection) -> None:
+    async def _begin_writing(self, connection: AsyncConnection) -> None:
         """What a transaction that writes does first."""
 
     @abstractmethod
-    async def tell(self, unit: "Unit") -> None:
+    async def announce_at_commit(self, unit: "Unit") -> None:
         """Wake other processes that await an announcement, when the unit is committed; what `Unit.announce` is for."""
 
     def announce_in(self, connection: Connection) -> None:  # noqa: B027 - most need not
         """The same in a transaction of `storage.transactions`, where it is the transaction that says it."""
 
     @abstractmethod
-    async def announced(self, seconds: float) -> None:
+    async def wait_for_announcement(self, seconds: float) -> None:
         """Return when another process has announced something, and after so many seconds at the latest."""
 
     async def close(self) -> None:
@@ -92,33 +92,33 @@ class Database(ABC):
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the rows and changes nothing."""
-        with Translated(self):
+        with ErrorTranslator(self):
             async with self._engine.connect() as connection:
                 await connection.execution_options(**self._reading)
                 async with connection.begin():
                     yield connection
 
     @asynccontextmanager
-    async def writing(self, *, turn: bool = True) -> AsyncIterator[AsyncConnection]:
+    async def writing(self, *, write_lock: bool = True) -> AsyncIterator[AsyncConnection]:
         """A transaction that commits when the block ends and leaves nothing when it raises.
 
         turn: False for a single statement that is exact by itself; it then waits for nobody's turn where the database
         can do without (docs/decisions/0012-postgres-turns.md).
         """
-        with Translated(self):
-            async with self._in_turn(turn or self._always_in_turn), self._engine.connect() as connection:
+        with ErrorTranslator(self):
+            async with self._hold_write_lock(write_lock or self._always_locks), self._engine.connect() as connection:
                 await connection.execution_options(**self._writing)
                 async with connection.begin():
-                    if turn:
-                        await self._begun(connection)
+                    if write_lock:
+                        await self._begin_writing(connection)
                     yield connection
 
     @asynccontextmanager
-    async def _in_turn(self, turn: bool) -> AsyncIterator[None]:
-        if not turn:
+    async def _hold_write_lock(self, needed: bool) -> AsyncIterator[None]:
+        if not needed:
             yield
             return
-        async with self._turn, self._among_processes():
+        async with self._write_lock, self._lock_among_processes():
             yield
 
     @property
@@ -132,13 +132,13 @@ class Database(ABC):
         """`sqlite` or `postgresql`, for the few statements that the two say differently."""
         return self._engine.dialect.name
 
-    def unit(self, *, write: bool) -> "Unit":
+    def build_unit(self, *, write: bool) -> "Unit":
         return Unit(self, write=write)
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator["Unit"]:
+    async def writing_unit(self) -> AsyncIterator["Unit"]:
         """A unit that writes: committed when the block ends, with nothing left when it raises."""
-        unit = self.unit(write=True)
+        unit = self.build_unit(write=True)
         try:
             yield unit
         except BaseException as exc:
@@ -161,21 +161,21 @@ class Unit:
         self._announcing = False
 
     @property
-    def untouched(self) -> bool:
+    def is_untouched(self) -> bool:
         """Whether there is nothing to commit."""
         return self._connection is None and self._after is None
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
-        connection = await self._begun()
+        connection = await self._begin()
         # Here too: what the context makes of an error when it is left comes too late for the caller.
-        with Translated(self.database):
+        with ErrorTranslator(self.database):
             return await connection.execute(statement, rows)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Call a function that makes several statements and waits for nothing else; IntegrityError as above."""
-        connection = await self._begun()
-        with Translated(self.database):
+        connection = await self._begin()
+        with ErrorTranslator(self.database):
             return await connection.run_sync(work)
 
     def announce(self) -> None:
@@ -190,26 +190,26 @@ class Unit:
     async def commit(self) -> None:
         """Whole, with what is to follow it: a caller who is cancelled meanwhile hears of that afterwards."""
         if self._context is None:
-            self._follow()
+            self._run_after_commit()
         else:
-            await completed(self._commit())
+            await run_to_completion(self._commit())
 
     async def _commit(self) -> None:
         if self._announcing:
             await self._announce()
-        await self._leave(None)
-        self._follow()
+        await self._close_transaction(None)
+        self._run_after_commit()
 
-    def _follow(self) -> None:
+    def _run_after_commit(self) -> None:
         after, self._after = self._after, None
         for action in after or ():
             action()
 
     async def rollback(self, reason: BaseException) -> None:
         self._after = None
-        await self._leave(reason)
+        await self._close_transaction(reason)
 
-    async def _begun(self) -> AsyncConnection:
+    async def _begin(self) -> AsyncConnection:
         if self._connection is None:
             context = self.database.writing() if self.writes else self.database.reading()
             self._connection = await context.__aenter__()
@@ -220,12 +220,12 @@ class Unit:
     async def _announce(self) -> None:
         self._announcing = False
         try:
-            await self.database.tell(self)
+            await self.database.announce_at_commit(self)
         except BaseException as exc:
             await self.rollback(exc)
             raise
 
-    async def _leave(self, reason: BaseException | None) -> None:
+    async def _close_transaction(self, reason: BaseException | None) -> None:
         context, self._context, self._connection = self._context, None, None
         if context is None:
             return
@@ -240,7 +240,7 @@ class Unit:
                 raise
 
 
-class Translated:
+class ErrorTranslator:
     """Foreign exceptions become ours at this boundary; a broken constraint passes, its meaning is the caller's."""
 
     def __init__(self, database: Database) -> None:

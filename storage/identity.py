@@ -13,7 +13,7 @@ from sqlalchemy import Column, String, Table, delete, insert, select
 from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine, Quota, Tier
 from baobab.storage.objects.store import ObjectStore
-from baobab.storage.tables import Instant, inserting, metadata
+from baobab.storage.tables import Instant, build_upsert, metadata
 
 # No app has this id: no caller reaches it, and no quota counts it.
 _SPACE = "~installation"
@@ -53,7 +53,7 @@ class Identity:
         """The stores that were found to be the right ones by this object."""
 
     @classmethod
-    async def of(cls, rows: Database, region: str, now: datetime) -> "Identity":
+    async def load(cls, rows: Database, region: str, now: datetime) -> "Identity":
         """The identity that is in the rows, made at the first start. StoreLost where the region is another one."""
         async with rows.reading() as connection:
             found = (await connection.execute(select(installation_table))).first()
@@ -80,7 +80,7 @@ class Identity:
                 values = {"id": self._id, "region": name, "created_at": self._now}
                 await connection.execute(insert(installation_table), values)
             elif found.id != self._id:
-                raise StoreLost(_foreign(f"the database of the region {name}"))
+                raise StoreLost(_foreign_message(f"the database of the region {name}"))
 
     async def require_kv(self, engine: Engine, region: str) -> None:
         """Compare the id in a key-value store, which is given it where it has never been there; StoreLost."""
@@ -89,7 +89,7 @@ class Identity:
             await self._require_new(f"kv:{region}", f"the key-value store of the region {region}", f"kv/{region}")
             await engine.put(_SPACE, _KEY, f'"{self._id}"'.encode(), None, Tier.DURABLE, Quota())
         elif held.decode().strip('"') != self._id:
-            raise StoreLost(_foreign(f"the key-value store of the region {region}"))
+            raise StoreLost(_foreign_message(f"the key-value store of the region {region}"))
         self._seen.append(f"kv:{region}")
 
     async def require_objects(self, store: ObjectStore, region: str, *, shared: bool) -> None:
@@ -101,9 +101,11 @@ class Identity:
             if shared:
                 what = f"the object store of the region {region}"
                 await self._require_new(f"objects:{region}", what, f"objects/{region}")
-            await store.put(_OBJECT, _one(self._id.encode()), content_type="text/plain", max_bytes=len(self._id))
+            await store.put(
+                _OBJECT, _single_chunk(self._id.encode()), content_type="text/plain", max_bytes=len(self._id)
+            )
         elif b"".join([chunk async for chunk in reader]).decode() != self._id:
-            raise StoreLost(_foreign(f"the object store of the region {region}"))
+            raise StoreLost(_foreign_message(f"the object store of the region {region}"))
         self._seen.append(f"objects:{region}")
 
     async def _require_new(self, store: str, what: str, place: str) -> None:
@@ -123,7 +125,7 @@ class Identity:
         new = [{"store": store, "seen_at": self._now} for store in self._seen if store not in known]
         if new:
             async with self._rows.writing() as connection:
-                adding = inserting(self._rows.dialect, installation_stores).on_conflict_do_nothing()
+                adding = build_upsert(self._rows.dialect, installation_stores).on_conflict_do_nothing()
                 await connection.execute(adding, new)
 
 
@@ -134,12 +136,12 @@ async def forget_store(rows: Database, store: str) -> bool:
         return gone.rowcount > 0
 
 
-def _foreign(what: str) -> str:
+def _foreign_message(what: str) -> str:
     return (
         f"{what} belongs to another installation than the database: the database was emptied or exchanged, or a "
         "setting names the wrong place. Restore the one that is missing from a backup, or name the right place"
     )
 
 
-async def _one(content: bytes) -> AsyncIterator[bytes]:
+async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
     yield content

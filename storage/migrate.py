@@ -13,12 +13,12 @@ class SchemaTooNew(Exception):
     """The database was made by a later version of Baobab."""
 
 
-def revisions() -> list[str]:
+def list_revisions() -> list[str]:
     """The revisions of this version, oldest first; a file's name starts with its revision."""
     return sorted(path.name.partition("_")[0] for path in (_FOLDER / "versions").glob("[0-9]*.py"))
 
 
-async def current(database: Database) -> str | None:
+async def read_revision(database: Database) -> str | None:
     """The revision that a database is at; None for an empty one."""
     async with database.reading() as connection:
         if not await connection.run_sync(lambda sync: inspect(sync).has_table("alembic_version")):
@@ -29,8 +29,8 @@ async def current(database: Database) -> str | None:
 
 async def migrate(database: Database) -> list[str]:
     """Apply what is missing, all or nothing, and return the revisions applied. Safe when several start at once."""
-    before = await current(database)
-    known = revisions()
+    before = await read_revision(database)
+    known = list_revisions()
     if before == known[-1]:
         return []
     if before is not None and before not in known:

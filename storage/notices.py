@@ -53,7 +53,7 @@ class Notices:
         row = {"topic": topic, "subject": subject, "origin": self._origin, "created_at": self._clock.now()}
         await unit.execute(insert(notices), row)
         unit.announce()
-        unit.after_commit(lambda: self._tell(topic, subject))
+        unit.after_commit(lambda: self._notify(topic, subject))
 
     async def start(self) -> None:
         async with self._database.reading() as connection:
@@ -75,7 +75,7 @@ class Notices:
         for row in rows:
             self._seen = row.id
             if row.origin != self._origin:
-                self._tell(row.topic, row.subject)
+                self._notify(row.topic, row.subject)
 
     async def prune(self) -> None:
         async with self._database.writing() as connection:
@@ -83,7 +83,7 @@ class Notices:
 
     async def _watch(self) -> None:
         while True:
-            await self._database.announced(POLL_SECONDS)
+            await self._database.wait_for_announcement(POLL_SECONDS)
             try:
                 for listener in self._on_wake:
                     listener()
@@ -96,6 +96,6 @@ class Notices:
             # However much is announced, it is looked at some fifty times a second.
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _tell(self, topic: str, subject: str) -> None:
+    def _notify(self, topic: str, subject: str) -> None:
         for listener in self._subscribers.get(topic, ()):
             listener(subject)

@@ -19,7 +19,7 @@ CHANNEL = "baobab"
 POOL, OVERFLOW = 4, 4
 """Connections of one worker: kept, and more when it is busy. One more listens."""
 
-_TURN = 7_243_392_001
+_WRITE_LOCK_ID = 7_243_392_001
 """The advisory lock by which writers take turns; any number will do that nobody else in the database uses."""
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
@@ -34,11 +34,11 @@ _SESSION = {
 }
 
 
-class _Line(psycopg.AsyncConnection[Any]):
+class _WatchedConnection(psycopg.AsyncConnection[Any]):
     """A connection that is cut when the server neither answers nor goes: its own timeouts need a server that runs."""
 
     async def wait(self, *given: Any, **named: Any) -> Any:
-        watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, _cut, self)
+        watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, _cut_socket, self)
         try:
             return await super().wait(*given, **named)
         finally:
@@ -62,7 +62,7 @@ class PostgresDatabase(Database):
         name: what Postgres calls our connections when it lists them.
         """
         self._url = url
-        self._me = uuid.uuid4().hex
+        self._origin = uuid.uuid4().hex
         self._listener: psycopg.AsyncConnection[Any] | None = None
         session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         super().__init__(
@@ -77,7 +77,7 @@ class PostgresDatabase(Database):
                     "connect_timeout": _CONNECT_SECONDS,
                     "options": session,
                     "application_name": name,
-                    "async_creator_fn": _Line.connect,
+                    "async_creator_fn": _WatchedConnection.connect,
                 },
             )
         )
@@ -93,35 +93,35 @@ class PostgresDatabase(Database):
         async with self.reading() as connection:
             line = (await connection.get_raw_connection()).driver_connection
             assert line is not None
-            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, _cut, line)
+            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, _cut_socket, line)
             try:
                 await connection.execute(text("SELECT 1"))
             finally:
                 watch.cancel()
 
-    def _among_processes(self) -> AbstractAsyncContextManager[None]:
+    def _lock_among_processes(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def _begun(self, connection: AsyncConnection) -> None:
-        await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _TURN})
+    async def _begin_writing(self, connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _WRITE_LOCK_ID})
 
-    async def tell(self, unit: Unit) -> None:
-        await unit.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._me})
+    async def announce_at_commit(self, unit: Unit) -> None:
+        await unit.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._origin})
 
     def announce_in(self, connection: Connection) -> None:
-        connection.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._me})
+        connection.execute(text("SELECT pg_notify(:channel, :me)"), {"channel": CHANNEL, "me": self._origin})
 
-    async def announced(self, seconds: float) -> None:
+    async def wait_for_announcement(self, seconds: float) -> None:
         try:
-            async for notice in (await self._listening()).notifies(timeout=seconds):
-                if notice.payload != self._me:
+            async for notice in (await self._open_listener()).notifies(timeout=seconds):
+                if notice.payload != self._origin:
                     return
         except (psycopg.Error, OSError):
             # Deaf for now: the caller looks by itself every so often, and the next call listens anew.
             await self._stop_listening()
             await asyncio.sleep(seconds)
 
-    async def _listening(self) -> psycopg.AsyncConnection[Any]:
+    async def _open_listener(self) -> psycopg.AsyncConnection[Any]:
         if self._listener is None or self._listener.closed:
             self._listener = await psycopg.AsyncConnection.connect(
                 self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="baobab listener"
@@ -136,7 +136,7 @@ class PostgresDatabase(Database):
                 await listener.close()
 
 
-def _cut(line: psycopg.AsyncConnection[Any]) -> None:
+def _cut_socket(line: psycopg.AsyncConnection[Any]) -> None:
     if not line.closed:
         with socket.socket(fileno=os.dup(line.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)

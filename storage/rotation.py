@@ -10,7 +10,7 @@ from baobab.storage.secrets import Vault, encode_key, new_key, read_keys, write_
 from baobab.storage.tables import Sealed, metadata
 
 
-def rotate(path: Path) -> None:
+def rotate_key(path: Path) -> None:
     """Put a new key in front of those in the file. The file is replaced whole, or not at all."""
     held = read_keys(path)
     fresh = path.with_suffix(".new")

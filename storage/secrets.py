@@ -129,7 +129,7 @@ def write_private(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def digest(token: str) -> str:
+def digest_token(token: str) -> str:
     """What is kept of a key or token that the server must recognise but never show: SHA-256, hex."""
     return hashlib.sha256(token.encode()).hexdigest()
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.database import Database, DatabaseDamaged, DatabaseUnavailable, Unit
 from baobab.storage.sqlite_connection import SqliteConnection
 
@@ -39,8 +39,8 @@ class SqliteDatabase(Database):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._gate: int | None = None
-        self._heard: int | None = None
+        self._lock_file: int | None = None
+        self._seen_bell: int | None = None
         super().__init__(
             create_async_engine(
                 make_url("sqlite+aiosqlite://").set(database=str(path)),
@@ -56,16 +56,16 @@ class SqliteDatabase(Database):
 
     async def open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._gate = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock_file = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         async with self.writing():
             # Processes that start together would race for the switch to WAL; the first connection is made in turn.
             pass
 
     async def close(self) -> None:
         await super().close()
-        if self._gate is not None:
-            os.close(self._gate)
-            self._gate = None
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
 
     async def ping(self) -> None:
         if self.damage is not None:
@@ -79,51 +79,51 @@ class SqliteDatabase(Database):
         await connection
         return connection
 
-    async def tell(self, unit: Unit) -> None:
-        unit.after_commit(self.ring)
+    async def announce_at_commit(self, unit: Unit) -> None:
+        unit.after_commit(self.ring_bell)
 
-    async def announced(self, seconds: float) -> None:
+    async def wait_for_announcement(self, seconds: float) -> None:
         """The bell is a file's time of change; to look at it costs microseconds, and what was missed is seen later."""
         until = asyncio.get_running_loop().time() + seconds
         while (left := until - asyncio.get_running_loop().time()) > 0:
-            if self._bell() != self._heard:
+            if self._read_bell() != self._seen_bell:
                 break
             await asyncio.sleep(min(_LOOK_SECONDS, left))
-        self._heard = self._bell()
+        self._seen_bell = self._read_bell()
 
-    def ring(self) -> None:
+    def ring_bell(self) -> None:
         """Have other processes look for what has just been committed."""
-        if self._gate is not None:
+        if self._lock_file is not None:
             # Said and not left to the system, whose own time of change stands still for milliseconds.
             now = time.time_ns()
-            os.utime(self._gate, ns=(now, now))
+            os.utime(self._lock_file, ns=(now, now))
 
-    def _bell(self) -> int | None:
-        return None if self._gate is None else os.fstat(self._gate).st_mtime_ns
+    def _read_bell(self) -> int | None:
+        return None if self._lock_file is None else os.fstat(self._lock_file).st_mtime_ns
 
-    async def _begun(self, connection: AsyncConnection) -> None:
+    async def _begin_writing(self, connection: AsyncConnection) -> None:
         """Nothing: `BEGIN IMMEDIATE` has taken the file."""
 
     @asynccontextmanager
-    async def _among_processes(self) -> AsyncIterator[None]:
-        if self._gate is None:
+    async def _lock_among_processes(self) -> AsyncIterator[None]:
+        if self._lock_file is None:
             raise DatabaseUnavailable("the database is closed")
         try:
-            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            await _granted(self._gate)
+            await _wait_for_lock(self._lock_file)
         try:
             yield
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
 
-async def _granted(gate: int) -> None:
+async def _wait_for_lock(lock_file: int) -> None:
     """Wait for the lock of a file; a caller that is cancelled gives back what its thread still takes."""
     try:
-        await completed(asyncio.to_thread(fcntl.flock, gate, fcntl.LOCK_EX))
+        await run_to_completion(asyncio.to_thread(fcntl.flock, lock_file, fcntl.LOCK_EX))
     except asyncio.CancelledError:
-        fcntl.flock(gate, fcntl.LOCK_UN)
+        fcntl.flock(lock_file, fcntl.LOCK_UN)
         raise
 
 

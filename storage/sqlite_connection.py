@@ -9,7 +9,7 @@ from typing import Any
 
 import aiosqlite
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 
 _ROWS_AT_ONCE = 64
 
@@ -31,10 +31,10 @@ class SqliteConnection(aiosqlite.Connection):
         try:
             return await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
-            await completed(self._undone(fn))
+            await run_to_completion(self._undo_statement(fn))
             raise
 
-    async def _undone(self, fn: Callable[..., Any]) -> None:
+    async def _undo_statement(self, fn: Callable[..., Any]) -> None:
         """Behind what was asked last, so that it is over by then."""
         # What has closed it meanwhile has undone it, too.
         with contextlib.suppress(ValueError, sqlite3.ProgrammingError):

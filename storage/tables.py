@@ -40,7 +40,7 @@ class Sealed(Text):
     """Text that only the vault can read. Rotation finds these columns by type; the context is `table.column:id`."""
 
 
-def inserting(dialect: str, table: Table) -> Any:
+def build_upsert(dialect: str, table: Table) -> Any:
     """An insert that may say what happens on conflict; both databases say it in the same words."""
     said: Any = postgresql if dialect == "postgresql" else sqlite
     return said.insert(table)

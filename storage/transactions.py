@@ -14,14 +14,14 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from baobab.storage.cancellation import completed
-from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
+from baobab.storage.cancellation import run_to_completion
+from baobab.storage.database import Database, DatabaseBusy, DatabaseUnavailable, Unit
 from baobab.storage.sqlite import SqliteDatabase
-from baobab.storage.sqlite_line import SqliteLine, bound, stored
+from baobab.storage.sqlite_writer import SqliteWriter, bind_values, encode_values
 
 T = TypeVar("T")
 
-_LONGEST_ROW = 250
+_MAX_CONSECUTIVE = 250
 """Transactions made at once, between two that move the log into the file if it is long: some thousand pages."""
 
 
@@ -34,12 +34,12 @@ class Statements(Protocol):
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]: ...
 
-    def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         """The same statement for each row of values."""
         ...
 
 
-class Transactions(Protocol):
+class TransactionRunner(Protocol):
     """Not in turn where the database can do without: what the function decides on, it must lock."""
 
     async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
@@ -60,40 +60,40 @@ class Transactions(Protocol):
     async def close(self) -> None: ...
 
 
-def transactions_on(database: Database) -> Transactions:
+def build_runner(database: Database) -> TransactionRunner:
     if isinstance(database, SqliteDatabase):
-        return SqliteTransactions(database)
-    return PostgresTransactions(database)
+        return SqliteTransactionRunner(database)
+    return PostgresTransactionRunner(database)
 
 
-async def within(unit: Unit, work: Callable[[Statements], T]) -> T:
+async def run_in_unit(unit: Unit, work: Callable[[Statements], T]) -> T:
     """The work's result, as a part of a unit that writes: committed with all else that it does, or not at all."""
-    spoken = _SqliteStatements if isinstance(unit.database, SqliteDatabase) else _PostgresStatements
-    return await unit.run(lambda connection: work(spoken(connection)))
+    statements_type = _SqliteStatements if isinstance(unit.database, SqliteDatabase) else _PostgresStatements
+    return await unit.run(lambda connection: work(statements_type(connection)))
 
 
-class TransactionsOf:
+class TransactionRunners:
     """Those on each of several databases, made when they are first asked for."""
 
     def __init__(self) -> None:
-        self._made: dict[Database, Transactions] = {}
+        self._runners: dict[Database, TransactionRunner] = {}
 
-    def on(self, database: Database) -> Transactions:
-        if database not in self._made:
-            self._made[database] = transactions_on(database)
-        return self._made[database]
+    def get_runner(self, database: Database) -> TransactionRunner:
+        if database not in self._runners:
+            self._runners[database] = build_runner(database)
+        return self._runners[database]
 
     async def close(self) -> None:
-        for transactions in self._made.values():
+        for transactions in self._runners.values():
             await transactions.close()
 
 
-class PostgresTransactions:
+class PostgresTransactionRunner:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        def worked(connection: Connection) -> T:
+        def run_work(connection: Connection) -> T:
             if not durable:
                 connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
             result = work(_PostgresStatements(connection))
@@ -101,14 +101,14 @@ class PostgresTransactions:
                 self._database.announce_in(connection)
             return result
 
-        return await completed(self._made(worked))
+        return await run_to_completion(self._run_in_transaction(run_work))
 
-    async def _made(self, work: Callable[[Connection], T]) -> T:
-        async with self._database.writing(turn=False) as connection:
+    async def _run_in_transaction(self, work: Callable[[Connection], T]) -> T:
+        async with self._database.writing(write_lock=False) as connection:
             return await connection.run_sync(work)
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
-        raise Busy("the database is elsewhere")
+        raise DatabaseBusy("the database is elsewhere")
 
     async def close(self) -> None:
         """Nothing of its own is open."""
@@ -119,11 +119,11 @@ class _PostgresStatements:
         self._connection = connection
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        found = self._connection.exec_driver_sql(_for_postgres(text), values)
+        found = self._connection.exec_driver_sql(_translate_placeholders(text), values)
         return [tuple(row) for row in found] if found.returns_rows else []
 
-    def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.exec_driver_sql(_for_postgres(text), [tuple(row) for row in rows])
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.exec_driver_sql(_translate_placeholders(text), [tuple(row) for row in rows])
 
 
 class _SqliteStatements:
@@ -133,20 +133,20 @@ class _SqliteStatements:
         self._connection = connection
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        worded, given = bound(text, values)
+        worded, given = bind_values(text, values)
         found = self._connection.exec_driver_sql(worded, tuple(given))
         return [tuple(row) for row in found] if found.returns_rows else []
 
-    def each(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.exec_driver_sql(text, [tuple(stored(row)) for row in rows])
+    def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.exec_driver_sql(text, [tuple(encode_values(row)) for row in rows])
 
 
 @cache
-def _for_postgres(text: str) -> str:
+def _translate_placeholders(text: str) -> str:
     return text.replace("IN ?", "= ANY(?)").replace("?", "%s")
 
 
-class SqliteTransactions:
+class SqliteTransactionRunner:
     """Takes its turn among writers as another process does.
 
     Where the turn is free and the disk is not waited for, a transaction is made at once, on the event loop: that takes
@@ -158,38 +158,38 @@ class SqliteTransactions:
         self._path = database.path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="transactions")
         self._closed = False
-        self._patient: SqliteLine | None = None
-        self._quick: SqliteLine | None = None
-        self._in_a_row = 0
+        self._waiting_writer: SqliteWriter | None = None
+        self._immediate_writer: SqliteWriter | None = None
+        self._consecutive = 0
 
     async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        result = await self._made(work, durable)
+        result = await self._run_or_queue(work, durable)
         if announce:
-            self._database.ring()
+            self._database.ring_bell()
         return result
 
-    async def _made(self, work: Callable[[Statements], T], durable: bool) -> T:
+    async def _run_or_queue(self, work: Callable[[Statements], T], durable: bool) -> T:
         if self._closed:
             raise DatabaseUnavailable("the database is closed")
         if not durable:
             # The thread can wait.
-            with contextlib.suppress(Busy):
+            with contextlib.suppress(DatabaseBusy):
                 return self.run_now(work)
-        self._in_a_row = 0
-        return await completed(self._by_thread(work, durable))
+        self._consecutive = 0
+        return await run_to_completion(self._run_in_thread(work, durable))
 
-    async def _by_thread(self, work: Callable[[Statements], T], durable: bool) -> T:
+    async def _run_in_thread(self, work: Callable[[Statements], T], durable: bool) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, durable)
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
-        quick = self._quick
-        if quick is None or self._closed or self._in_a_row >= _LONGEST_ROW or not quick.take(wait=False):
-            raise Busy("somebody else has the turn")
-        self._in_a_row += 1
+        quick = self._immediate_writer
+        if quick is None or self._closed or self._consecutive >= _MAX_CONSECUTIVE or not quick.acquire_lock(wait=False):
+            raise DatabaseBusy("somebody else has the turn")
+        self._consecutive += 1
         try:
             return quick.run(work, durable=False)
         finally:
-            quick.give()
+            quick.release_lock()
 
     async def close(self) -> None:
         if not self._closed:
@@ -198,18 +198,18 @@ class SqliteTransactions:
             self._thread.shutdown()
 
     def _run(self, work: Callable[[Statements], T], durable: bool) -> T:
-        if self._patient is None:
-            self._patient = SqliteLine(self._path)
-        self._patient.take(wait=True)
+        if self._waiting_writer is None:
+            self._waiting_writer = SqliteWriter(self._path)
+        self._waiting_writer.acquire_lock(wait=True)
         try:
-            if self._quick is None:
+            if self._immediate_writer is None:
                 # It never moves the log into the file: that waits for the disk.
-                self._quick = SqliteLine(self._path, busy_timeout=0, wal_autocheckpoint=0)
-            return self._patient.run(work, durable=durable)
+                self._immediate_writer = SqliteWriter(self._path, busy_timeout=0, wal_autocheckpoint=0)
+            return self._waiting_writer.run(work, durable=durable)
         finally:
-            self._patient.give()
+            self._waiting_writer.release_lock()
 
     def _close(self) -> None:
-        for line in (self._quick, self._patient):
+        for line in (self._immediate_writer, self._waiting_writer):
             if line is not None:
                 line.close()

@@ -12,9 +12,9 @@ import httpx
 import hypothesis
 import pytest
 
-from baobab.composition import House
+from baobab.composition import Application
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.columns import CHOSEN, Column, Embedded, Grown, begin, end
 from tests.held import hold_one_connection_at_a_time
 from tests.servers import postgres
@@ -49,7 +49,7 @@ hypothesis.settings.load_profile("default")
 class Baobab:
     """An open installation: its house for what no door shows, a client for everything else."""
 
-    house: House
+    house: Application
     client: httpx.AsyncClient
     key: str = KEY
     _transport: Any = field(default=None, repr=False)
@@ -116,7 +116,7 @@ def one_connection_at_a_time() -> Iterator[None]:
 @pytest.fixture
 async def baobab(tmp_path: Path, settings: dict[str, str]) -> AsyncIterator[Baobab]:
     data = tmp_path / "data"
-    server = Server(load({**settings, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data))
+    server = Server(load_settings({**settings, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data))
     async with server.open() as house:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

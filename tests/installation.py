@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.tools.core.rate_limits import RateLimits
 from baobab.tools.core.services import Services
 from tests.columns import begin
@@ -33,7 +33,7 @@ def forget_rate_limits(services: Services) -> None:
 async def installation(data: Path, variables: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Baobab]:
     """What the fixture `baobab` is; `parts` are what the composition takes instead of its own, such as a clock."""
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY, **(variables or {})}
-    server = Server(load({**environment, **begin(data)}, data=data), **parts)
+    server = Server(load_settings({**environment, **begin(data)}, data=data), **parts)
     async with server.open() as house:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

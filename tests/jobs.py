@@ -22,7 +22,7 @@ class Housed(Protocol):
 async def made(house: Housed, kind: str) -> None:
     """Have a job without arguments made, and return when it is."""
     services = house.services
-    unit = services.database.unit(write=True)
+    unit = services.database.build_unit(write=True)
     asked = await services.jobs.enqueue(unit, kind, {})
     await unit.commit()
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert
 
-from baobab.tools.core.auth.membership import found
+from baobab.tools.core.auth.membership import create_organisation_row
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import accounts, members
 from tests.conftest import Baobab
@@ -26,7 +26,7 @@ async def person(baobab: Baobab, name: str, *, role: str | None = None, of: str 
     home = await first_organisation(baobab) if role and of is None else of
     async with services.database.writing() as connection:
         await connection.execute(insert(accounts), {"id": account_id, "email": email, "name": name, "created_at": now})
-        own = await found(connection.execute, services, name, account_id, personal=True)
+        own = await create_organisation_row(connection.execute, services, name, account_id, personal=True)
         if role:
             member = {"organisation_id": home, "account_id": account_id, "role": role, "created_at": now}
             await connection.execute(insert(members), member)

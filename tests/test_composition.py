@@ -13,21 +13,21 @@ import pytest
 
 from baobab import composition, tools
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import StoreUnavailable
 from baobab.storage.migrate import SchemaTooNew
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from tests.conftest import ADDRESS, KEY
 
 ROOT = Path(__file__).parent.parent
 OWNER = {"authorization": f"Bearer {KEY}"}
-DOOR = Door("test", "req-1")
+DOOR = RequestContext("test", "req-1")
 
 
 def server(data: Path, *, import_doors: Callable[[], Any] | None = None, **variables: str) -> Server:
-    return Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data), import_doors=import_doors)
+    return Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data), import_interfaces=import_doors)
 
 
 def client(of: Server) -> httpx.AsyncClient:
@@ -46,13 +46,13 @@ async def test_what_was_stored_is_there_when_the_house_opens_again(tmp_path: Pat
 
 
 async def test_the_first_key_is_given_once_and_works(tmp_path: Path) -> None:
-    first = Server(load({}, data=tmp_path))
+    first = Server(load_settings({}, data=tmp_path))
     async with first.open(), client(first) as http:
         assert first.first_key is not None
         assert re.fullmatch(r"bb_sk_[A-Za-z0-9]{40}", first.first_key)
         me = await http.get("/platform/me", headers={"authorization": f"Bearer {first.first_key}"})
         assert me.status_code == 200
-    again = Server(load({}, data=tmp_path))
+    again = Server(load_settings({}, data=tmp_path))
     async with again.open():
         assert again.first_key is None
 
@@ -116,11 +116,11 @@ async def test_a_house_whose_store_is_no_database_does_not_open_and_leaves_nothi
 
 
 async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    settings = load({}, data=tmp_path)
-    async with composition.house(settings) as house, house.services.database.writing() as connection:
+    settings = load_settings({}, data=tmp_path)
+    async with composition.open_application(settings) as house, house.services.database.writing() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(SchemaTooNew):
-        async with composition.house(settings):
+        async with composition.open_application(settings):
             pass
 
 
@@ -134,7 +134,7 @@ async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> No
     ],
 )
 def test_apps_stand_below_the_name_of_the_server(variables: Any, domain: Any) -> None:
-    assert composition.options(load(variables)).base_domain == domain
+    assert composition.build_options(load_settings(variables)).base_domain == domain
 
 
 async def test_sign_up_can_be_closed(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_sign_up_can_be_closed(tmp_path: Path) -> None:
 
 
 async def test_a_house_without_a_door_can_be_used_through_its_registry(tmp_path: Path) -> None:
-    async with composition.house(load({"BAOBAB_REGION": "north"}, data=tmp_path)) as house:
+    async with composition.open_application(load_settings({"BAOBAB_REGION": "north"}, data=tmp_path)) as house:
         assert await house.registry.call("system_regions", {}, ANONYMOUS, DOOR) == {"regions": ["north"]}
 
 
@@ -178,7 +178,7 @@ async def test_a_part_that_does_not_load_is_told_by_readiness_and_loaded_again(
     def import_doors() -> Any:
         if failures:
             raise failures.pop()
-        return importlib.import_module("baobab.doors")
+        return importlib.import_module("baobab.interfaces")
 
     broken = server(tmp_path, import_doors=import_doors)
     async with broken.open() as house, client(broken) as http:

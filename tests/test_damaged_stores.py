@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.conftest import ADDRESS, KEY
 
 OWNER = {"authorization": f"Bearer {KEY}"}
@@ -18,7 +18,7 @@ OWNER = {"authorization": f"Bearer {KEY}"}
 @asynccontextmanager
 async def started(data: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A server on files, whatever column is tested."""
-    server = Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}, data=data))
+    server = Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PLAN": "enterprise"}, data=data))
     async with server.open():
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=OWNER) as client:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
 
@@ -33,7 +33,7 @@ async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncCli
     """One of the machines: a data folder of its own, and the secret that all of them share."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
     environment |= {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_SECRET_KEY": SECRET, "BAOBAB_PLAN": "playground"}
-    server = Server(load(environment, data=folder))
+    server = Server(load_settings(environment, data=folder))
     async with server.open():
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         headers = {"authorization": f"Bearer {KEY}"}

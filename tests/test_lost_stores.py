@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.identity import StoreLost
 from tests.cli.test_transfer import command
 from tests.conftest import ADDRESS, KEY
@@ -18,7 +18,7 @@ OWNER = {"authorization": f"Bearer {KEY}"}
 
 
 def server(data: Path, **variables: str) -> Server:
-    return Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data))
+    return Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **variables}, data=data))
 
 
 async def use(data: Path, **variables: str) -> str:

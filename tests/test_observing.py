@@ -14,7 +14,7 @@ import pytest
 
 from baobab.logs import JsonLines
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.database import DatabaseUnavailable
 from tests.conftest import ADDRESS, KEY, Baobab
 
@@ -45,7 +45,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
 
 
 async def _ask(tmp_path: Path, path: str, **environment: str) -> None:
-    server = Server(load({"BAOBAB_BOOTSTRAP_KEY": KEY, **environment}, data=tmp_path / "data"))
+    server = Server(load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, **environment}, data=tmp_path / "data"))
     transport = httpx.ASGITransport(app=server)
     async with server.open(), httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
         await client.get(path, headers={"authorization": f"Bearer {KEY}", "x-request-id": "seen-by-operator"})

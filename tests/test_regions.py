@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from psycopg import sql
 
 from baobab.cli import main
-from baobab.composition import house
-from baobab.settings import load
+from baobab.composition import open_application
+from baobab.settings import load_settings
 from tests.cli.server_process import PATIENCE, ServerProcess, baobab, serving
 from tests.ports import free_port
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
@@ -158,8 +158,8 @@ async def put_object(regions: Regions, apps: dict[str, str]) -> None:
     async def hello() -> AsyncIterator[bytes]:
         yield b"hello"
 
-    settings = load({**regions.environment, "BAOBAB_JOBS": "0"}, data=regions.data)
-    async with house(settings) as opened:
+    settings = load_settings({**regions.environment, "BAOBAB_JOBS": "0"}, data=regions.data)
+    async with open_application(settings) as opened:
         for region, app in apps.items():
             objects = opened.services.regions[region].objects
             await objects.put(f"{app}/hello.txt", hello(), content_type="text/plain", max_bytes=10)

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from baobab.cli import main
-from baobab.server import environment
-from baobab.settings import PREFIX, Settings, SettingsError, load
+from baobab.server import export_environment
+from baobab.settings import PREFIX, Settings, SettingsError, load_settings
 
 SECRETS = {
     "BAOBAB_SECRET_KEY": "c2VjcmV0IHRoYXQgaXMgbm90IGxvbmcgZW5vdWdo",
@@ -22,12 +22,12 @@ GOOD_KEY = base64.urlsafe_b64encode(bytes(range(32))).decode()
 
 def refused(**variables: str) -> str:
     with pytest.raises(SettingsError) as error:
-        load({PREFIX + name.upper(): value for name, value in variables.items()})
+        load_settings({PREFIX + name.upper(): value for name, value in variables.items()})
     return str(error.value)
 
 
 def test_without_any_variable_every_setting_has_a_value() -> None:
-    settings = load({})
+    settings = load_settings({})
     assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8000, 1)
     assert settings.address == "http://127.0.0.1:8000"
     assert settings.rows_url == "sqlite:///data/baobab.db"
@@ -80,12 +80,12 @@ def test_a_wrong_value_is_one_line_that_names_its_variable(variable: str, value:
 )
 def test_an_unknown_variable_is_an_error_that_suggests_the_one_that_was_meant(variable: str, meant: Any) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not a setting; did you mean {meant}\\?$"):
-        load({variable: "1"})
+        load_settings({variable: "1"})
 
 
 def test_an_unknown_variable_that_is_like_none_gets_the_list() -> None:
     with pytest.raises(SettingsError) as error:
-        load({"BAOBAB_XYZZY": "1"})
+        load_settings({"BAOBAB_XYZZY": "1"})
     for name in Settings.model_fields:
         assert PREFIX + name.upper() in str(error.value)
 
@@ -93,26 +93,28 @@ def test_an_unknown_variable_that_is_like_none_gets_the_list() -> None:
 @pytest.mark.parametrize("variable", ["baobab_port", "Baobab_Port", "BAOBAB_port"])
 def test_a_variable_in_another_case_is_not_silently_ignored(variable: str) -> None:
     with pytest.raises(SettingsError, match="did you mean BAOBAB_PORT"):
-        load({variable: "1"})
+        load_settings({variable: "1"})
 
 
 def test_variables_of_other_programs_are_none_of_ours() -> None:
-    assert load({"PATH": "/bin", "PORT": "99", "MY_BAOBAB_PORT": "99"}).port == 8000
+    assert load_settings({"PATH": "/bin", "PORT": "99", "MY_BAOBAB_PORT": "99"}).port == 8000
 
 
 def test_only_the_environment_that_was_given_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAOBAB_PORT", "9999")
-    assert load({}).port == 8000
-    assert load().port == 9999
+    assert load_settings({}).port == 8000
+    assert load_settings().port == 9999
 
 
 def test_what_the_command_line_gives_wins_and_what_it_leaves_out_does_not() -> None:
-    assert load({"BAOBAB_PORT": "9000"}, port=9001).port == 9001
-    assert load({"BAOBAB_PORT": "9000"}, port=None).port == 9000
+    assert load_settings({"BAOBAB_PORT": "9000"}, port=9001).port == 9001
+    assert load_settings({"BAOBAB_PORT": "9000"}, port=None).port == 9000
 
 
 def test_lists_are_words_between_commas() -> None:
-    settings = load({"BAOBAB_ALLOWED_HOSTS": " a.example, b.example,,", "BAOBAB_TRUSTED_PROXIES": "10.0.0.1,fd00::/8"})
+    settings = load_settings(
+        {"BAOBAB_ALLOWED_HOSTS": " a.example, b.example,,", "BAOBAB_TRUSTED_PROXIES": "10.0.0.1,fd00::/8"}
+    )
     assert settings.allowed_hosts == ("a.example", "b.example")
     assert settings.trusted_proxies == ("10.0.0.1", "fd00::/8")
 
@@ -126,17 +128,17 @@ def test_lists_are_words_between_commas() -> None:
     ],
 )
 def test_the_address_is_the_base_url_or_the_host_and_port(variables: Any, address: Any) -> None:
-    assert load(variables).address == address
+    assert load_settings(variables).address == address
 
 
 def test_several_secret_keys_are_taken_newest_first() -> None:
-    assert load({"BAOBAB_SECRET_KEY": f"{GOOD_KEY},{GOOD_KEY}"}).secret_key == f"{GOOD_KEY},{GOOD_KEY}"
+    assert load_settings({"BAOBAB_SECRET_KEY": f"{GOOD_KEY},{GOOD_KEY}"}).secret_key == f"{GOOD_KEY},{GOOD_KEY}"
 
 
 @pytest.mark.parametrize("variable", SECRETS)
 def test_the_refusal_of_a_secret_does_not_show_it(variable: str) -> None:
     with pytest.raises(SettingsError) as error:
-        load({variable: SECRETS[variable]})
+        load_settings({variable: SECRETS[variable]})
     assert SECRETS[variable] not in str(error.value)
 
 
@@ -146,14 +148,16 @@ def test_the_password_of_a_database_is_not_shown() -> None:
 
 def test_settings_that_are_printed_show_no_secret() -> None:
     key = "bb_sk_" + "T" * 40
-    shown = load({"BAOBAB_SECRET_KEY": GOOD_KEY, "BAOBAB_BOOTSTRAP_KEY": key, "BAOBAB_METRICS_TOKEN": "scrape-me"})
+    shown = load_settings(
+        {"BAOBAB_SECRET_KEY": GOOD_KEY, "BAOBAB_BOOTSTRAP_KEY": key, "BAOBAB_METRICS_TOKEN": "scrape-me"}
+    )
     for secret in (GOOD_KEY, key, "scrape-me"):
         assert secret not in repr(shown)
         assert secret not in str(shown)
 
 
 def test_settings_do_not_change_once_they_are_read() -> None:
-    settings: Any = load({})
+    settings: Any = load_settings({})
     with pytest.raises(ValueError, match="frozen"):
         settings.port = 1
 
@@ -188,8 +192,8 @@ def test_a_worker_process_reads_the_settings_that_its_parent_had(
         "BAOBAB_SECRET_KEY": GOOD_KEY,
         "BAOBAB_SIGNUP": "closed",
     }
-    settings = load(given, data=tmp_path)
+    settings = load_settings(given, data=tmp_path)
     for name in Settings.model_fields:
         monkeypatch.setenv(PREFIX + name.upper(), "")
-    environment(settings)
-    assert load(os.environ) == settings
+    export_environment(settings)
+    assert load_settings(os.environ) == settings

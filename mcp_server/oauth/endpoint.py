@@ -17,14 +17,14 @@ from starlette.responses import JSONResponse, Response
 
 from baobab.http.answer import reply_to
 from baobab.http.hosts import Addresses
+from baobab.http.html_page import accepts, render_page
 from baobab.http.request import Request as FrontRequest
-from baobab.http.sheet import sheet, wants
 from baobab.mcp_server.oauth.provider import CONSENT, Provider
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, RateLimited
 from baobab.tools.core.registry import Registry
 from baobab.tools.oauth import redirects, requests
-from baobab.tools.oauth.access import DOOR
+from baobab.tools.oauth.access import INTERFACE_NAME
 
 Answer = Callable[[Provider, Request], Awaitable[Response]]
 
@@ -42,15 +42,22 @@ class OAuthEndpoint:
         self._addresses = Addresses(options.base_url, options.allowed_hosts)
 
     async def __call__(self, scope: Any, receive: Any, respond: Any) -> None:
-        came = FrontRequest(scope, reply_to(scope, respond))
-        door = Door(DOOR, came.id, came.ip, came.user_agent, self._addresses.find(came.host), came.path)
+        rest_request = FrontRequest(scope, reply_to(scope, respond))
+        context = RequestContext(
+            INTERFACE_NAME,
+            rest_request.id,
+            rest_request.ip,
+            rest_request.user_agent,
+            self._addresses.find(rest_request.host),
+            rest_request.path,
+        )
         try:
-            response = await self._answer(Provider(self._registry, door), Request(scope, receive))
+            response = await self._answer(Provider(self._registry, context), Request(scope, receive))
         except BaobabError as error:
-            response = _refusal(error)
+            response = _render_error(error)
         except HTTPException as error:
             # What Starlette says of a form that it cannot read.
-            response = _failed(error.status_code, "invalid_request", "The form cannot be read.")
+            response = _build_error_response(error.status_code, "invalid_request", "The form cannot be read.")
         await response(scope, receive, respond)
 
 
@@ -61,9 +68,9 @@ async def authorize(provider: Provider, request: Request) -> Response:
     if location is not None and not location.startswith(f"{issuer}{CONSENT}?"):
         # The SDK tells no issuer in its refusals, and our metadata promise one in every answer (RFC 9207).
         response.headers["location"] = redirects.answer(location, iss=issuer)
-    if location is None and wants(request, "text/html"):
+    if location is None and accepts(request, "text/html"):
         # Nowhere to send the browser back to: a person reads this.
-        return _explained(response)
+        return _render_refusal_page(response)
     return response
 
 
@@ -72,16 +79,16 @@ async def token(provider: Provider, request: Request) -> Response:
     form = await request.form()
     resource = form.get("resource")
     if resource not in (None, provider.resource):
-        return _failed(400, "invalid_target", "This server gives no access to that resource.")
+        return _build_error_response(400, "invalid_target", "This server gives no access to that resource.")
     answered: Response = await TokenHandler(provider, ClientAuthenticator(provider)).handle(request)
-    said = from_json(bytes(answered.body)) if answered.status_code == 400 else {}
-    if said.get("error") != "invalid_request":
+    error_body = from_json(bytes(answered.body)) if answered.status_code == 400 else {}
+    if error_body.get("error") != "invalid_request":
         return answered
     # The SDK has one word for all; RFC 6749, 5.2, has others for these.
     if form.get("grant_type") not in (None, "authorization_code", "refresh_token"):
-        return _failed(400, "unsupported_grant_type", "Send `authorization_code` or `refresh_token`.")
-    if "redirect_uri" in form and "redirect_uri did not match" in said["error_description"]:
-        return _failed(400, "invalid_grant", said["error_description"])
+        return _build_error_response(400, "unsupported_grant_type", "Send `authorization_code` or `refresh_token`.")
+    if "redirect_uri" in form and "redirect_uri did not match" in error_body["error_description"]:
+        return _build_error_response(400, "invalid_grant", error_body["error_description"])
     return answered
 
 
@@ -90,7 +97,7 @@ async def revoke(provider: Provider, request: Request) -> Response:
     form = await request.form()
     token, client_id = form.get("token"), form.get("client_id")
     if not isinstance(token, str) or not token:
-        return _failed(400, "invalid_request", "`token` is missing.")
+        return _build_error_response(400, "invalid_request", "`token` is missing.")
     await provider.revoke(token, client_id if isinstance(client_id, str) else None)
     return Response(status_code=200, headers=_UNCACHED)
 
@@ -99,24 +106,24 @@ async def register(provider: Provider, request: Request) -> Response:
     return await RegistrationHandler(provider, _REGISTRATION).handle(request)
 
 
-def _explained(response: Response) -> Response:
+def _render_refusal_page(response: Response) -> Response:
     """The refusal of a request, as a page."""
-    told = json.loads(bytes(response.body))
-    reason = escape(str(told.get("error_description") or told.get("error") or ""))
+    error_body = json.loads(bytes(response.body))
+    reason = escape(str(error_body.get("error_description") or error_body.get("error") or ""))
     body = f"""<h1>This program cannot be connected</h1>
 <p>The program that sent you here asked in a way that this server refuses, so nothing was granted:</p>
 <p><strong>{reason}</strong></p>
 <p>Close this page and start again in the program. If it happens again, its settings are wrong: remove this
 server there, and add it anew.</p>
 <p><a href="../">Baobab</a> · <a href="../programs/">Connected programs</a></p>"""
-    return sheet("Not connected", body, root="../", status=response.status_code)
+    return render_page("Not connected", body, root="../", status=response.status_code)
 
 
-def _refusal(error: BaobabError) -> Response:
+def _render_error(error: BaobabError) -> Response:
     kind = "temporarily_unavailable" if isinstance(error, RateLimited) or error.status >= 500 else "invalid_request"
-    return _failed(error.status, kind, f"{error.message} {error.remedy}", error.headers)
+    return _build_error_response(error.status, kind, f"{error.message} {error.remedy}", error.headers)
 
 
-def _failed(status: int, error: str, description: str, headers: dict[str, str] | None = None) -> Response:
+def _build_error_response(status: int, error: str, description: str, headers: dict[str, str] | None = None) -> Response:
     content = {"error": error, "error_description": description}
     return JSONResponse(content, status, {**_UNCACHED, **(headers or {})})

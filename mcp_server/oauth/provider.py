@@ -17,13 +17,13 @@ from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull,
 from pydantic import AnyUrl
 
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, Conflict
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.registry import Registry
 from baobab.tools.oauth import redirects, requests
-from baobab.tools.oauth.clients import Client
 from baobab.tools.oauth.errors import OAuthError, RedirectRefused
+from baobab.tools.oauth.schemas import Client
 
 CONSENT = "/oauth/consent"
 
@@ -46,7 +46,9 @@ class PublicClient(OAuthClientInformationFull):
 
     def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
         registered = self.redirect_uris or []
-        if redirect_uri is not None and any(redirects.same(str(one), str(redirect_uri)) for one in registered):
+        if redirect_uri is not None and any(
+            redirects.is_same_redirect(str(one), str(redirect_uri)) for one in registered
+        ):
             return redirect_uri
         if redirect_uri is None and len(registered) == 1:
             return registered[0]
@@ -56,10 +58,10 @@ class PublicClient(OAuthClientInformationFull):
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
     """One for each request, because a call says by which door and from which address it came."""
 
-    def __init__(self, registry: Registry, door: Door) -> None:
+    def __init__(self, registry: Registry, context: RequestContext) -> None:
         self._registry = registry
-        self._door = door
-        self.issuer = door.base_url
+        self._context = context
+        self.issuer = context.base_url
         self.resource = requests.resource_of(self.issuer)
 
     async def get_client(self, client_id: str) -> PublicClient | None:
@@ -169,4 +171,4 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             return
 
     async def _call(self, tool: str, **arguments: Any) -> Any:
-        return await self._registry.call(tool, arguments, ANONYMOUS, self._door)
+        return await self._registry.call(tool, arguments, ANONYMOUS, self._context)

@@ -11,7 +11,7 @@ _MOST_BYTES = 8 * 2**20
 _LONGEST = 200
 
 
-def malformed(schema: Any) -> tuple[Sequence[str | int], str] | None:
+def find_schema_error(schema: Any) -> tuple[Sequence[str | int], str] | None:
     """Where and why it is no JSON Schema (draft 2020-12)."""
     from jsonschema import Draft202012Validator, SchemaError
 
@@ -22,14 +22,14 @@ def malformed(schema: Any) -> tuple[Sequence[str | int], str] | None:
     return None
 
 
-def departure(schema: Any, answer: Any) -> str | None:
+def find_mismatch(schema: Any, answer: Any) -> str | None:
     """Where and how an answer is not of a schema. None where it is, and where that cannot be told within bounds.
 
     Regular expressions are not held against it, for some take longer than anybody waits.
     """
     bounded = BoundedSchema(schema, Budget(_MOST_STEPS, _MOST_BYTES))
     try:
-        error = bounded.fault(schema, answer)
+        error = bounded.find_fault(schema, answer)
     except (OverBudget, SchemaUnusable):
         return None
     return None if error is None else f"{error.json_path}: {error.message}"[:_LONGEST]

@@ -18,7 +18,7 @@ MAX_HELD_DEPTH = 100
 _LARGEST = 2**63
 
 
-def unfit(value: Any) -> Iterator[Issue]:
+def find_violations(value: Any) -> Iterator[Issue]:
     """Nothing for a value that can be read further, else the first reason against it. It does not recurse."""
     values = characters = 0
     waiting: list[tuple[Path, Any]] = [((), value)]
@@ -32,11 +32,11 @@ def unfit(value: Any) -> Iterator[Issue]:
         if values + len(waiting) + (len(item) if isinstance(item, list | dict) else 0) > MAX_VALUES:
             yield Issue((), f"must have at most {MAX_VALUES} values")
             return
-        characters += _characters(item)
+        characters += _count_characters(item)
         if characters > MAX_CHARACTERS:
             yield Issue((), f"must have at most {MAX_CHARACTERS} characters of text")
             return
-        if wrong := _wrong(item):
+        if wrong := _find_fault(item):
             yield Issue(path, wrong)
             return
         if isinstance(item, dict):
@@ -56,36 +56,36 @@ def count_values(value: Any) -> int:
     return count
 
 
-def too_deep(value: Any) -> bool:
+def is_too_deep(value: Any) -> bool:
     """Whether a value is nested more deeply than a run can hold. It does not recurse."""
     level = [value]
     for _ in range(MAX_HELD_DEPTH + 1):
-        level = [item for each in level if isinstance(each, dict | list) for item in _held(each)]
+        level = [item for each in level if isinstance(each, dict | list) for item in _nested_containers(each)]
         if not level:
             return False
     return True
 
 
-def _held(item: dict[str, Any] | list[Any]) -> list[Any]:
+def _nested_containers(item: dict[str, Any] | list[Any]) -> list[Any]:
     inside = item.values() if isinstance(item, dict) else item
     return [each for each in inside if isinstance(each, dict | list)]
 
 
-def _characters(item: Any) -> int:
+def _count_characters(item: Any) -> int:
     if isinstance(item, dict):
         return sum(len(key) for key in item if isinstance(key, str))
     return len(item) if isinstance(item, str) else 0
 
 
-def _wrong(item: Any) -> str | None:
+def _find_fault(item: Any) -> str | None:
     match item:
         case None | bool() | list():
             return None
         case dict():
             # Said of the object: a key that is at fault would be no text for a path either.
-            return next(filter(None, map(_wrong_key, item)), None)
+            return next(filter(None, map(_find_key_fault, item)), None)
         case str():
-            return _wrong_text(item)
+            return _find_text_fault(item)
         case int():
             return None if -_LARGEST <= item < _LARGEST else "must be a number of at most 64 bits"
         case float():
@@ -94,14 +94,14 @@ def _wrong(item: Any) -> str | None:
             return "must be JSON"
 
 
-def _wrong_key(key: Any) -> str | None:
+def _find_key_fault(key: Any) -> str | None:
     if not isinstance(key, str):
         return "must have text as its keys"
     # Keys are repeated in the paths of issues.
-    return _wrong_text(key) if len(key) <= MAX_KEY else f"must have keys of at most {MAX_KEY} characters"
+    return _find_text_fault(key) if len(key) <= MAX_KEY else f"must have keys of at most {MAX_KEY} characters"
 
 
-def _wrong_text(text: str) -> str | None:
+def _find_text_fault(text: str) -> str | None:
     if "\x00" in text:
         return "must not hold the character NUL"
     try:

@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from baobab.runtime.agents.journal import Journal
-from baobab.runtime.agents.rows import ENDED, agents, runs
+from baobab.runtime.agents.event_log import EventLog
+from baobab.runtime.agents.tables import ENDED, agents, runs
 from baobab.storage.database import Database
 from baobab.tools.core.credits import Credits, Spender
 from baobab.tools.core.services import Services
@@ -13,16 +13,16 @@ from baobab.tools.core.services import Services
 OUT_OF_BUDGET = "The agent's budget of the day does not allow another call of a model."
 
 
-class Charges:
+class RunCharges:
     """Those of one run. `load` it before its models are called."""
 
-    def __init__(self, services: Services, database: Database, journal: Journal, run: Any) -> None:
+    def __init__(self, services: Services, database: Database, event_log: EventLog, run: Any) -> None:
         self._services = services
         self._database = database
-        self._journal = journal
+        self._event_log = event_log
         self._run = run
         self.spender = Spender(run.id, ((run.agent_id, None),))
-        self.may_miss_some = False
+        self.may_be_incomplete = False
         """Whether a call has failed that may have been charged."""
 
     async def load(self) -> None:
@@ -49,18 +49,18 @@ class Charges:
         )
         written = select(runs.c.cost - handed.scalar_subquery()).where(runs.c.id == self._run.id)
         # What this attempt has counted is written first, so that it is not counted twice.
-        await self._journal.flush()
+        await self._event_log.flush()
         async with self._database.reading() as connection:
             counted = (await connection.execute(written)).scalar_one()
         missing = await self._services.credits.run_cost(self._run.id) - int(counted)
         if missing > 0:
-            self._journal.spend(cost=missing)
-        self.may_miss_some = False
+            self._event_log.add_usage(cost=missing)
+        self.may_be_incomplete = False
 
 
-async def is_spent(credits_: Credits, organisation_id: str, agent: Any) -> bool:
+async def is_budget_spent(credits_: Credits, organisation_id: str, agent: Any) -> bool:
     """Whether the runs of an agent have cost today what they may. agent: its row."""
     if agent.daily_budget is None:
         return False
     budget = await credits_.agent_budget(organisation_id, agent.id)
-    return (0 if budget is None else budget.spent) >= int(agent.daily_budget)
+    return (0 if budget is None else budget.spent_nanos) >= int(agent.daily_budget)

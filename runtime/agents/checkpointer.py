@@ -18,39 +18,39 @@ from langgraph.checkpoint.base import (
 from pydantic_core import to_json
 from sqlalchemy import Select, select, tuple_
 
+from baobab.runtime.agents.checkpoint_json import dumps, dumps_json, loads
+from baobab.runtime.agents.event_log import EventLog
 from baobab.runtime.agents.failures import RunFailed
-from baobab.runtime.agents.journal import Journal
-from baobab.runtime.agents.pieces import Packer, add_pieces, read_pieces
-from baobab.runtime.agents.plain import dumps, dumps_json, loads
-from baobab.runtime.agents.rows import Write, checkpoints, pieces, writes
+from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_pieces
+from baobab.runtime.agents.tables import Write, checkpoints, pieces, writes
 from baobab.storage.database import Database
-from baobab.storage.transactions import Statements, Transactions
+from baobab.storage.transactions import Statements, TransactionRunner
 
 _LARGEST = 16 * 2**20
-_KEPT = (
+_UPSERT_CHECKPOINT = (
     "INSERT INTO agent_checkpoints (thread_id, namespace, id, parent_id, checkpoint, about) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (thread_id, namespace, id) DO UPDATE SET parent_id = excluded.parent_id,"
     " checkpoint = excluded.checkpoint, about = excluded.about"
 )
-_WRITTEN = (
+_INSERT_WRITE = (
     "INSERT INTO agent_writes (thread_id, namespace, checkpoint_id, task_id, position, channel, value, task_path)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, position) DO "
 )
-_ANEW = "UPDATE SET channel = excluded.channel, value = excluded.value, task_path = excluded.task_path"
+_UPDATE_WRITE = "UPDATE SET channel = excluded.channel, value = excluded.value, task_path = excluded.task_path"
 
 
 class Checkpointer(BaseCheckpointSaver[int]):
     """journal: what a run's checkpoints are written through; left out, anybody may write, and each by itself."""
 
-    def __init__(self, database: Database, transactions: Transactions, journal: Journal | None = None) -> None:
+    def __init__(self, database: Database, transactions: TransactionRunner, event_log: EventLog | None = None) -> None:
         super().__init__()
         self._database = database
         self._transactions = transactions
-        self._journal = journal
+        self._event_log = event_log
         # What a run's graph holds came from JSON.
-        self._dumps = dumps if journal is None else dumps_json
+        self._dumps = dumps if event_log is None else dumps_json
         # What was stored is known to whoever is the only one to write.
-        self._packer = None if journal is None else Packer(self._dumps)
+        self._packer = None if event_log is None else CheckpointPacker(self._dumps)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         wanted = config["configurable"]
@@ -59,8 +59,8 @@ class Checkpointer(BaseCheckpointSaver[int]):
         )
         if checkpoint_id := get_checkpoint_id(config):
             query = query.where(checkpoints.c.id == checkpoint_id)
-        found = await self._found(query.order_by(checkpoints.c.id.desc()).limit(1))
-        return found[0] if found else None
+        tuples = await self._load_tuples(query.order_by(checkpoints.c.id.desc()).limit(1))
+        return tuples[0] if tuples else None
 
     async def alist(
         self,
@@ -80,13 +80,13 @@ class Checkpointer(BaseCheckpointSaver[int]):
                 query = query.where(checkpoints.c.id == checkpoint_id)
         if before is not None and (last := get_checkpoint_id(before)):
             query = query.where(checkpoints.c.id < last)
-        told = 0
-        for found in await self._found(query if filter else query.limit(limit)):
-            if limit is not None and told >= limit:
+        count = 0
+        for found in await self._load_tuples(query if filter else query.limit(limit)):
+            if limit is not None and count >= limit:
                 return
             about: Any = found.metadata
             if all(about.get(name) == value for name, value in (filter or {}).items()):
-                told += 1
+                count += 1
                 yield found
 
     async def aput(
@@ -98,22 +98,22 @@ class Checkpointer(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         thread_id, namespace = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_ns", "")
         parent_id, about = config["configurable"].get("checkpoint_id"), get_checkpoint_metadata(config, metadata)
-        packer = self._packer or Packer(self._dumps)
-        package = packer.pack(checkpoint)
+        packer = self._packer or CheckpointPacker(self._dumps)
+        package = packer.pack_checkpoint(checkpoint)
         row = (thread_id, namespace, checkpoint["id"], parent_id, package.text, to_json(about).decode())
-        if self._journal is not None:
+        if self._event_log is not None:
             # The results of the tasks that led here are in the checkpoint now.
-            self._journal.supersede()
+            self._event_log.discard_deferred()
             if package.size > _LARGEST:
                 raise RunFailed("state_too_large", f"What the run holds has more than {_LARGEST} characters.")
 
         def write(statements: Statements) -> None:
             add_pieces(statements, thread_id, package.fresh)
-            statements.rows(_KEPT, *row)
+            statements.rows(_UPSERT_CHECKPOINT, *row)
 
         await self._write(write)
-        packer.keep(package)
-        return _config(thread_id, namespace, checkpoint["id"])
+        packer.mark_saved(package)
+        return _build_config(thread_id, namespace, checkpoint["id"])
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -128,13 +128,13 @@ class Checkpointer(BaseCheckpointSaver[int]):
         def write(statements: Statements) -> None:
             for row in rows:
                 # What is said beside the results of a task (that it waits, that it failed) is said anew each time.
-                statements.rows(_WRITTEN + ("NOTHING" if row[4] >= 0 else _ANEW), *row)
+                statements.rows(_INSERT_WRITE + ("NOTHING" if row[4] >= 0 else _UPDATE_WRITE), *row)
 
-        if self._journal is None:
+        if self._event_log is None:
             await self._write(write)
         else:
             # Most are superseded at once; those of a task whose siblings wait are written when the run pauses.
-            self._journal.beside(write)
+            self._event_log.defer_write(write)
 
     async def adelete_thread(self, thread_id: str) -> None:
         def write(statements: Statements) -> None:
@@ -154,12 +154,12 @@ class Checkpointer(BaseCheckpointSaver[int]):
         await self._write(write)
 
     async def _write(self, write: Write) -> None:
-        if self._journal is None:
+        if self._event_log is None:
             await self._transactions.run(write)
         else:
-            await self._journal.write(write)
+            await self._event_log.write_transaction(write)
 
-    async def _found(self, query: Select[Any]) -> list[CheckpointTuple]:
+    async def _load_tuples(self, query: Select[Any]) -> list[CheckpointTuple]:
         async with self._database.reading() as connection:
             rows = (await connection.execute(query)).all()
             names = [(row.thread_id, row.namespace, row.id) for row in rows]
@@ -172,20 +172,20 @@ class Checkpointer(BaseCheckpointSaver[int]):
             texts, threads = [row.checkpoint for row in rows], {row.thread_id for row in rows}
             read = await read_pieces(connection.execute, threads, texts)
         if self._packer is not None:
-            self._packer.know(read)
-        return [_tuple(row, pending.get(name, []), read) for row, name in zip(rows, names, strict=True)]
+            self._packer.mark_stored(read)
+        return [_build_tuple(row, pending.get(name, []), read) for row, name in zip(rows, names, strict=True)]
 
 
-def _tuple(row: Any, pending: list[Any], read: Mapping[str, str]) -> CheckpointTuple:
+def _build_tuple(row: Any, pending: list[Any], read: Mapping[str, str]) -> CheckpointTuple:
     pending.sort(key=lambda write: writes_sort_key(write.task_path, write.task_id, write.position))
     return CheckpointTuple(
-        config=_config(row.thread_id, row.namespace, row.id),
+        config=_build_config(row.thread_id, row.namespace, row.id),
         checkpoint=loads(row.checkpoint, read),
         metadata=row.about,
-        parent_config=_config(row.thread_id, row.namespace, row.parent_id) if row.parent_id else None,
+        parent_config=_build_config(row.thread_id, row.namespace, row.parent_id) if row.parent_id else None,
         pending_writes=[(write.task_id, write.channel, loads(write.value)) for write in pending],
     )
 
 
-def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
+def _build_config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}

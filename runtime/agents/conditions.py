@@ -17,7 +17,7 @@ MAX_DEPTH = 32
 MAX_VALUES = 1000
 MAX_CHARACTERS = 100_000
 MAX_ITEMS = 10_000
-MAX_LOOKED_AT = 250_000
+MAX_VISITED = 250_000
 """Values of the data that operations may go through; so many characters of a text are one."""
 _CHARACTERS = 64
 
@@ -47,12 +47,12 @@ class ConditionFailed(ConditionError):
     """The rule cannot be worked out with these values, such as a sum of what is no number."""
 
 
-class Sight:
+class EvaluationContext:
     """What rules see. They share the bound on how much of it they go through, for nothing else is done meanwhile."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
-        self._left = MAX_LOOKED_AT
+        self._left = MAX_VISITED
 
     def spend(self, values: Sequence[Any]) -> None:
         """Count what an operation is about to go through. Raises ConditionFailed."""
@@ -68,7 +68,7 @@ class Sight:
                 elif isinstance(item, Mapping):
                     waiting.append(list(item.values()))
             if self._left < 0:
-                raise ConditionFailed(f"more than {MAX_LOOKED_AT} values would be gone through")
+                raise ConditionFailed(f"more than {MAX_VISITED} values would be gone through")
 
 
 class Condition:
@@ -78,23 +78,23 @@ class Condition:
         """`rule` is an object with one operation. Raises ConditionInvalid."""
         if not isinstance(rule, dict):
             raise ConditionInvalid((), "must be an object with one operation")
-        parsing = _Parsing()
-        self._run = parsing.parsed(rule, ())
-        self.names = tuple(parsing.names)
+        parser = _Parser()
+        self._run = parser.parse_rule(rule, ())
+        self.names = tuple(parser.names)
 
-    def value(self, data: Mapping[str, Any] | Sight) -> Any:
+    def evaluate(self, data: Mapping[str, Any] | EvaluationContext) -> Any:
         """What the rule comes to for `{"state": ..., "input": ...}`. Raises ConditionFailed."""
         try:
-            return self._run(data if isinstance(data, Sight) else Sight(data))
+            return self._run(data if isinstance(data, EvaluationContext) else EvaluationContext(data))
         except RecursionError as exc:
             raise ConditionFailed("a value is nested too deeply") from exc
 
-    def holds(self, data: Mapping[str, Any] | Sight) -> bool:
+    def is_met(self, data: Mapping[str, Any] | EvaluationContext) -> bool:
         """Whether the rule's value counts as true: not null, false, 0, "" or []. Raises ConditionFailed."""
-        return _true(self.value(data))
+        return _is_true(self.evaluate(data))
 
 
-_Run = Callable[[Sight], Any]
+_Run = Callable[[EvaluationContext], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +103,28 @@ class _Operation:
 
     least: int
     most: int
-    run: Callable[[Sequence[_Run], Sight], Any]
+    run: Callable[[Sequence[_Run], EvaluationContext], Any]
 
 
-class _Parsing:
+class _Parser:
     def __init__(self) -> None:
         self.names: list[Name] = []
         self._left = MAX_VALUES
 
-    def parsed(self, rule: Any, path: tuple[str | int, ...], depth: int = 1) -> _Run:
+    def parse_rule(self, rule: Any, path: tuple[str | int, ...], depth: int = 1) -> _Run:
         self._left -= 1
         if self._left < 0:
             raise ConditionInvalid((), f"must have at most {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise ConditionInvalid((), f"must be nested at most {MAX_DEPTH} deep")
         if isinstance(rule, list):
-            items = [self.parsed(item, (*path, index), depth + 1) for index, item in enumerate(rule)]
+            items = [self.parse_rule(item, (*path, index), depth + 1) for index, item in enumerate(rule)]
             return lambda data: [item(data) for item in items]
         if isinstance(rule, dict):
-            return self._operation(rule, path, depth)
+            return self._parse_operation(rule, path, depth)
         return lambda _: rule
 
-    def _operation(self, rule: dict[str, Any], path: tuple[str | int, ...], depth: int) -> _Run:
+    def _parse_operation(self, rule: dict[str, Any], path: tuple[str | int, ...], depth: int) -> _Run:
         if len(rule) != 1:
             raise ConditionInvalid(path, "an operation is an object with one key")
         ((operator, given),) = rule.items()
@@ -132,42 +132,42 @@ class _Parsing:
         # JSON-Logic lets a single argument stand without its list.
         arguments = given if isinstance(given, list) else [given]
         if operator == "var":
-            return self._var(arguments, path, depth)
+            return self._parse_var(arguments, path, depth)
         if operator == "missing":
-            return self._missing(arguments, path)
+            return self._parse_missing(arguments, path)
         operation = _OPERATIONS.get(operator)
         if operation is None:
             known = ", ".join(["var", "missing", *_OPERATIONS])
             raise ConditionInvalid(path, f"there is no such operation; there are {known}")
         if not operation.least <= len(arguments) <= operation.most:
-            raise ConditionInvalid(path, _wanted(operation, len(arguments)))
+            raise ConditionInvalid(path, _arity_message(operation, len(arguments)))
         if isinstance(given, list):
-            runs = [self.parsed(item, (*path, index), depth + 1) for index, item in enumerate(given)]
+            runs = [self.parse_rule(item, (*path, index), depth + 1) for index, item in enumerate(given)]
         else:
-            runs = [self.parsed(given, path, depth + 1)]
+            runs = [self.parse_rule(given, path, depth + 1)]
         return lambda data: operation.run(runs, data)
 
-    def _var(self, arguments: list[Any], path: tuple[str | int, ...], depth: int) -> _Run:
+    def _parse_var(self, arguments: list[Any], path: tuple[str | int, ...], depth: int) -> _Run:
         if not 1 <= len(arguments) <= 2:
             raise ConditionInvalid(path, "takes a name and, if there is one, what stands for it when it is not there")
-        name = self._name(arguments[0], path)
+        name = self._parse_name(arguments[0], path)
         if len(arguments) == 1:
-            return lambda data: _found(name, data)
-        default = self.parsed(arguments[1], (*path, 1), depth + 1)
+            return lambda data: _look_up(name, data)
+        default = self.parse_rule(arguments[1], (*path, 1), depth + 1)
 
-        def run(data: Sight) -> Any:
-            value = _found(name, data, _ABSENT)
+        def run(data: EvaluationContext) -> Any:
+            value = _look_up(name, data, _ABSENT)
             return default(data) if value is _ABSENT else value
 
         return run
 
-    def _missing(self, arguments: list[Any], path: tuple[str | int, ...]) -> _Run:
+    def _parse_missing(self, arguments: list[Any], path: tuple[str | int, ...]) -> _Run:
         if len(arguments) == 1 and isinstance(arguments[0], list):
             arguments = arguments[0]
-        wanted = [(text, self._name(text, path)) for text in arguments]
-        return lambda data: [text for text, name in wanted if _found(name, data) in (None, "")]
+        wanted = [(text, self._parse_name(text, path)) for text in arguments]
+        return lambda data: [text for text, name in wanted if _look_up(name, data) in (None, "")]
 
-    def _name(self, text: Any, path: tuple[str | int, ...]) -> Name:
+    def _parse_name(self, text: Any, path: tuple[str | int, ...]) -> Name:
         """Only what stands there: a name put together at run time could not be checked before."""
         self._left -= 1
         if self._left < 0:
@@ -181,7 +181,7 @@ class _Parsing:
         return name
 
 
-def _wanted(operation: _Operation, given: int) -> str:
+def _arity_message(operation: _Operation, given: int) -> str:
     if operation.least == operation.most:
         return f"takes {operation.least} argument{'s' if operation.least > 1 else ''}, not {given}"
     if given < operation.least:
@@ -189,7 +189,7 @@ def _wanted(operation: _Operation, given: int) -> str:
     return f"takes at most {operation.most} arguments"
 
 
-def _found(name: Name, data: Sight, absent: object = None) -> Any:
+def _look_up(name: Name, data: EvaluationContext, absent: object = None) -> Any:
     value: Any = data.values
     for part in name:
         if isinstance(value, Mapping) and part in value:
@@ -203,7 +203,7 @@ def _found(name: Name, data: Sight, absent: object = None) -> Any:
     return value
 
 
-def _true(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     # An empty object counts as true, in JSON-Logic as in JavaScript.
     return isinstance(value, Mapping) or bool(value)
 
@@ -212,21 +212,21 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     """Equal without any conversion; numbers are one type."""
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(_is_same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+        return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
     if _is_number(left) and _is_number(right):
         return bool(left == right)
     return type(left) is type(right) and bool(left == right)
 
 
-def _alike(left: Any, right: Any) -> bool:
+def _is_equal(left: Any, right: Any) -> bool:
     """Equal after the conversions of `==`: text and booleans become numbers to meet a number."""
     if left is None or right is None or type(left) is type(right) or (_is_number(left) and _is_number(right)):
-        return _same(left, right)
+        return _is_same(left, right)
     if not isinstance(left, str | int | float) or not isinstance(right, str | int | float):
         return False
     one, other = _as_number(left), _as_number(right)
@@ -249,22 +249,22 @@ def _as_number(value: Any) -> int | float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
+def _compare_pairs(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
     """Text against text by its characters, else as numbers; what is no number is in no order, so it is false."""
 
-    def holds(left: Any, right: Any) -> bool:
+    def is_ordered(left: Any, right: Any) -> bool:
         if isinstance(left, str) and isinstance(right, str):
             return compare(left, right)
         one, other = _as_number(left), _as_number(right)
         return one is not None and other is not None and compare(one, other)
 
-    return lambda values: all(holds(a, b) for a, b in pairwise(values))
+    return lambda values: all(is_ordered(a, b) for a, b in pairwise(values))
 
 
-def _double(value: Any) -> float:
+def _to_double(value: Any) -> float:
     number = None if value is None else _as_number(value)
     if number is None:
-        raise ConditionFailed(f"arithmetic needs numbers, and got {_kind(value)}")
+        raise ConditionFailed(f"arithmetic needs numbers, and got {_describe_kind(value)}")
     try:
         double = float(number)
     except OverflowError as exc:
@@ -274,15 +274,15 @@ def _double(value: Any) -> float:
     return double
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     if value is None:
         return "null"
     return "text that is none" if isinstance(value, str) else "a list or an object"
 
 
-def _arithmetic(calculate: Callable[[list[float]], float]) -> Callable[[list[Any]], int | float]:
+def _build_arithmetic(calculate: Callable[[list[float]], float]) -> Callable[[list[Any]], int | float]:
     def run(values: list[Any]) -> int | float:
-        numbers = [_double(value) for value in values]
+        numbers = [_to_double(value) for value in values]
         try:
             result = calculate(numbers)
         except ZeroDivisionError as exc:
@@ -296,37 +296,37 @@ def _arithmetic(calculate: Callable[[list[float]], float]) -> Callable[[list[Any
     return run
 
 
-def _difference(values: list[float]) -> float:
+def _subtract(values: list[float]) -> float:
     return -values[0] if len(values) == 1 else values[0] - values[1]
 
 
-def _remainder(values: list[float]) -> float:
+def _take_remainder(values: list[float]) -> float:
     if values[1] == 0:
         raise ZeroDivisionError
     return math.fmod(values[0], values[1])
 
 
-def _in(values: list[Any]) -> bool:
+def _contains(values: list[Any]) -> bool:
     needle, hay = values
     if isinstance(hay, list):
-        return any(_same(needle, item) for item in hay)
-    return isinstance(hay, str) and isinstance(needle, str | int | float) and _text(needle) in hay
+        return any(_is_same(needle, item) for item in hay)
+    return isinstance(hay, str) and isinstance(needle, str | int | float) and _to_text(needle) in hay
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _cat(values: list[Any]) -> str:
-    text = "".join(_text(value) for value in values)
+def _join_texts(values: list[Any]) -> str:
+    text = "".join(_to_text(value) for value in values)
     if len(text) > MAX_CHARACTERS:
         raise ConditionFailed(f"cat makes more than {MAX_CHARACTERS} characters")
     return text
 
 
-def _merge(values: list[Any]) -> list[Any]:
+def _merge_lists(values: list[Any]) -> list[Any]:
     merged: list[Any] = []
     for value in values:
         merged += value if isinstance(value, list) else [value]
@@ -335,34 +335,34 @@ def _merge(values: list[Any]) -> list[Any]:
     return merged
 
 
-def _nothing(_: Sight) -> Any:
+def _return_null(_: EvaluationContext) -> Any:
     return None
 
 
-def _if(arguments: Sequence[_Run], data: Sight) -> Any:
-    *pairs, last = arguments if len(arguments) % 2 else (*arguments, _nothing)
+def _choose_branch(arguments: Sequence[_Run], data: EvaluationContext) -> Any:
+    *pairs, last = arguments if len(arguments) % 2 else (*arguments, _return_null)
     for condition, then in zip(pairs[::2], pairs[1::2], strict=True):
-        if _true(condition(data)):
+        if _is_true(condition(data)):
             return then(data)
     return last(data)
 
 
-def _first(stops: bool) -> Callable[[Sequence[_Run], Sight], Any]:
+def _stop_at(stops: bool) -> Callable[[Sequence[_Run], EvaluationContext], Any]:
     """The first value that counts as `stops`, or the last one."""
 
-    def run(arguments: Sequence[_Run], data: Sight) -> Any:
+    def run(arguments: Sequence[_Run], data: EvaluationContext) -> Any:
         value = None
         for argument in arguments:
             value = argument(data)
-            if _true(value) is stops:
+            if _is_true(value) is stops:
                 break
         return value
 
     return run
 
 
-def _all(calculate: Callable[[list[Any]], Any]) -> Callable[[Sequence[_Run], Sight], Any]:
-    def run(arguments: Sequence[_Run], data: Sight) -> Any:
+def _evaluate_all(calculate: Callable[[list[Any]], Any]) -> Callable[[Sequence[_Run], EvaluationContext], Any]:
+    def run(arguments: Sequence[_Run], data: EvaluationContext) -> Any:
         values = [argument(data) for argument in arguments]
         data.spend(values)
         return calculate(values)
@@ -371,27 +371,27 @@ def _all(calculate: Callable[[list[Any]], Any]) -> Callable[[Sequence[_Run], Sig
 
 
 _OPERATIONS = {
-    "==": _Operation(2, 2, _all(lambda values: _alike(*values))),
-    "!=": _Operation(2, 2, _all(lambda values: not _alike(*values))),
-    "===": _Operation(2, 2, _all(lambda values: _same(*values))),
-    "!==": _Operation(2, 2, _all(lambda values: not _same(*values))),
-    ">": _Operation(2, 2, _all(_ordered(lambda a, b: a > b))),
-    ">=": _Operation(2, 2, _all(_ordered(lambda a, b: a >= b))),
-    "<": _Operation(2, 3, _all(_ordered(lambda a, b: a < b))),
-    "<=": _Operation(2, 3, _all(_ordered(lambda a, b: a <= b))),
-    "!": _Operation(1, 1, _all(lambda values: not _true(values[0]))),
-    "!!": _Operation(1, 1, _all(lambda values: _true(values[0]))),
-    "and": _Operation(1, MAX_VALUES, _first(stops=False)),
-    "or": _Operation(1, MAX_VALUES, _first(stops=True)),
-    "if": _Operation(2, MAX_VALUES, _if),
-    "in": _Operation(2, 2, _all(_in)),
-    "+": _Operation(1, MAX_VALUES, _all(_arithmetic(math.fsum))),
-    "-": _Operation(1, 2, _all(_arithmetic(_difference))),
-    "*": _Operation(1, MAX_VALUES, _all(_arithmetic(math.prod))),
-    "/": _Operation(2, 2, _all(_arithmetic(lambda values: values[0] / values[1]))),
-    "%": _Operation(2, 2, _all(_arithmetic(_remainder))),
-    "min": _Operation(1, MAX_VALUES, _all(_arithmetic(min))),
-    "max": _Operation(1, MAX_VALUES, _all(_arithmetic(max))),
-    "cat": _Operation(1, MAX_VALUES, _all(_cat)),
-    "merge": _Operation(0, MAX_VALUES, _all(_merge)),
+    "==": _Operation(2, 2, _evaluate_all(lambda values: _is_equal(*values))),
+    "!=": _Operation(2, 2, _evaluate_all(lambda values: not _is_equal(*values))),
+    "===": _Operation(2, 2, _evaluate_all(lambda values: _is_same(*values))),
+    "!==": _Operation(2, 2, _evaluate_all(lambda values: not _is_same(*values))),
+    ">": _Operation(2, 2, _evaluate_all(_compare_pairs(lambda a, b: a > b))),
+    ">=": _Operation(2, 2, _evaluate_all(_compare_pairs(lambda a, b: a >= b))),
+    "<": _Operation(2, 3, _evaluate_all(_compare_pairs(lambda a, b: a < b))),
+    "<=": _Operation(2, 3, _evaluate_all(_compare_pairs(lambda a, b: a <= b))),
+    "!": _Operation(1, 1, _evaluate_all(lambda values: not _is_true(values[0]))),
+    "!!": _Operation(1, 1, _evaluate_all(lambda values: _is_true(values[0]))),
+    "and": _Operation(1, MAX_VALUES, _stop_at(stops=False)),
+    "or": _Operation(1, MAX_VALUES, _stop_at(stops=True)),
+    "if": _Operation(2, MAX_VALUES, _choose_branch),
+    "in": _Operation(2, 2, _evaluate_all(_contains)),
+    "+": _Operation(1, MAX_VALUES, _evaluate_all(_build_arithmetic(math.fsum))),
+    "-": _Operation(1, 2, _evaluate_all(_build_arithmetic(_subtract))),
+    "*": _Operation(1, MAX_VALUES, _evaluate_all(_build_arithmetic(math.prod))),
+    "/": _Operation(2, 2, _evaluate_all(_build_arithmetic(lambda values: values[0] / values[1]))),
+    "%": _Operation(2, 2, _evaluate_all(_build_arithmetic(_take_remainder))),
+    "min": _Operation(1, MAX_VALUES, _evaluate_all(_build_arithmetic(min))),
+    "max": _Operation(1, MAX_VALUES, _evaluate_all(_build_arithmetic(max))),
+    "cat": _Operation(1, MAX_VALUES, _evaluate_all(_join_texts)),
+    "merge": _Operation(0, MAX_VALUES, _evaluate_all(_merge_lists)),
 }

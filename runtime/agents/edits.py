@@ -12,7 +12,7 @@ from baobab.tools.core.auth.deciders import Decider, person
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, Forbidden
 from baobab.tools.core.invalid import invalid
-from baobab.tools.core.wording import restore_hidden, shown
+from baobab.tools.core.wording import redact_arguments, restore_hidden
 
 _QUESTION = "interrupt"
 
@@ -41,12 +41,12 @@ async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, 
         given = {name: value for name, value in given.items() if name != BOUND}
         # Whoever edits never saw the secrets: where these read as hidden still, they are those that were asked with.
         whole = restore_hidden(tool, asked, {**given, BOUND: asked[BOUND]})
-        given = shown(tool, given)
+        given = redact_arguments(tool, given)
     try:
         tool.validate(whole)
     except ValidationError as exc:
         raise invalid(exc, tool.arguments) from exc
-    own = Call(call.registry, call.services, tool, caller, call.door, call.unit)
+    own = Call(call.registry, call.services, tool, caller, call.context, call.unit)
     own.app = await call.services.directory.app(asked[BOUND])
     await tool.access.authorise(own, whole)
     return Edit(dict(given), whole)

@@ -7,20 +7,20 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
+from baobab.runtime.agents.checkpoint_json import dumps, loads
 from baobab.runtime.agents.edges import Edges
-from baobab.runtime.agents.pieces import Packer, add_pieces, read_pieces
-from baobab.runtime.agents.plain import dumps, loads
-from baobab.runtime.agents.rows import checkpoints, writes
+from baobab.runtime.agents.pieces import CheckpointPacker, add_pieces, read_pieces
 from baobab.runtime.agents.spec import GraphSpec
+from baobab.runtime.agents.tables import checkpoints, writes
 from baobab.storage.database import Database, Unit
-from baobab.storage.transactions import within
+from baobab.storage.transactions import run_in_unit
 
 _BRANCH = "branch:to:"
 """How LangGraph calls the channel that has a node begin."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ForkPoint:
     """The state after `step`, and what calls of that step have returned while others had not."""
 
     step: int
@@ -33,12 +33,12 @@ class Point:
         return dict(self.checkpoint["channel_values"]["input"])
 
     @property
-    def tainted(self) -> bool:
+    def is_tainted(self) -> bool:
         """Whether text from outside is in the state, or among the results that are about to be."""
         read = (loads(result["value"]) for result in self.results if result["channel"] == "tainted")
         return bool(self.checkpoint["channel_values"]["tainted"]) or any(read)
 
-    def change(
+    def apply_changes(
         self, graph: Mapping[str, Any], given: Mapping[str, Any] | None, state: Mapping[str, Any] | None
     ) -> None:
         """Have another input, and other values of keys of the state; what follows is decided anew by them.
@@ -51,55 +51,55 @@ class Point:
         if state is not None:
             values["state"] = {**values["state"], **state}
         if given is not None or state is not None:
-            self._decide_anew(Edges(GraphSpec.model_validate_json(json.dumps(graph))))
+            self._decide_next_node(Edges(GraphSpec.model_validate_json(json.dumps(graph))))
 
-    def _decide_anew(self, edges: Edges) -> None:
+    def _decide_next_node(self, edges: Edges) -> None:
         """Follow the edges of the node that ended last, unless it has more to do itself."""
         values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
-        taken = [channel for channel in values if channel.startswith(_BRANCH)]
+        pending = [channel for channel in values if channel.startswith(_BRANCH)]
         latest = max((max(seen.values()), name) for name, seen in self.checkpoint["versions_seen"].items() if seen)[1]
-        ended = next((node_id for node_id, name in edges.names.items() if latest in (name, f"{name}_all")), None)
-        if ended is None or values["talks"].get(ended):
+        ended_node = next((node_id for node_id, name in edges.names.items() if latest in (name, f"{name}_all")), None)
+        if ended_node is None or values["talks"].get(ended_node):
             return
-        if len(taken) != 1 or taken[0].removeprefix(_BRANCH) not in edges.names.values():
+        if len(pending) != 1 or pending[0].removeprefix(_BRANCH) not in edges.names.values():
             return
-        channel = _BRANCH + edges.follow(ended, values)
-        if channel == taken[0]:
+        channel = _BRANCH + edges.follow(ended_node, values)
+        if channel == pending[0]:
             return
-        values[channel] = values.pop(taken[0])
-        versions[channel] = versions[taken[0]]
-        told = self.checkpoint.get("updated_channels")
-        if told is not None:
-            self.checkpoint["updated_channels"] = sorted({*told, channel} - {taken[0]})
+        values[channel] = values.pop(pending[0])
+        versions[channel] = versions[pending[0]]
+        updated = self.checkpoint.get("updated_channels")
+        if updated is not None:
+            self.checkpoint["updated_channels"] = sorted({*updated, channel} - {pending[0]})
         # What was begun of the other way is of no use on this one.
         self.results.clear()
 
-    async def keep(self, unit: Unit, run_id: str) -> None:
+    async def save_to_run(self, unit: Unit, run_id: str) -> None:
         """Make it the beginning of a run."""
-        package = Packer(dumps).pack(self.checkpoint)
+        package = CheckpointPacker(dumps).pack_checkpoint(self.checkpoint)
         row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
         row |= {"parent_id": None, "checkpoint": package.text, "about": dict(self.about)}
         await unit.execute(insert(checkpoints), row)
-        await within(unit, lambda statements: add_pieces(statements, run_id, package.fresh))
+        await run_in_unit(unit, lambda statements: add_pieces(statements, run_id, package.fresh))
         if self.results:
             await unit.execute(insert(writes), [{**result, "thread_id": run_id} for result in self.results])
 
 
-async def point(database: Database, run: Any, step: int | None) -> Point | None:
+async def find_fork_point(database: Database, run: Any, step: int | None) -> ForkPoint | None:
     """None where nothing follows that step, or it was not taken. step: left out, the last that something follows."""
     mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
     async with database.reading() as connection:
-        listed = select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id)
-        ids = (await connection.execute(listed)).scalars().all()
+        id_query = select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id)
+        ids = (await connection.execute(id_query)).scalars().all()
 
-        async def at(index: int) -> tuple[int, dict[str, Any], Any]:
+        async def load_checkpoint(index: int) -> tuple[int, dict[str, Any], Any]:
             row = (await connection.execute(select(checkpoints).where(*mine, checkpoints.c.id == ids[index]))).one()
             found = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
             return found["channel_values"].get("steps", 0), found, row.about
 
         if not ids:
             return None
-        latest, checkpoint, about = await at(len(ids) - 1)
+        latest, checkpoint, about = await load_checkpoint(len(ids) - 1)
         most = latest - 1 if run.status == "completed" else latest
         step = most if step is None else step
         if not 0 <= step <= most:
@@ -109,11 +109,11 @@ async def point(database: Database, run: Any, step: int | None) -> Point | None:
             # The last of those after so many steps: their numbers never fall.
             while low < high:
                 middle = (low + high + 1) // 2
-                low, high = (middle, high) if (await at(middle))[0] <= step else (low, middle - 1)
-            taken, checkpoint, about = await at(low)
-            if taken != step or "input" not in checkpoint["channel_values"]:
+                low, high = (middle, high) if (await load_checkpoint(middle))[0] <= step else (low, middle - 1)
+            steps_taken, checkpoint, about = await load_checkpoint(low)
+            if steps_taken != step or "input" not in checkpoint["channel_values"]:
                 return None
-            return Point(step, checkpoint, about, [])
+            return ForkPoint(step, checkpoint, about, [])
         done = select(writes).where(
             writes.c.thread_id == run.id,
             writes.c.namespace == "",
@@ -122,4 +122,4 @@ async def point(database: Database, run: Any, step: int | None) -> Point | None:
             writes.c.position >= 0,
         )
         results = [dict(row) for row in (await connection.execute(done)).mappings()]
-    return Point(step, checkpoint, about, results) if "input" in checkpoint["channel_values"] else None
+    return ForkPoint(step, checkpoint, about, results) if "input" in checkpoint["channel_values"] else None

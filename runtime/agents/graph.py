@@ -16,24 +16,24 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send, interrupt
 
-from baobab.runtime.agents.calling import delegate_run, is_quoting, make_call, text_of
-from baobab.runtime.agents.edges import Edges
-from baobab.runtime.agents.failures import Denied, Limited, RunFailed, ToolFailed
-from baobab.runtime.agents.offers import function_names
-from baobab.runtime.agents.rendering import render_each, render_tree
-from baobab.runtime.agents.session import Answer, Message, Outcome, Recalled, Session
-from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode
-from baobab.runtime.agents.state import State
-from baobab.runtime.agents.talk import (
+from baobab.runtime.agents.conversation import (
     REPAIR,
+    find_violation,
+    insert_earlier,
     is_repairable,
     last_turn,
-    open_talk,
-    remind,
-    unfitness,
-    value_of,
-    without_repair,
+    open_conversation,
+    parse_answer,
+    remove_repair,
 )
+from baobab.runtime.agents.edges import Edges
+from baobab.runtime.agents.failures import CallDenied, RateLimited, RunFailed, ToolFailed
+from baobab.runtime.agents.offers import function_names
+from baobab.runtime.agents.rendering import render_each, render_tree
+from baobab.runtime.agents.run_session import Message, ModelAnswer, RecalledMessages, RunResult, RunSession
+from baobab.runtime.agents.spec import AgentNode, EndNode, GraphSpec, LlmNode, MapNode, ToolNode
+from baobab.runtime.agents.state import State
+from baobab.runtime.agents.tool_calls import as_text, delegate_run, is_quoting, make_call
 
 _MOST_ITEMS = 1000
 
@@ -42,67 +42,67 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str) -> Graph:
-    return _Compiler(GraphSpec.model_validate_json(text)).graph.compile()
+def _compile_cached(text: str) -> Graph:
+    return _GraphCompiler(GraphSpec.model_validate_json(text)).graph.compile()
 
 
-def compiled(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
+def compile_graph(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
     """The graph of a valid spec. Its input is `begun`; its context a Session."""
     # To compile costs as much as a dozen steps; what is shared is only read.
-    graph = copy(_compiled(json.dumps(spec, sort_keys=True)))
+    graph = copy(_compile_cached(json.dumps(spec, sort_keys=True)))
     graph.checkpointer = checkpointer
     return graph
 
 
-class _Compiler:
+class _GraphCompiler:
     def __init__(self, spec: GraphSpec) -> None:
         self._spec = spec
         self._edges = Edges(spec)
         self._names = self._edges.names
-        self.graph: StateGraph[Any, Any, Any, Any] = StateGraph(State, context_schema=Session)
+        self.graph: StateGraph[Any, Any, Any, Any] = StateGraph(State, context_schema=RunSession)
         for node_id, node in spec.nodes.items():
             name = self._names[node_id]
             match node:
                 case LlmNode():
-                    self.graph.add_node(name, self._thinking(node_id, node))
-                    self.graph.add_node(f"{name}_tool", self._acting(node_id, node))
+                    self.graph.add_node(name, self._build_llm(node_id, node))
+                    self.graph.add_node(f"{name}_tool", self._build_llm_call(node_id, node))
                 case ToolNode():
-                    self.graph.add_node(name, self._calling(node_id, node))
+                    self.graph.add_node(name, self._build_tool(node_id, node))
                 case MapNode():
-                    self.graph.add_node(name, self._spreading(node_id, node))
-                    self.graph.add_node(f"{name}_item", self._item(node_id, node))
-                    self.graph.add_node(f"{name}_all", self._gathering(node_id, node))
+                    self.graph.add_node(name, self._build_map(node_id, node))
+                    self.graph.add_node(f"{name}_item", self._build_map_item(node_id, node))
+                    self.graph.add_node(f"{name}_all", self._build_map_result(node_id, node))
                 case AgentNode():
-                    self.graph.add_node(name, self._delegating(node_id, node))
+                    self.graph.add_node(name, self._build_agent(node_id, node))
                 case EndNode():
-                    self.graph.add_node(name, self._ending(node_id, node))
+                    self.graph.add_node(name, self._build_end(node_id, node))
         self.graph.add_edge(START, self._names[spec.entry])
 
-    def _thinking(self, node_id: str, node: LlmNode) -> Callable[..., Any]:
+    def _build_llm(self, node_id: str, node: LlmNode) -> Callable[..., Any]:
         name, limits = self._names[node_id], self._spec.limits
 
-        async def think(state: State, runtime: Runtime[Session]) -> Command[Any]:
-            session, step = runtime.context, self._step(state)
+        async def think(state: State, runtime: Runtime[RunSession]) -> Command[Any]:
+            session, step = runtime.context, self._next_step(state)
             talk: list[Message] = state["talks"].get(node_id) or []
             opening: list[Message] = []
-            tainted, recalled = state["tainted"], Recalled()
+            tainted, recalled = state["tainted"], RecalledMessages()
             if not talk:
-                session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
-                opening = open_talk(node_id, node, state)
+                session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
+                opening = open_conversation(node_id, node, state)
             # The talk of a node that was begun by an earlier version holds what that recalled.
             known = state.get("recalled", {}).get(node_id)
             if node.remembers and (not talk or known is not None):
-                recalled = await session.memory.recall(node_id, node, known if talk else None)
+                recalled = await session.memory.recall_messages(node_id, node, known if talk else None)
                 if recalled.tainted:
-                    session.journal.taint()
+                    session.event_log.taint()
                     tainted = True
-            await session.journal.flush()
-            answer = await _asked(session, node, remind([*opening, *talk], recalled.messages), step)
+            await session.event_log.flush()
+            answer = await _ask_model(session, node, insert_earlier([*opening, *talk], recalled.messages), step)
             message = answer.message
             wanted = message.get("tool_calls") or []
             if not wanted:
                 try:
-                    value = value_of(node, message)
+                    value = parse_answer(node, message)
                 except RunFailed as failed:
                     if not is_repairable(talk, message):
                         raise
@@ -112,13 +112,13 @@ class _Compiler:
                     if opening and node.remembers:
                         again["recalled"] = {node_id: recalled.position}
                     return Command(update=again, goto=name)
-                session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
+                session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
                 written = {node.output_key: value}
                 update = {"state": written, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
                 if node.remembers:
                     # A turn as a whole, without the system prompt: that is sent anew each time.
-                    update["said"] = {node_id: [last_turn(without_repair([*opening, *talk, message]))]}
-                return Command(update=update, goto=self._next(node_id, state, written))
+                    update["said"] = {node_id: [last_turn(remove_repair([*opening, *talk, message]))]}
+                return Command(update=update, goto=self._next_node(node_id, state, written))
             if state["calls"] + len(wanted) > limits.max_tool_calls:
                 raise RunFailed("max_tool_calls", f"The run made its {limits.max_tool_calls} tool calls.")
             sends = [
@@ -136,86 +136,89 @@ class _Compiler:
 
         return think
 
-    def _acting(self, node_id: str, node: LlmNode) -> Callable[..., Any]:
+    def _build_llm_call(self, node_id: str, node: LlmNode) -> Callable[..., Any]:
         name = self._names[node_id]
         names = function_names(self._spec)
         refs = {names[ref.key]: ref for ref in node.tools}
 
-        async def act(arg: dict[str, Any], runtime: Runtime[Session]) -> Command[Any]:
-            asked = arg["of"]
-            function = asked.get("function") or {}
+        async def act(arg: dict[str, Any], runtime: Runtime[RunSession]) -> Command[Any]:
+            tool_call = arg["of"]
+            function = tool_call.get("function") or {}
             ref = refs.get(function.get("name", ""))
             tainted = False
             if ref is None:
-                told: Any = {"error": {"code": "UNKNOWN_TOOL", "message": "There is no tool of this name here."}}
+                result: Any = {"error": {"code": "UNKNOWN_TOOL", "message": "There is no tool of this name here."}}
             else:
                 try:
                     arguments = json.loads(function.get("arguments") or "{}")
-                    wrong = unfitness(arguments) if isinstance(arguments, dict) else "are not a JSON object"
+                    wrong = find_violation(arguments) if isinstance(arguments, dict) else "are not a JSON object"
                 except (ValueError, TypeError, RecursionError):
                     wrong = "are not a JSON object"
                 if wrong:
-                    told = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
+                    result = {"error": {"code": "INVALID_ARGUMENTS", "message": f"The arguments {wrong}."}}
                 else:
                     try:
-                        async with runtime.context.turns:
-                            made = await make_call(
+                        async with runtime.context.call_slots:
+                            call_result = await make_call(
                                 runtime.context, ref, arguments, arg["call_id"], arg["tainted"], node.approvers
                             )
-                        told, tainted = _corrected(made.value, made.arguments), runtime.context.toolbox.taints(ref)
+                        result, tainted = (
+                            _note_edit(call_result.value, call_result.arguments),
+                            runtime.context.toolbox.is_tainting(ref),
+                        )
                     except ToolFailed as failed:
-                        told, tainted = _corrected({"error": failed.told}, failed.arguments), is_quoting(ref)
-                    except Denied as denied:
+                        result, tainted = _note_edit({"error": failed.error}, failed.arguments), is_quoting(ref)
+                    except CallDenied as denied:
                         if node.on_denied == "fail":
                             raise RunFailed("approval_denied", denied.reason) from denied
-                        told = {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
-            message = {"role": "tool", "tool_call_id": asked.get("id", ""), "content": text_of(told)}
+                        result = {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
+            message = {"role": "tool", "tool_call_id": tool_call.get("id", ""), "content": as_text(result)}
             return Command(update={"talks": {node_id: [message]}, "tainted": tainted}, goto=name)
 
         return act
 
-    def _calling(self, node_id: str, node: ToolNode) -> Callable[..., Any]:
-        async def call(state: State, runtime: Runtime[Session]) -> Command[Any]:
-            session, step = runtime.context, self._step(state)
-            session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
+    def _build_tool(self, node_id: str, node: ToolNode) -> Callable[..., Any]:
+        async def call(state: State, runtime: Runtime[RunSession]) -> Command[Any]:
+            session, step = runtime.context, self._next_step(state)
+            session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             arguments = render_tree(node_id, node.args_template, state)
-            result = await self._use(session, node, arguments, f"{step}", state["tainted"])
-            session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
+            result = await self._call_tool(session, node, arguments, f"{step}", state["tainted"])
+            session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             written = {node.output_key: result} if node.output_key else {}
-            tainted = session.toolbox.taints(node.tool_ref)
+            tainted = session.toolbox.is_tainting(node.tool_ref)
             update = {"state": written, "steps": 1, "calls": 1, "tainted": tainted}
-            return Command(update=update, goto=self._next(node_id, state, written))
+            return Command(update=update, goto=self._next_node(node_id, state, written))
 
         return call
 
-    def _delegating(self, node_id: str, node: AgentNode) -> Callable[..., Any]:
-        async def delegate(state: State, runtime: Runtime[Session]) -> Command[Any]:
-            session, step = runtime.context, self._step(state)
-            session.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
+    def _build_agent(self, node_id: str, node: AgentNode) -> Callable[..., Any]:
+        async def delegate(state: State, runtime: Runtime[RunSession]) -> Command[Any]:
+            session, step = runtime.context, self._next_step(state)
+            session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
             given = render_tree(node_id, node.input_template, state)
             try:
-                outcome = await delegate_run(session, node, given, f"{step}", tainted=state["tainted"])
+                result = await delegate_run(session, node, given, f"{step}", tainted=state["tainted"])
             except RunFailed as failed:
                 if node.on_error == "fail":
                     raise
                 # The run below may have read text from outside, and its message may quote it.
-                session.journal.taint()
-                outcome = Outcome({"error": {"code": failed.type, "message": failed.message}}, tainted=True)
-            session.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
-            written = {node.output_key: outcome.output}
-            update = {"state": written, "steps": 1, "calls": 1, "tainted": outcome.tainted}
-            return Command(update=update, goto=self._next(node_id, state, written))
+                session.event_log.taint()
+                result = RunResult({"error": {"code": failed.type, "message": failed.message}}, tainted=True)
+            session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
+            written = {node.output_key: result.output}
+            update = {"state": written, "steps": 1, "calls": 1, "tainted": result.tainted}
+            return Command(update=update, goto=self._next_node(node_id, state, written))
 
         return delegate
 
-    def _spreading(self, node_id: str, node: MapNode) -> Callable[..., Any]:
+    def _build_map(self, node_id: str, node: MapNode) -> Callable[..., Any]:
         name = self._names[node_id]
 
-        async def spread(state: State, runtime: Runtime[Session]) -> Command[Any]:
-            step = self._step(state)
-            runtime.context.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
+        async def spread(state: State, runtime: Runtime[RunSession]) -> Command[Any]:
+            step = self._next_step(state)
+            runtime.context.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             items = render_tree(node_id, node.over, state)
             if not isinstance(items, list):
                 raise RunFailed("invalid_template", f"{node_id}: `over` names no list")
@@ -240,44 +243,44 @@ class _Compiler:
 
         return spread
 
-    def _item(self, node_id: str, node: MapNode) -> Callable[..., Any]:
+    def _build_map_item(self, node_id: str, node: MapNode) -> Callable[..., Any]:
         name = self._names[node_id]
 
-        async def do(arg: dict[str, Any], runtime: Runtime[Session]) -> Command[Any]:
+        async def do(arg: dict[str, Any], runtime: Runtime[RunSession]) -> Command[Any]:
             session = runtime.context
-            result = await self._use(session, node, arg["arguments"], arg["call_id"], arg["tainted"])
-            tainted = session.toolbox.taints(node.tool_ref)
+            result = await self._call_tool(session, node, arg["arguments"], arg["call_id"], arg["tainted"])
+            tainted = session.toolbox.is_tainting(node.tool_ref)
             done = {f"{name} {arg['index']}": result}
             return Command(update={"items": done, "tainted": tainted}, goto=f"{name}_all")
 
         return do
 
-    def _gathering(self, node_id: str, node: MapNode) -> Callable[..., Any]:
+    def _build_map_result(self, node_id: str, node: MapNode) -> Callable[..., Any]:
         name = self._names[node_id]
 
-        async def gather(state: State, runtime: Runtime[Session]) -> Command[Any]:
+        async def gather(state: State, runtime: Runtime[RunSession]) -> Command[Any]:
             about = state["items"][name]
             results = [state["items"][f"{name} {index}"] for index in range(about["count"])]
             step = about["step"]
-            runtime.context.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
+            runtime.context.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             written = {node.output_key: results}
-            return Command(update={"state": written}, goto=self._next(node_id, state, written))
+            return Command(update={"state": written}, goto=self._next_node(node_id, state, written))
 
         return gather
 
-    def _ending(self, node_id: str, node: EndNode) -> Callable[..., Any]:
-        async def end(state: State, runtime: Runtime[Session]) -> dict[str, Any]:
-            step = self._step(state)
-            runtime.context.journal.tell("node_start", {"node_id": node_id, "step": step}, f"start {step}")
+    def _build_end(self, node_id: str, node: EndNode) -> Callable[..., Any]:
+        async def end(state: State, runtime: Runtime[RunSession]) -> dict[str, Any]:
+            step = self._next_step(state)
+            runtime.context.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             output = render_tree(node_id, node.output_template, state)
-            runtime.context.journal.tell("node_end", {"node_id": node_id, "step": step}, f"end {step}")
+            runtime.context.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
             return {"output": output, "steps": 1}
 
         return end
 
-    async def _use(
+    async def _call_tool(
         self,
-        session: Session,
+        session: RunSession,
         node: ToolNode | MapNode,
         arguments: dict[str, Any],
         call_id: str,
@@ -286,19 +289,19 @@ class _Compiler:
         """Make a call of the graph itself. What its tool refuses ends the run, or stands in place of the result."""
         ref = node.tool_ref
         try:
-            async with session.turns:
+            async with session.call_slots:
                 return (await make_call(session, ref, arguments, call_id, tainted, node.approvers)).value
         except ToolFailed as failed:
             if node.on_error == "tell":
-                return {"error": failed.told}
-            said = f"{ref.name}: {failed.told.get('message', 'failed')}"
+                return {"error": failed.error}
+            said = f"{ref.name}: {failed.error.get('message', 'failed')}"
             raise RunFailed("tool_failed", said, quotes=is_quoting(ref)) from failed
-        except Denied as denied:
+        except CallDenied as denied:
             if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied
             return {"error": {"code": "APPROVAL_REJECTED", "message": denied.reason}}
 
-    def _step(self, state: State) -> int:
+    def _next_step(self, state: State) -> int:
         step = state["steps"] + 1
         if step > self._spec.limits.max_steps:
             raise RunFailed("max_steps", f"The run took its {self._spec.limits.max_steps} steps.")
@@ -309,20 +312,20 @@ class _Compiler:
         if state["calls"] + more > most:
             raise RunFailed("max_tool_calls", f"The run made its {most} tool calls.")
 
-    def _next(self, node_id: str, state: State, written: Mapping[str, Any]) -> str:
+    def _next_node(self, node_id: str, state: State, written: Mapping[str, Any]) -> str:
         return self._edges.follow(node_id, {"state": {**state["state"], **written}, "input": state["input"]})
 
 
-async def _asked(session: Session, node: LlmNode, messages: list[Message], step: int) -> Answer:
+async def _ask_model(session: RunSession, node: LlmNode, messages: list[Message], step: int) -> ModelAnswer:
     """What a model answers. It is asked anew when the run goes on after a rest."""
     try:
-        return await session.toolbox.ask(node, messages, step)
-    except Limited as limited:
+        return await session.toolbox.ask_model(node, messages, step)
+    except RateLimited as limited:
         interrupt({"again_in": limited.seconds})
         raise
 
 
-def _corrected(result: Any, arguments: Mapping[str, Any] | None) -> Any:
+def _note_edit(result: Any, arguments: Mapping[str, Any] | None) -> Any:
     """What a model is told of a call, so that it does not report what it asked for as done."""
     if arguments is None:
         return result

@@ -10,17 +10,19 @@ from baobab.tools.core.schema import portable
 @cache
 def graph_schema() -> dict[str, Any]:
     """Made from the models that read a graph, so that it cannot say anything else."""
-    schema: dict[str, Any] = _plain(portable(GraphSpec.model_json_schema()))
+    schema: dict[str, Any] = _simplify_schema(portable(GraphSpec.model_json_schema()))
     return schema
 
 
-def _plain(node: Any) -> Any:
+def _simplify_schema(node: Any) -> Any:
     """Without what only repeats what the rest says."""
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
-    plain = {word: _plain(value) for word, value in node.items() if word not in ("discriminator", "propertyNames")}
+    plain = {
+        word: _simplify_schema(value) for word, value in node.items() if word not in ("discriminator", "propertyNames")
+    }
     if plain.get("pattern") == NODE_ID:
         del plain["pattern"]
     if set(values := plain.get("patternProperties", {})) == {NODE_ID}:

@@ -16,6 +16,6 @@ class Issue:
     message: str
 
 
-def quoted(text: str) -> str:
+def quote_name(text: str) -> str:
     """A name for a message, as it would stand in the graph, cut to what a reader needs."""
     return json.dumps(text if len(text) <= 64 else f"{text[:63]}…", ensure_ascii=False)

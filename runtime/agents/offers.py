@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any
 
-from baobab.runtime.agents.remote.described import Described
 from baobab.runtime.agents.remote.errors import ToolServerNotFound
-from baobab.runtime.agents.remote.server import ToolServer, servers_of
+from baobab.runtime.agents.remote.server import ToolServer, load_servers
+from baobab.runtime.agents.remote.tool_description import ToolDescription
 from baobab.runtime.agents.spec import GraphSpec, LlmNode, Mode, ToolKey, ToolRef
-from baobab.runtime.agents.validation import Offer
+from baobab.runtime.agents.validation import ToolOffer
 from baobab.storage.database import Execute
 from baobab.tools.core.auth.callers import EndUser
 from baobab.tools.core.call import Tool, ToolRunner
@@ -32,14 +32,14 @@ _LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class ToolOffers:
     """The tools of a registry and of an app's tool servers, as graphs refer to them."""
 
     registry: ToolRunner
     servers: Mapping[str, ToolServer] = field(default_factory=dict)
     """By name and by id."""
 
-    def tool(self, ref: ToolRef) -> Offer | str:
+    def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         """How a tool may be used, or why it may not."""
         if ref.source == "function":
             return (
@@ -47,56 +47,58 @@ class Offers:
             )
         if ref.source == "mcp":
             try:
-                tool = self.remote(ref)
+                tool = self.get_remote_tool(ref)
             except BaobabError as exc:
                 return f"{ref.name} of {ref.server_id}: {exc.message}"
-            return self._server(ref).offer(tool)
-        found = self.registry.tools.get(ref.name)
-        if found is None or not usable(found):
-            near = get_close_matches(ref.name, [name for name, tool in self.registry.tools.items() if usable(tool)], 1)
+            return self._get_server(ref).build_offer(tool)
+        registered = self.registry.tools.get(ref.name)
+        if registered is None or not is_usable(registered):
+            near = get_close_matches(
+                ref.name, [name for name, tool in self.registry.tools.items() if is_usable(tool)], 1
+            )
             meant = f"; did you mean {near[0]}?" if near else ""
             return f"there is no tool {ref.name} that an agent can call{meant}"
-        users = found.access.admits(_SOMEBODY)
-        mode: Mode = "read_only" if found.effect == "read" else "read_write"
-        return Offer(mode, "end_user" if users else "developer_only")
+        users = registered.access.admits(_SOMEBODY)
+        mode: Mode = "read_only" if registered.effect == "read" else "read_write"
+        return ToolOffer(mode, "end_user" if users else "developer_only")
 
-    def remote(self, ref: ToolRef) -> Described:
+    def get_remote_tool(self, ref: ToolRef) -> ToolDescription:
         """A tool of a tool server, as it was accepted. ToolServerNotFound, ToolNotOffered, ToolChanged."""
-        return self._server(ref).tool(ref.name)
+        return self._get_server(ref).get_tool(ref.name)
 
-    def _server(self, ref: ToolRef) -> ToolServer:
+    def _get_server(self, ref: ToolRef) -> ToolServer:
         server = self.servers.get(ref.server_id or "")
         if server is None:
             raise ToolServerNotFound
         return server
 
-    def calling(self, ref: ToolRef) -> Tool:
+    def get_calling_tool(self, ref: ToolRef) -> Tool:
         """What makes the call, of a tool that is offered."""
         return self.registry.find(REMOTE if ref.source == "mcp" else ref.name)
 
-    def server_name(self, ref: ToolRef) -> str | None:
+    def get_server_name(self, ref: ToolRef) -> str | None:
         """What the server of a tool is called; None for a tool of ours."""
         server = self.servers.get(ref.server_id or "")
         return ref.server_id if server is None else server.name
 
-    def told(self, ref: ToolRef, called: str) -> dict[str, Any]:
+    def describe_tool(self, ref: ToolRef, name: str) -> dict[str, Any]:
         """A tool that is offered, as models are told of it. called: the name that they use."""
         if ref.source != "mcp":
-            return described(self.registry.find(ref.name), called)
-        tool, server = self.remote(ref), self._server(ref)
+            return describe_function(self.registry.find(ref.name), name)
+        tool, server = self.get_remote_tool(ref), self._get_server(ref)
         said = f"A tool of the server {server.name}, which says of it: {tool.description}"
         parameters = {"type": "object", **tool.input_schema}
-        function = {"name": called, "description": said, "parameters": parameters}
+        function = {"name": name, "description": said, "parameters": parameters}
         return {"type": "function", "function": function}
 
-    def arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def build_arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the tool that makes a call: what the run chose is within what it does not choose."""
         if ref.source != "mcp":
             if given.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
             return {**given, BOUND: app_id}
         try:
-            digest = self.remote(ref).digest
+            digest = self.get_remote_tool(ref).digest
         except BaobabError:
             # A call that was made is known again without it, and none is made with it.
             digest = "none"
@@ -105,12 +107,12 @@ class Offers:
         return {BOUND: app_id, **named, "arguments": dict(given)}
 
 
-async def offered(registry: ToolRunner, execute: Execute, app_id: str) -> Offers:
+async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:
     """What an app has for its agents. execute: where its rows are."""
-    return Offers(registry, await servers_of(execute, app_id))
+    return ToolOffers(registry, await load_servers(execute, app_id))
 
 
-def usable(tool: Tool) -> bool:
+def is_usable(tool: Tool) -> bool:
     """Whether agents may call it: within their app, and nothing that hands out rights or speaks for a person."""
     if tool.toolset.name == "agents":
         return tool.name == "interrupt"
@@ -124,7 +126,7 @@ def function_names(spec: GraphSpec) -> dict[ToolKey, str]:
     """
     refs = {ref.key: ref for node in spec.nodes.values() if isinstance(node, LlmNode) for ref in node.tools}
     bare = {key: _plain_name(ref.name, _LONGEST_NAME) for key, ref in refs.items()}
-    prefixed = {key: _prefixed(ref) for key, ref in refs.items()}
+    prefixed = {key: _prefix_name(ref) for key, ref in refs.items()}
     shared = Counter(bare.values())
     names = {
         key: bare[key] if ref.server_id is None or shared[bare[key]] == 1 else prefixed[key]
@@ -133,7 +135,7 @@ def function_names(spec: GraphSpec) -> dict[ToolKey, str]:
     taken = Counter(names.values())
     # Names of servers and of their tools are anybody's text, of which models are told the letters alone.
     return {
-        key: name if taken[name] == 1 or refs[key].server_id is None else _marked(refs[key])
+        key: name if taken[name] == 1 or refs[key].server_id is None else _mark_name(refs[key])
         for key, name in names.items()
     }
 
@@ -142,16 +144,16 @@ def _plain_name(text: str, longest: int) -> str:
     return _NO_NAME.sub("_", text)[:longest]
 
 
-def _prefixed(ref: ToolRef) -> str:
+def _prefix_name(ref: ToolRef) -> str:
     return f"{_plain_name(ref.server_id or '', 20)}_{_plain_name(ref.name, _LONGEST_NAME - 21)}"
 
 
-def _marked(ref: ToolRef) -> str:
+def _mark_name(ref: ToolRef) -> str:
     mark = sha256(f"{ref.server_id}\0{ref.name}".encode()).hexdigest()[:8]
     return f"{_plain_name(ref.name, _LONGEST_NAME - 9)}_{mark}"
 
 
-def described(tool: Tool, name: str) -> dict[str, Any]:
+def describe_function(tool: Tool, name: str) -> dict[str, Any]:
     """A tool as models are told of it, in the form of OpenAI's chat completions."""
     schema = tool.input_schema
     properties = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quoted
+from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quote_name
 from baobab.runtime.agents.spec import (
     AGENT_NAME,
     NODE_ID,
@@ -38,7 +38,7 @@ _NODES: dict[str, type[BaseModel]] = {
 }
 _ROUNDS = 3
 _TYPES = "llm, tool, map, agent or end"
-_PLAIN = {
+_MESSAGES = {
     "missing": "is required",
     "string_type": "must be text",
     "int_type": "must be a whole number",
@@ -49,7 +49,7 @@ _PLAIN = {
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
 }
-_PATTERNS = {
+_PATTERN_MESSAGES = {
     NODE_ID: "must not hold control characters",
     OUTPUT_KEY: "must be a name: letters, digits and _, no digit first",
     AGENT_NAME: "must be the name of an agent: lower-case letters, digits, - and _",
@@ -83,35 +83,35 @@ def read_shape(value: Any) -> Shape:
         except ValidationError as exc:
             # The inputs would only be copied into the errors, and nothing here shows them.
             faults = exc.errors(include_url=False, include_input=False)
-        issues += [_issue(fault, value) for fault in faults[:MAX_ISSUES]]
+        issues += [_build_issue(fault, value) for fault in faults[:MAX_ISSUES]]
         if len(faults) > MAX_ISSUES:
             break
         readable = deepcopy(readable)
         for fault in faults:
-            path = _replace(readable, fault)
+            path = _replace_part(readable, fault)
             if path is not None:
                 replaced.add(path)
-            elif not _take_out(readable, fault):
+            elif not _remove_field(readable, fault):
                 return Shape(None, issues)
             elif fault["type"] != "extra_forbidden":
-                unknown.add(str(_path(fault)[0]))
+                unknown.add(str(_fault_path(fault)[0]))
     return Shape(None, issues)
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
+def suggest_name(name: str, known: Sequence[str]) -> str:
     """The nearest of the names, as the end of a message; nothing where none is near."""
     near = difflib.get_close_matches(name, known, 1, 0.7)
-    return f"; did you mean {quoted(near[0])}?" if near else ""
+    return f"; did you mean {quote_name(near[0])}?" if near else ""
 
 
-def _take_out(graph: Any, fault: ErrorDetails) -> bool:
+def _remove_field(graph: Any, fault: ErrorDetails) -> bool:
     """Take a field at fault out of a graph; whether the graph can do without it."""
-    path = _path(fault)
+    path = _fault_path(fault)
     while path:
         model, name = _model_at(path[:-1], graph), path[-1]
         if model is not None and isinstance(name, str):
             field = next((f for known, f in model.model_fields.items() if (f.alias or known) == name), None)
-            holder = _at(graph, path[:-1])
+            holder = _value_at(graph, path[:-1])
             if (field is not None and field.is_required()) or holder is None:
                 return False
             holder.pop(name, None)
@@ -121,24 +121,24 @@ def _take_out(graph: Any, fault: ErrorDetails) -> bool:
     return False
 
 
-def _replace(graph: Any, fault: ErrorDetails) -> Path | None:
+def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
     """Put something else in the place of what cannot be read and must be there; its path, None where it may go."""
-    match _path(fault):
+    match _fault_path(fault):
         case ("nodes", str() as node_id, *inside) if "[key]" not in fault["loc"]:
-            if inside and fault["type"] != "missing" and _may_go(graph, ("nodes", node_id, *inside)):
+            if inside and fault["type"] != "missing" and _is_removable(graph, ("nodes", node_id, *inside)):
                 return None
-            graph["nodes"][node_id] = _other_node(graph, node_id)
+            graph["nodes"][node_id] = _build_substitute(graph, node_id)
             return ("nodes", node_id)
         case ("edges", int() as index, *_) if fault["type"] != "extra_forbidden":
             given = graph["edges"][index]
             ends = given if isinstance(given, dict) else {}
-            nowhere = _free_name(graph)
+            nowhere = _find_free_name(graph)
             ends = {end: ends[end] if _is_id(ends.get(end)) else nowhere for end in ("from", "to")}
             # A condition: what comes after an edge without one would never be taken.
             graph["edges"][index] = {**ends, "when": {"var": "input"}}
             return ("edges", index)
         case ("entry",):
-            graph["entry"] = _free_name(graph)
+            graph["entry"] = _find_free_name(graph)
             return ("entry",)
         case ("spec_version",):
             graph["spec_version"] = 1
@@ -146,14 +146,14 @@ def _replace(graph: Any, fault: ErrorDetails) -> Path | None:
     return None
 
 
-def _may_go(graph: Any, path: Path) -> bool:
+def _is_removable(graph: Any, path: Path) -> bool:
     """Whether what stands at a path of a node can be taken out, and the node still be read."""
     model = _model_at(path[:-1], graph)
     fields = {} if model is None else {(f.alias or name): f for name, f in model.model_fields.items()}
     return model is not None and (path[-1] not in fields or not fields[str(path[-1])].is_required())
 
 
-def _other_node(graph: Any, node_id: str) -> dict[str, str]:
+def _build_substitute(graph: Any, node_id: str) -> dict[str, str]:
     """A node that stands in the place of one that cannot be read, and leads as far as that one."""
     node = graph["nodes"][node_id]
     key = node.get("output_key") if isinstance(node, dict) else None
@@ -163,7 +163,7 @@ def _other_node(graph: Any, node_id: str) -> dict[str, str]:
     return {"type": "llm", "output_key": written} if node_id in left else {"type": "end"}
 
 
-def _free_name(graph: Any) -> str:
+def _find_free_name(graph: Any) -> str:
     """An id that no node has."""
     nodes, name = graph.get("nodes"), "unknown"
     while isinstance(nodes, dict) and name in nodes:
@@ -175,37 +175,37 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 64 and re.fullmatch(NODE_ID, value) is not None
 
 
-def _issue(fault: ErrorDetails, graph: Any) -> Issue:
-    path = _path(fault)
+def _build_issue(fault: ErrorDetails, graph: Any) -> Issue:
+    path = _fault_path(fault)
     context = fault.get("ctx", {})
     match fault["type"]:
         case "extra_forbidden":
-            known = list(_fields(_model_at(path[:-1], graph)))
-            message = f"is no field here{did_you_mean(str(path[-1]), known)}"
+            known = list(_field_names(_model_at(path[:-1], graph)))
+            message = f"is no field here{suggest_name(str(path[-1]), known)}"
             message += f"; the fields are {', '.join(known)}" if known else ""
         case "string_pattern_mismatch":
-            message = _PATTERNS[context["pattern"]]
+            message = _PATTERN_MESSAGES[context["pattern"]]
         case "too_long":
             message = f"must have at most {context['max_length']} entries"
         case "greater_than_equal":
-            message = f"must be at least {_number(context['ge'])}"
+            message = f"must be at least {_format_bound(context['ge'])}"
         case "less_than_equal":
-            message = f"must be at most {_number(context['le'])}"
+            message = f"must be at most {_format_bound(context['le'])}"
         case "literal_error":
             message = f"must be {context['expected']}"
         case "union_tag_not_found":
             message = f"needs a type: {_TYPES}"
         case "union_tag_invalid":
             path = (*path, "type")
-            message = f"must be {_TYPES}{did_you_mean(str(context.get('tag', '')).lower(), list(_NODES))}"
+            message = f"must be {_TYPES}{suggest_name(str(context.get('tag', '')).lower(), list(_NODES))}"
         case "value_error":
             message = str(context["error"])
         case other:
-            message = _PLAIN.get(other) or re.sub(r"^\w+ should ", "must ", fault["msg"])
+            message = _MESSAGES.get(other) or re.sub(r"^\w+ should ", "must ", fault["msg"])
     return Issue(path, message)
 
 
-def _path(fault: ErrorDetails) -> Path:
+def _fault_path(fault: ErrorDetails) -> Path:
     """Where a fault is, without steps of the reader's own: the type that it read a node as, and that a key is at fault
     and not its value.
     """
@@ -241,7 +241,7 @@ def _model_at(path: Path, graph: Any) -> type[BaseModel] | None:
     return model
 
 
-def _at(graph: Any, path: Path) -> Any:
+def _value_at(graph: Any, path: Path) -> Any:
     """What stands at a path; None where that is gone with something above it."""
     for step in path:
         within = step in graph if isinstance(graph, dict) else isinstance(step, int) and isinstance(graph, list)
@@ -251,9 +251,9 @@ def _at(graph: Any, path: Path) -> Any:
     return graph
 
 
-def _fields(model: type[BaseModel] | None) -> Iterator[str]:
+def _field_names(model: type[BaseModel] | None) -> Iterator[str]:
     return ((field.alias or name) for name, field in model.model_fields.items()) if model else iter(())
 
 
-def _number(bound: float) -> str:
+def _format_bound(bound: float) -> str:
     return str(bound).removesuffix(".0")

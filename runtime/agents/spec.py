@@ -49,7 +49,7 @@ Arguments = Annotated[dict[str, JsonValue], Field(max_length=100)]
 _ANY_JSON: Any = JsonValue
 
 
-def _may_be_left_out(field: FieldInfo | None) -> bool:
+def _is_optional(field: FieldInfo | None) -> bool:
     return field is not None and not field.is_required() and field.annotation is not _ANY_JSON
 
 
@@ -66,7 +66,7 @@ class _Part(BaseModel):
         if not isinstance(given, dict) or None not in given.values():
             return given
         fields = {info.alias or name: info for name, info in cls.model_fields.items()}
-        absent = {name for name, value in given.items() if value is None and _may_be_left_out(fields.get(name))}
+        absent = {name for name, value in given.items() if value is None and _is_optional(fields.get(name))}
         return {name: value for name, value in given.items() if name not in absent}
 
 
@@ -115,7 +115,7 @@ class ToolRef(Override):
         return self.source, self.server_id, self.name
 
     @model_validator(mode="after")
-    def _of_one_source(self) -> Self:
+    def _check_source(self) -> Self:
         if self.source == "mcp" and self.server_id is None:
             raise ValueError("a tool of source mcp needs a server_id")
         if self.source != "mcp" and self.server_id is not None:
@@ -243,7 +243,7 @@ class Limits(_Part):
     checkpoint_every_node: bool = True
 
 
-def _whole(value: Any) -> Any:
+def _parse_version(value: Any) -> Any:
     """The number, which some clients write as text. For Python, and so for a Literal, true and 1.0 are 1 as well."""
     if value == "1":
         return 1
@@ -254,7 +254,9 @@ def _whole(value: Any) -> Any:
 
 class GraphSpec(_Part):
     spec_version: Annotated[
-        Literal[1], BeforeValidator(_whole), WithJsonSchema({"enum": [1, "1"], "description": '1, or the text "1".'})
+        Literal[1],
+        BeforeValidator(_parse_version),
+        WithJsonSchema({"enum": [1, "1"], "description": '1, or the text "1".'}),
     ]
     entry: NodeId
     """Id of the first node."""

@@ -51,7 +51,7 @@ class Template:
 
     def __init__(self, text: str) -> None:
         """Raises TemplateInvalid where two opening braces begin no placeholder."""
-        self.pieces = _pieces(text)
+        self.pieces = _parse_pieces(text)
         self.names = tuple(piece for piece in self.pieces if isinstance(piece, tuple))
         self.sole = self.names[0] if len(self.names) == len(self.pieces) == 1 else None
         """The placeholder that the whole text is, if it is one: its value then keeps its type in `rendered`."""
@@ -67,34 +67,34 @@ class Template:
 
         Raises TemplateMissing, TemplateTooLarge.
         """
-        return _Writing(values).text(self)
+        return _Renderer(values).render_text(self)
 
 
-def names(text: str) -> tuple[Name, ...]:
+def parse_names(text: str) -> tuple[Name, ...]:
     """What a template's placeholders name. Raises TemplateInvalid."""
     return Template(text).names
 
 
-def rendered(tree: Any, values: Mapping[str, Any]) -> Any:
+def fill_tree(tree: Any, values: Mapping[str, Any]) -> Any:
     """A JSON tree whose strings are templates, with their values; keys stay as they are.
 
     A string that is one placeholder and nothing else becomes its value, whatever type that is; such a value is shared
     with `values`, not copied. The tree is one that was validated: its depth is bounded. Raises what `Template` and
     `render` raise; the bound is on all of the result.
     """
-    return _Writing(values).tree(tree)
+    return _Renderer(values).render_tree(tree)
 
 
-def rendered_each(tree: Any, values: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
+def fill_each(tree: Any, values: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
     """The same once for each item, which the tree calls `item`. The bound is on all of the results together."""
-    writing, results = _Writing(values, MAX_CHARACTERS_OF_EACH), []
+    renderer, results = _Renderer(values, MAX_CHARACTERS_OF_EACH), []
     for item in items:
-        writing.values = {**values, "item": item}
-        results.append(writing.tree(tree))
+        renderer.values = {**values, "item": item}
+        results.append(renderer.render_tree(tree))
     return results
 
 
-def _pieces(text: str) -> tuple[str | Name, ...]:
+def _parse_pieces(text: str) -> tuple[str | Name, ...]:
     pieces: list[str | Name] = []
     done = 0
     while (start := text.find(_OPEN, done)) >= 0:
@@ -115,7 +115,7 @@ def _pieces(text: str) -> tuple[str | Name, ...]:
     return tuple(pieces)
 
 
-def _value(name: Name, values: Mapping[str, Any]) -> Any:
+def _look_up(name: Name, values: Mapping[str, Any]) -> Any:
     value: Any = values
     for part in name:
         if isinstance(value, Mapping) and part in value:
@@ -129,7 +129,7 @@ def _value(name: Name, values: Mapping[str, Any]) -> Any:
     return value
 
 
-def _written(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
@@ -138,34 +138,34 @@ def _written(value: Any) -> str:
         raise TemplateTooLarge("a value is nested too deeply to be written") from exc
 
 
-class _Writing:
+class _Renderer:
     """One rendering: it counts what it has written, so that no number of placeholders gets past the bound."""
 
     def __init__(self, values: Mapping[str, Any], most: int = MAX_CHARACTERS) -> None:
         self.values = values
         self._most = self._left = most
 
-    def text(self, template: Template) -> str:
+    def render_text(self, template: Template) -> str:
         return "".join(
-            self._counted(_written(_value(piece, self.values)) if isinstance(piece, tuple) else piece)
+            self._charge_text(_to_text(_look_up(piece, self.values)) if isinstance(piece, tuple) else piece)
             for piece in template.pieces
         )
 
-    def tree(self, tree: Any) -> Any:
+    def render_tree(self, tree: Any) -> Any:
         if isinstance(tree, str):
             template = Template(tree)
             if template.sole is None:
-                return self.text(template)
-            value = _value(template.sole, self.values)
-            self._counted(_written(value))
+                return self.render_text(template)
+            value = _look_up(template.sole, self.values)
+            self._charge_text(_to_text(value))
             return value
         if isinstance(tree, list):
-            return [self.tree(item) for item in tree]
+            return [self.render_tree(item) for item in tree]
         if isinstance(tree, dict):
-            return {key: self.tree(value) for key, value in tree.items()}
+            return {key: self.render_tree(value) for key, value in tree.items()}
         return tree
 
-    def _counted(self, text: str) -> str:
+    def _charge_text(self, text: str) -> str:
         self._left -= len(text)
         if self._left < 0:
             raise TemplateTooLarge(f"the result has more than {self._most} characters")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Protocol
 
-from baobab.runtime.agents.answer_schema import malformed
-from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, unfit
+from baobab.runtime.agents.answer_schema import find_schema_error
+from baobab.runtime.agents.bounds import MAX_SCHEMA_VALUES, count_values, find_violations
 from baobab.runtime.agents.conditions import Condition, ConditionInvalid
-from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quoted
+from baobab.runtime.agents.issue import MAX_ISSUES, Issue, Path, quote_name
 from baobab.runtime.agents.shape import read_shape
 from baobab.runtime.agents.spec import (
     AgentNode,
@@ -28,31 +28,31 @@ from baobab.runtime.agents.spec import (
     ToolServer,
 )
 from baobab.runtime.agents.templates import Template, TemplateInvalid
-from baobab.runtime.agents.wiring import wiring_issues, writable_before, written_by
+from baobab.runtime.agents.wiring import find_wiring_issues, writable_before, written_keys
 
 _MOST_COMPARED = 50
 """Names among which the nearest to a wrong one is looked for: comparing takes time."""
 
-__all__ = ["Issue", "Offer", "Offered", "find_issues", "issues_of", "narrowed", "self_decided"]
+__all__ = ["Issue", "OfferSource", "ToolOffer", "find_issues", "find_self_approvals", "narrow_offer", "validate_graph"]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """What a tool is by itself, before any override."""
 
     mode: Mode
     exposed_to: Exposure
 
 
-class Offered(Protocol):
+class OfferSource(Protocol):
     """The tools that an app has for its agents."""
 
-    def tool(self, ref: ToolRef) -> Offer | str:
+    def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         """The tool that `ref` names, or why it cannot be used, as a message. Overrides of `ref` do not count."""
         ...
 
 
-def issues_of(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]]:
+def validate_graph(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[Issue]]:
     """The graph, if there is nothing to say against it; else the first 100 issues, in the same order each time.
 
     `value` is anything that JSON can be, of any size: it is measured before it is read.
@@ -61,9 +61,9 @@ def issues_of(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]
     return (None if issues else spec), issues
 
 
-def find_issues(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issue]]:
+def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[Issue]]:
     """As `issues_of`, with what could be read of a graph although there is something to say against it."""
-    if issues := list(unfit(value)):
+    if issues := list(find_violations(value)):
         return None, issues
     shape = read_shape(value)
     spec = shape.spec
@@ -73,91 +73,91 @@ def find_issues(value: Any, tools: Offered) -> tuple[GraphSpec | None, list[Issu
     connected = "edges" not in shape.unknown and not any(path[0] == "edges" for path in shape.replaced)
     # What a node that could not be read would have written is not known.
     complete = connected and not any(path[0] == "nodes" for path in shape.replaced)
-    named = () if "tools" in shape.unknown else _tool_issues(spec, tools)
-    texts = (_text_issues(spec, complete=complete), _schema_issues(spec))
+    named = () if "tools" in shape.unknown else _find_tool_issues(spec, tools)
+    texts = (_find_text_issues(spec, complete=complete), _find_schema_issues(spec))
     rules = (
         issue
-        for issue in chain(wiring_issues(spec, connected=connected), named, *texts)
+        for issue in chain(find_wiring_issues(spec, connected=connected), named, *texts)
         if issue.path[:1] not in shape.replaced and issue.path[:2] not in shape.replaced
     )
     return spec, list(islice(chain(shape.issues, rules), MAX_ISSUES))
 
 
-def narrowed(offer: Offer, *overrides: Override) -> Offer:
+def narrow_offer(offer: ToolOffer, *overrides: Override) -> ToolOffer:
     """The narrowest of a tool and what is laid over it."""
     modes = {offer.mode, *(override.mode_override for override in overrides)}
     exposures = {offer.exposed_to, *(override.exposed_to_override for override in overrides)}
-    return Offer(
+    return ToolOffer(
         "read_write" if "read_write" in modes else "read_only",
         "developer_only" if "developer_only" in exposures else "end_user",
     )
 
 
-def self_decided(spec: GraphSpec, tools: Offered) -> list[Issue]:
+def find_self_approvals(spec: GraphSpec, tools: OfferSource) -> list[Issue]:
     """Where whoever starts a run decides themselves, as nobody says who else does."""
-    found = []
+    issues = []
     for node_id, node in spec.nodes.items():
         if getattr(node, "approvers", None) is not None:
             continue
-        for path, ref in _used(node):
-            offer = tools.tool(ref)
-            if ref.source != "builtin" or isinstance(offer, str) or narrowed(offer, ref).mode != "read_write":
+        for path, ref in _node_refs(node):
+            offer = tools.get_offer(ref)
+            if ref.source != "builtin" or isinstance(offer, str) or narrow_offer(offer, ref).mode != "read_write":
                 continue
             message = f"whoever starts the run decides about {ref.name}: name `approvers` of the node or the agent"
-            found.append(Issue(("nodes", node_id, *path), message))
-    return found[:MAX_ISSUES]
+            issues.append(Issue(("nodes", node_id, *path), message))
+    return issues[:MAX_ISSUES]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------
 
 
-def _tool_issues(spec: GraphSpec, tools: Offered) -> Iterator[Issue]:
-    asking = _Asking(tools)
-    listed = dict(_listed(spec))
+def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
+    offers = _CachedOffers(tools)
+    listed = dict(_list_refs(spec))
     servers = {server.server_id: server for server in reversed(spec.tools.mcp_servers)}
-    yield from _repeated(("tools", "builtin"), spec.tools.builtin)
-    yield from _repeated(("tools", "functions"), spec.tools.functions)
-    yield from _repeated(("tools", "mcp_servers"), [server.server_id for server in spec.tools.mcp_servers])
+    yield from _find_repeats(("tools", "builtin"), spec.tools.builtin)
+    yield from _find_repeats(("tools", "functions"), spec.tools.functions)
+    yield from _find_repeats(("tools", "mcp_servers"), [server.server_id for server in spec.tools.mcp_servers])
     for index, server in enumerate(spec.tools.mcp_servers):
-        yield from _repeated(("tools", "mcp_servers", index, "tools"), server.tools)
+        yield from _find_repeats(("tools", "mcp_servers", index, "tools"), server.tools)
     for ref, path in listed.items():
         # A function may be deployed after its agent; one that a node uses must be there.
-        if ref.source != "function" and isinstance(why_not := asking.tool(ref), str):
+        if ref.source != "function" and isinstance(why_not := offers.get_offer(ref), str):
             yield Issue(path, why_not)
     for index, server in enumerate(spec.tools.mcp_servers):
-        yield from _server_issues(("tools", "mcp_servers", index), server, asking)
+        yield from _find_server_issues(("tools", "mcp_servers", index), server, offers)
     listed_keys = {ref.key for ref in listed}
     for node_id, node in spec.nodes.items():
         seen: set[ToolKey] = set()
-        for path, ref in _used(node):
+        for path, ref in _node_refs(node):
             where: Path = ("nodes", node_id, *path)
             if ref.key in seen:
-                yield Issue(where, f"{quoted(ref.name)} stands here twice")
+                yield Issue(where, f"{quote_name(ref.name)} stands here twice")
             elif ref.key not in listed_keys:
-                yield Issue(where, f"{quoted(ref.name)} is not listed in {_list_of(ref)}")
-            elif isinstance(offer := asking.tool(ref), Offer):
+                yield Issue(where, f"{quote_name(ref.name)} is not listed in {_list_name(ref)}")
+            elif isinstance(offer := offers.get_offer(ref), ToolOffer):
                 server_override = _server_override(servers.get(ref.server_id or ""), ref.name)
-                yield from _widening(where, ref, narrowed(offer, server_override))
+                yield from _find_widening(where, ref, narrow_offer(offer, server_override))
             elif ref.source == "function":
                 yield Issue(where, offer)
             seen.add(ref.key)
 
 
-class _Asking:
+class _CachedOffers:
     """Asks for each tool once, however many nodes use it."""
 
-    def __init__(self, tools: Offered) -> None:
+    def __init__(self, tools: OfferSource) -> None:
         self._tools = tools
-        self._answers: dict[ToolKey, Offer | str] = {}
+        self._answers: dict[ToolKey, ToolOffer | str] = {}
 
-    def tool(self, ref: ToolRef) -> Offer | str:
+    def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         key = ref.key
         if key not in self._answers:
-            self._answers[key] = self._tools.tool(ref)
+            self._answers[key] = self._tools.get_offer(ref)
         return self._answers[key]
 
 
-def _listed(spec: GraphSpec) -> Iterator[tuple[ToolRef, Path]]:
+def _list_refs(spec: GraphSpec) -> Iterator[tuple[ToolRef, Path]]:
     for index, name in enumerate(spec.tools.builtin):
         yield ToolRef(source="builtin", name=name), ("tools", "builtin", index)
     for index, name in enumerate(spec.tools.functions):
@@ -168,13 +168,13 @@ def _listed(spec: GraphSpec) -> Iterator[tuple[ToolRef, Path]]:
             yield ref, ("tools", "mcp_servers", place, "tools", index)
 
 
-def _list_of(ref: ToolRef) -> str:
+def _list_name(ref: ToolRef) -> str:
     if ref.source == "mcp":
-        return f"the tools of {quoted(ref.server_id or '')} in tools.mcp_servers"
+        return f"the tools of {quote_name(ref.server_id or '')} in tools.mcp_servers"
     return f"tools.{'builtin' if ref.source == 'builtin' else 'functions'}"
 
 
-def _used(node: Node) -> Iterator[tuple[Path, ToolRef]]:
+def _node_refs(node: Node) -> Iterator[tuple[Path, ToolRef]]:
     if isinstance(node, LlmNode):
         for index, ref in enumerate(node.tools):
             yield ("tools", index), ref
@@ -182,31 +182,31 @@ def _used(node: Node) -> Iterator[tuple[Path, ToolRef]]:
         yield ("tool_ref",), node.tool_ref
 
 
-def _repeated(path: Path, names: Sequence[str]) -> Iterator[Issue]:
+def _find_repeats(path: Path, names: Sequence[str]) -> Iterator[Issue]:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            yield Issue((*path, index), f"{quoted(name)} stands here twice")
+            yield Issue((*path, index), f"{quote_name(name)} stands here twice")
         seen.add(name)
 
 
-def _server_issues(path: Path, server: ToolServer, asking: _Asking) -> Iterator[Issue]:
+def _find_server_issues(path: Path, server: ToolServer, offers: _CachedOffers) -> Iterator[Issue]:
     names = set(server.tools)
     for name, override in server.tool_overrides.items():
         where: Path = (*path, "tool_overrides", name)
         if name not in names:
-            yield Issue(where, f"{quoted(name)} is none of the server's listed tools")
+            yield Issue(where, f"{quote_name(name)} is none of the server's listed tools")
             continue
-        offer = asking.tool(ToolRef(source="mcp", server_id=server.server_id, name=name))
-        if isinstance(offer, Offer):
-            yield from _widening(where, override, offer)
+        offer = offers.get_offer(ToolRef(source="mcp", server_id=server.server_id, name=name))
+        if isinstance(offer, ToolOffer):
+            yield from _find_widening(where, override, offer)
 
 
 def _server_override(server: ToolServer | None, name: str) -> Override:
     return server.tool_overrides.get(name, Override()) if server else Override()
 
 
-def _widening(path: Path, override: Override, offer: Offer) -> Iterator[Issue]:
+def _find_widening(path: Path, override: Override, offer: ToolOffer) -> Iterator[Issue]:
     if override.mode_override == "read_only" and offer.mode == "read_write":
         yield Issue(
             (*path, "mode_override"),
@@ -225,26 +225,26 @@ def _widening(path: Path, override: Override, offer: Offer) -> Iterator[Issue]:
 # --- templates, conditions, schemas -----------------------------------------------------------------------------
 
 
-def _text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
+def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
     """complete: whether all is known that nodes write to the state."""
     before = writable_before(spec)
-    written = frozenset[str]().union(*map(written_by, spec.nodes.values()))
+    written = frozenset[str]().union(*map(written_keys, spec.nodes.values()))
     for node_id, node in spec.nodes.items():
         keys = before[node_id]
-        for path, text, has_item in _templates(node):
+        for path, text, has_item in _node_templates(node):
             where: Path = ("nodes", node_id, *path)
             try:
                 template = Template(text)
             except TemplateInvalid as exc:
                 yield Issue(where, str(exc))
                 continue
-            yield from _single_braces(where, template)
+            yield from _find_single_braces(where, template)
             if path == ("over",) and template.sole is None:
                 yield Issue(where, "must be one placeholder that names a list, such as {{ state.rows }}")
             for name in dict.fromkeys(template.names):
                 if name[0] == "item" and not has_item:
                     yield Issue(where, "item is only there in the args_template of a map")
-                yield from _unwritten(where, name, keys, written) if complete else ()
+                yield from _find_unwritten(where, name, keys, written) if complete else ()
     for index, edge in enumerate(spec.edges):
         if edge.when is None or edge.from_ not in spec.nodes:
             continue
@@ -254,17 +254,17 @@ def _text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
         except ConditionInvalid as exc:
             yield Issue((*where, *exc.path), str(exc))
             continue
-        keys = before[edge.from_] | written_by(spec.nodes[edge.from_])
+        keys = before[edge.from_] | written_keys(spec.nodes[edge.from_])
         for name in dict.fromkeys(condition.names):
-            yield from _unwritten(where, name, keys, written) if complete else ()
+            yield from _find_unwritten(where, name, keys, written) if complete else ()
 
 
-def _single_braces(path: Path, template: Template) -> Iterator[Issue]:
+def _find_single_braces(path: Path, template: Template) -> Iterator[Issue]:
     if (single := template.single_brace) is not None:
         yield Issue(path, f"{single} stays as it is: a placeholder has two braces, {{{single}}}")
 
 
-def _templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
+def _node_templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
     """Where a node has templates, their texts, and whether `item` is there for them."""
     match node:
         case LlmNode():
@@ -272,61 +272,63 @@ def _templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
             if node.input_template is not None:
                 yield ("input_template",), node.input_template, False
         case ToolNode():
-            yield from ((path, text, False) for path, text in _strings(node.args_template, ("args_template",)))
+            yield from ((path, text, False) for path, text in _list_strings(node.args_template, ("args_template",)))
         case MapNode():
             yield ("over",), node.over, False
-            yield from ((path, text, True) for path, text in _strings(node.args_template, ("args_template",)))
+            yield from ((path, text, True) for path, text in _list_strings(node.args_template, ("args_template",)))
         case AgentNode():
-            yield from ((path, text, False) for path, text in _strings(node.input_template, ("input_template",)))
+            yield from ((path, text, False) for path, text in _list_strings(node.input_template, ("input_template",)))
         case EndNode():
-            yield from ((path, text, False) for path, text in _strings(node.output_template, ("output_template",)))
+            yield from ((path, text, False) for path, text in _list_strings(node.output_template, ("output_template",)))
 
 
-def _strings(tree: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _list_strings(tree: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(tree, str):
         yield path, tree
-    for key, value in _inside(tree):
-        yield from _strings(value, (*path, key))
+    for key, value in _list_children(tree):
+        yield from _list_strings(value, (*path, key))
 
 
-def _inside(tree: Any) -> Iterable[tuple[str | int, Any]]:
+def _list_children(tree: Any) -> Iterable[tuple[str | int, Any]]:
     if isinstance(tree, dict):
         return tree.items()
     return enumerate(tree) if isinstance(tree, list) else ()
 
 
-def _unwritten(path: Path, name: Sequence[str], keys: AbstractSet[str], written: AbstractSet[str]) -> Iterator[Issue]:
+def _find_unwritten(
+    path: Path, name: Sequence[str], keys: AbstractSet[str], written: AbstractSet[str]
+) -> Iterator[Issue]:
     if len(name) < 2 or name[0] != "state" or name[1] in keys:
         return
     if name[1] in written:
-        yield Issue(path, f"state.{_cut(name[1])} is not written yet: no node that writes it comes before")
+        yield Issue(path, f"state.{_shorten_name(name[1])} is not written yet: no node that writes it comes before")
     else:
         near = difflib.get_close_matches(name[1][:64], sorted(written)[:_MOST_COMPARED], 1, 0.75)
         meant = f"state.{near[0]}" if near else f"input.{name[1]}"
-        yield Issue(path, f"no node writes state.{_cut(name[1])}; did you mean {_cut(meant)}?")
+        yield Issue(path, f"no node writes state.{_shorten_name(name[1])}; did you mean {_shorten_name(meant)}?")
 
 
-def _cut(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= 64 else f"{name[:63]}…"
 
 
-def _schema_issues(spec: GraphSpec) -> Iterator[Issue]:
+def _find_schema_issues(spec: GraphSpec) -> Iterator[Issue]:
     room = MAX_SCHEMA_VALUES
     for node_id, node in spec.nodes.items():
         if not isinstance(node, LlmNode) or node.output_schema is None:
             continue
         where = ("nodes", node_id, "output_schema")
-        yield from _reference_issues(where, node.output_schema)
+        yield from _find_reference_issues(where, node.output_schema)
         room -= count_values(node.output_schema)
         if room < 0:
             yield Issue(where, f"the schemas of a graph may hold {MAX_SCHEMA_VALUES} values together at most")
-        elif (wrong := malformed(node.output_schema)) is not None:
+        elif (wrong := find_schema_error(node.output_schema)) is not None:
             yield Issue((*where, *wrong[0]), wrong[1])
 
 
-def _reference_issues(path: Path, schema: Any) -> Iterator[Issue]:
+def _find_reference_issues(path: Path, schema: Any) -> Iterator[Issue]:
     """A schema must be complete: what it refers to elsewhere would be fetched by whoever reads it."""
-    for key, value in _inside(schema):
+    for key, value in _list_children(schema):
         if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
             yield Issue((*path, key), 'must refer to the schema itself, with "#"')
-        yield from _reference_issues((*path, key), value)
+        yield from _find_reference_issues((*path, key), value)

@@ -4,29 +4,29 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from baobab.runtime.agents.issue import Issue, quoted
+from baobab.runtime.agents.issue import Issue, quote_name
 from baobab.runtime.agents.spec import EndNode, GraphSpec, Node
 
 # Ids of nodes by the id of the node that leads to them.
 Leads = Mapping[str, Sequence[str]]
 
 
-def wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
+def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
     """connected: whether all edges are known; else nothing is said of where nodes lead to."""
-    leads = leads_of(spec)
-    reached = _reached([spec.entry], leads) if spec.entry in leads else None
+    leads = build_leads(spec)
+    reached = _find_reachable([spec.entry], leads) if spec.entry in leads else None
     if reached is None:
-        yield Issue(("entry",), _no_node(spec, spec.entry))
-    yield from _ends(spec, reached if connected else None)
-    yield from _edges(spec)
+        yield Issue(("entry",), _no_node_message(spec, spec.entry))
+    yield from _find_end_issues(spec, reached if connected else None)
+    yield from _find_edge_issues(spec)
     if not connected:
         return
-    yield from _nodes(spec, reached)
-    for cycle in _endless(leads):
-        yield Issue(("nodes", cycle[0]), f"the cycle {_drawn(cycle)} is never left: no edge of it leads to an end")
+    yield from _find_node_issues(spec, reached)
+    for cycle in _find_endless_cycles(leads):
+        yield Issue(("nodes", cycle[0]), f"the cycle {_draw_cycle(cycle)} is never left: no edge of it leads to an end")
 
 
-def leads_of(spec: GraphSpec) -> dict[str, list[str]]:
+def build_leads(spec: GraphSpec) -> dict[str, list[str]]:
     """For every node whereto it leads, in the order of the edges. Edges from an end, or of no node, are left out."""
     leads: dict[str, list[str]] = {node_id: [] for node_id in spec.nodes}
     for edge in spec.edges:
@@ -37,34 +37,34 @@ def leads_of(spec: GraphSpec) -> dict[str, list[str]]:
 
 def writable_before(spec: GraphSpec) -> dict[str, set[str]]:
     """For every node the keys of the state that some way to it may have written."""
-    leads = leads_of(spec)
+    leads = build_leads(spec)
     writers: dict[str, list[str]] = {}
     for node_id, node in spec.nodes.items():
-        for key in written_by(node):
+        for key in written_keys(node):
             writers.setdefault(key, []).append(node_id)
     keys: dict[str, set[str]] = {node_id: set() for node_id in spec.nodes}
     for key, writing in writers.items():
-        for node_id in _reached([target for writer in writing for target in leads[writer]], leads):
+        for node_id in _find_reachable([target for writer in writing for target in leads[writer]], leads):
             keys[node_id].add(key)
     return keys
 
 
-def inevitable(spec: GraphSpec, node_id: str) -> bool:
+def is_inevitable(spec: GraphSpec, node_id: str) -> bool:
     """Whether every way from the entry to an end leads over the node. Of a graph without issues."""
     if node_id == spec.entry:
         return True
-    leads = {start: [to for to in targets if to != node_id] for start, targets in leads_of(spec).items()}
-    reached = _reached([spec.entry], leads)
+    leads = {start: [to for to in targets if to != node_id] for start, targets in build_leads(spec).items()}
+    reached = _find_reachable([spec.entry], leads)
     return not any(isinstance(spec.nodes[other], EndNode) for other in reached)
 
 
-def written_by(node: Node) -> frozenset[str]:
+def written_keys(node: Node) -> frozenset[str]:
     if isinstance(node, EndNode) or node.output_key is None:
         return frozenset()
     return frozenset([node.output_key])
 
 
-def _reached(starts: Sequence[str], leads: Leads) -> set[str]:
+def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:
     """The nodes to begin with, and all that they lead to."""
     reached = set(starts)
     waiting = list(reached)
@@ -76,7 +76,7 @@ def _reached(starts: Sequence[str], leads: Leads) -> set[str]:
     return reached
 
 
-def _ends(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
+def _find_end_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
     ends = {node_id for node_id, node in spec.nodes.items() if isinstance(node, EndNode)}
     if not ends:
         yield Issue(("nodes",), "there is no node of type end")
@@ -84,18 +84,20 @@ def _ends(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
         yield Issue(("entry",), "no node of type end can be reached from here")
 
 
-def _edges(spec: GraphSpec) -> Iterator[Issue]:
+def _find_edge_issues(spec: GraphSpec) -> Iterator[Issue]:
     defaults: set[str] = set()
     seen: set[str] = set()
     for index, edge in enumerate(spec.edges):
         for end, node_id in (("from", edge.from_), ("to", edge.to)):
             if node_id not in spec.nodes:
-                yield Issue(("edges", index, end), _no_node(spec, node_id))
+                yield Issue(("edges", index, end), _no_node_message(spec, node_id))
         written = json.dumps([edge.from_, edge.to, edge.when], sort_keys=True)
         if isinstance(spec.nodes.get(edge.from_), EndNode):
-            yield Issue(("edges", index, "from"), f"{quoted(edge.from_)} is an end: nothing follows it")
+            yield Issue(("edges", index, "from"), f"{quote_name(edge.from_)} is an end: nothing follows it")
         elif edge.from_ in defaults:
-            yield Issue(("edges", index), f"is never taken: an edge without when leaves {quoted(edge.from_)} before it")
+            yield Issue(
+                ("edges", index), f"is never taken: an edge without when leaves {quote_name(edge.from_)} before it"
+            )
         elif written in seen:
             yield Issue(("edges", index), "stands here twice")
         seen.add(written)
@@ -103,21 +105,21 @@ def _edges(spec: GraphSpec) -> Iterator[Issue]:
             defaults.add(edge.from_)
 
 
-def _no_node(spec: GraphSpec, node_id: str) -> str:
+def _no_node_message(spec: GraphSpec, node_id: str) -> str:
     near = get_close_matches(node_id, list(spec.nodes), 1)
-    return f"there is no node {quoted(node_id)}" + (f"; did you mean {quoted(near[0])}?" if near else "")
+    return f"there is no node {quote_name(node_id)}" + (f"; did you mean {quote_name(near[0])}?" if near else "")
 
 
-def _nodes(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
+def _find_node_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
     leaving = {edge.from_ for edge in spec.edges}
     for node_id, node in spec.nodes.items():
         if reached is not None and node_id not in reached:
-            yield Issue(("nodes", node_id), f"cannot be reached from the entry {quoted(spec.entry)}")
+            yield Issue(("nodes", node_id), f"cannot be reached from the entry {quote_name(spec.entry)}")
         if node_id not in leaving and not isinstance(node, EndNode):
             yield Issue(("nodes", node_id), "no edge leaves it, and it is no end")
 
 
-def _endless(leads: Leads) -> Iterator[list[str]]:
+def _find_endless_cycles(leads: Leads) -> Iterator[list[str]]:
     """Cycles from which no edge, over whatever other nodes, leads to where a run stops."""
     sources: dict[str, list[str]] = {node_id: [] for node_id in leads}
     for node_id, targets in leads.items():
@@ -126,7 +128,7 @@ def _endless(leads: Leads) -> Iterator[list[str]]:
     stopping: set[str] = set()
     for node_id, targets in leads.items():
         if not targets and node_id not in stopping:
-            stopping |= _reached([node_id], sources)
+            stopping |= _find_reachable([node_id], sources)
     walked: set[str] = set()
     for start in leads:
         way: list[str] = []
@@ -140,6 +142,6 @@ def _endless(leads: Leads) -> Iterator[list[str]]:
             yield [*way[way.index(node_id) :], node_id]
 
 
-def _drawn(cycle: Sequence[str]) -> str:
-    names = [quoted(node_id) for node_id in cycle]
+def _draw_cycle(cycle: Sequence[str]) -> str:
+    names = [quote_name(node_id) for node_id in cycle]
     return " -> ".join(names if len(names) <= 8 else [*names[:4], "...", *names[-3:]])

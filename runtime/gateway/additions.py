@@ -11,13 +11,13 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 
-def adding(library: ModuleType, fields: Mapping[str, Any]) -> Any:
+def build_adding_client(library: ModuleType, fields: Mapping[str, Any]) -> Any:
     """A client for Anthropic that adds `fields` to the one request that it sends; none takes the place of another."""
-    return _kind(library)(fields)
+    return _adding_client_class(library)(fields)
 
 
 @cache
-def _kind(library: ModuleType) -> type[Any]:
+def _adding_client_class(library: ModuleType) -> type[Any]:
     handlers: Any = library.llms.custom_httpx.http_handler
 
     class Adding(handlers.AsyncHTTPHandler):  # type: ignore[misc]  # it is loaded late

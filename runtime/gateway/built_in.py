@@ -12,12 +12,12 @@ from pydantic_core import to_json
 
 from baobab.runtime.gateway.builtin import echo, embeddings
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
-from baobab.runtime.gateway.builtin.line import LINE
+from baobab.runtime.gateway.builtin.threads import THREADS
 from baobab.runtime.gateway.errors import ContextTooLong, RequestRefused
-from baobab.runtime.gateway.events import DONE, framed
+from baobab.runtime.gateway.events import DONE, encode_event
 from baobab.runtime.gateway.media import built_in as media
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.work_budget import OverBudget
 from baobab.storage.clock import Clock, Ids
 
@@ -31,7 +31,7 @@ _TOGETHER = 32
 """Chunks of a stream after which others get their turn."""
 
 
-def models() -> list[Model]:
+def list_models() -> list[Model]:
     """The models that need no provider."""
     chat = Model(
         id=echo.MODEL,
@@ -45,7 +45,7 @@ def models() -> list[Model]:
         features=frozenset(("tools", "parallel_tools", "json_schema", "streaming")),
     )
     embedding = Model(
-        id=embeddings.installed()[0],
+        id=embeddings.list_installed()[0],
         name="Baobab embeddings (built in)",
         modality="embedding",
         price=_FREE,
@@ -55,48 +55,51 @@ def models() -> list[Model]:
         provider=BUILT_IN,
         features=frozenset(),
     )
-    return [chat, embedding, *media.models()]
+    return [chat, embedding, *media.list_models()]
 
 
-class BuiltIn:
+class BuiltInModels:
     """Answers for them."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
         self._ids = ids
 
-    async def chat(self, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        with _Spoken():
-            answer = await _aside(
-                partial(echo.complete, body, completion_id=self._id(), created=int(self._clock.time()))
+    async def complete_chat(self, body: Mapping[str, Any], meter: UsageMeter) -> dict[str, Any]:
+        with _TranslateErrors():
+            answer = await _run_bounded(
+                partial(echo.complete_chat, body, completion_id=self._new_id(), created=int(self._clock.time()))
             )
-        outcome.begun = True
-        outcome.count(answer["usage"])
+        meter.has_begun = True
+        meter.count_usage(answer["usage"])
         return answer
 
-    async def stream(self, body: Mapping[str, Any], outcome: Outcome) -> AsyncGenerator[bytes, None]:
-        asked = body.get("stream_options")
-        wanted = isinstance(asked, dict) and asked.get("include_usage") is True
-        counted = {**body, "stream_options": {**(asked if isinstance(asked, dict) else {}), "include_usage": True}}
-        with _Spoken():
-            chunks = await _aside(
-                partial(echo.stream, counted, completion_id=self._id(), created=int(self._clock.time()))
+    async def stream_chat(self, body: Mapping[str, Any], meter: UsageMeter) -> AsyncGenerator[bytes, None]:
+        stream_options = body.get("stream_options")
+        wanted = isinstance(stream_options, dict) and stream_options.get("include_usage") is True
+        metered_body = {
+            **body,
+            "stream_options": {**(stream_options if isinstance(stream_options, dict) else {}), "include_usage": True},
+        }
+        with _TranslateErrors():
+            chunks = await _run_bounded(
+                partial(echo.stream_chat, metered_body, completion_id=self._new_id(), created=int(self._clock.time()))
             )
-        outcome.begun = True
+        meter.has_begun = True
 
         async def pieces() -> AsyncGenerator[bytes, None]:
             for number, chunk in enumerate(chunks, 1):
                 usage = chunk.pop("usage", None) if not wanted else chunk.get("usage")
-                outcome.count(usage)
+                meter.count_usage(usage)
                 if chunk["choices"] or wanted:
-                    yield framed(to_json(chunk))
+                    yield encode_event(to_json(chunk))
                 if number % _TOGETHER == 0:
                     await asyncio.sleep(0)
             yield DONE
 
         return pieces()
 
-    async def embed(self, model: Model, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    async def embed_texts(self, model: Model, body: Mapping[str, Any], meter: UsageMeter) -> dict[str, Any]:
         given = body["input"]
         texts = [given] if isinstance(given, str) else given
         if not all(isinstance(text, str) for text in texts):
@@ -109,27 +112,27 @@ class BuiltIn:
         as_text = body.get("encoding_format") == "base64"
         data: list[dict[str, Any]] = []
         tokens = 0
-        with LINE.place():
-            embedder = await LINE.run(partial(embeddings.named, model.id))
+        with THREADS.reserve_place():
+            embedder = await THREADS.run_work(partial(embeddings.load_embedder, model.id))
             # In slices: others get their turn between them, and nothing is done any more for a caller who is gone.
             for start in range(0, len(texts), _SLICE):
-                work = partial(_vectors, embedder, texts[start : start + _SLICE], as_text=as_text)
-                vectors, counted = await LINE.run(work)
+                work = partial(_embed_slice, embedder, texts[start : start + _SLICE], as_text=as_text)
+                vectors, counted = await THREADS.run_work(work)
                 data += (
                     {"object": "embedding", "index": start + index, "embedding": vector}
                     for index, vector in enumerate(vectors)
                 )
                 tokens += counted
-        outcome.begun = True
-        outcome.count({"prompt_tokens": tokens})
+        meter.has_begun = True
+        meter.count_usage({"prompt_tokens": tokens})
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": model.id, "usage": usage}
 
-    def _id(self) -> str:
+    def _new_id(self) -> str:
         return "chatcmpl-" + self._ids.hex(24)
 
 
-class _Spoken:
+class _TranslateErrors:
     """What the built-in model refuses, in our words."""
 
     def __enter__(self) -> None:
@@ -147,21 +150,21 @@ class _Spoken:
             raise RequestRefused(str(error), details={"param": error.param}) from error
 
 
-async def _aside(work: Callable[..., T]) -> T:
+async def _run_bounded(work: Callable[..., T]) -> T:
     """The result of the built-in model's work: what is little is done at once, all else in its thread, from anew."""
     try:
-        return work(budget=echo.little_work())
+        return work(budget=echo.small_budget())
     except OverBudget:
-        with LINE.place():
-            return await LINE.run(partial(work, budget=echo.most_work()))
+        with THREADS.reserve_place():
+            return await THREADS.run_work(partial(work, budget=echo.full_budget()))
 
 
-def _vectors(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
+def _embed_slice(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
     """The vectors of some texts as they are written on the wire, and how many tokens the texts have."""
-    vectors = [_base64(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
+    vectors = [_encode_vector(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
     return vectors, sum(map(embedder.count, texts))
 
 
-def _base64(vector: "array[float]") -> str:
+def _encode_vector(vector: "array[float]") -> str:
     """32-bit floats, little-endian, as OpenAI's clients read them."""
     return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from baobab.runtime.gateway.model import Modality, Model, Price
-from baobab.runtime.gateway.naming import named
-from baobab.runtime.gateway.pricing import Rates, Tier, price_of, rates_of, tiers_of
+from baobab.runtime.gateway.naming import build_model_ref
+from baobab.runtime.gateway.pricing import MediaRates, Tier, parse_price, parse_rates, parse_tiers
 from baobab.storage.clock import Clock
 
 # Numbers with a fraction are texts in it, exactly as the file has them.
 PriceMap = Mapping[str, Mapping[str, Any]]
 
-OF_OWN_KEYS: frozenset[Modality] = frozenset(["chat", "embedding"])
+OWN_KEY_MODALITIES: frozenset[Modality] = frozenset(["chat", "embedding"])
 """What customers can call with keys of their own: pictures and films are the installation's."""
 
 _DAY = 86_400
@@ -48,7 +48,7 @@ _FEATURES = {
 }
 
 
-def price_map() -> PriceMap:
+def load_price_map() -> PriceMap:
     """The price map of the installed LiteLLM. Raises FileNotFoundError if the package or its file is not there."""
     package = find_spec("litellm")
     if package is None or package.origin is None:
@@ -64,26 +64,26 @@ class _Listing:
     model: Model
     key: str  # the price map's own name of it
     rank: tuple[int, int]
-    retires: date | None
+    retirement_date: date | None
     tiers: tuple[Tier, ...]
-    rates: Rates | None = None
+    rates: MediaRates | None = None
 
     def is_sold(self, today: date) -> bool:
-        return self.retires is None or today <= self.retires
+        return self.retirement_date is None or today <= self.retirement_date
 
 
-class _Index:
+class _CatalogueIndex:
     """What is sold on one day, by whomever. aliases: other names of ids, those of vendors before those of servers."""
 
     def __init__(self, today: date, priced: Iterable[_Listing], offered: Sequence[_Listing]) -> None:
-        self.served: dict[str, list[_Listing]] = {}
+        self.listings: dict[str, list[_Listing]] = {}
         sold = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
         # What a server calls its models must not make a vendor's name ambiguous, nor take it.
-        self.aliases = (_aliases(sold), _aliases(offered))
+        self.aliases = (_build_aliases(sold), _build_aliases(offered))
         for listing in (*sold, *offered):
-            self.served.setdefault(listing.model.id, []).append(listing)
-        self.vendors = frozenset(id_.partition("/")[0] for id_ in self.served)
-        self.usual: tuple[Model, ...] | None = None
+            self.listings.setdefault(listing.model.id, []).append(listing)
+        self.vendors = frozenset(id_.partition("/")[0] for id_ in self.listings)
+        self.all_models: tuple[Model, ...] | None = None
 
 
 class Catalogue:
@@ -95,72 +95,72 @@ class Catalogue:
     """
 
     def __init__(
-        self, clock: Clock, providers: Collection[str] | None = None, source: Callable[[], PriceMap] = price_map
+        self, clock: Clock, providers: Collection[str] | None = None, source: Callable[[], PriceMap] = load_price_map
     ) -> None:
         self._clock = clock
         self._providers = None if providers is None else frozenset(providers)
         self._source = source
         self._offers: dict[str, list[_Listing]] = {}
-        self._made: _Index | None = None
-        self._day = 0
+        self._cached_index: _CatalogueIndex | None = None
+        self._cached_day = 0
 
-    def offer(self, provider: str, models: Iterable[Model]) -> None:
+    def register_models(self, provider: str, models: Iterable[Model]) -> None:
         """List the models of a provider that is not in the price map, in place of those it offered before."""
         self._offers[provider] = [_Listing(model, model.id, (0, 0), None, ()) for model in models]
-        self._made = None
+        self._cached_index = None
 
-    def models(self, modality: Modality | None = None, further: Collection[str] = ()) -> tuple[Model, ...]:
+    def list_models(self, modality: Modality | None = None, further: Collection[str] = ()) -> tuple[Model, ...]:
         """All that is sold, each once, by id."""
-        index = self._index()
+        index = self._get_index()
         if further:
-            models = self._listed(index, further)
+            models = self._list_callable(index, further)
         else:
-            models = index.usual = index.usual or self._listed(index, ())
+            models = index.all_models = index.all_models or self._list_callable(index, ())
         return models if modality is None else tuple(model for model in models if model.modality == modality)
 
-    def find(self, name: str, further: Collection[str] = ()) -> Model | None:
+    def find_model(self, name: str, further: Collection[str] = ()) -> Model | None:
         """The model of that id; else the only one that LiteLLM, or its vendor, calls so: `gpt-4o-mini`."""
-        listings = self._listings_of(name, further)
+        listings = self._find_listings(name, further)
         return listings[0].model if listings else None
 
-    def deployments(self, name: str, further: Collection[str] = ()) -> tuple[Model, ...]:
+    def list_deployments(self, name: str, further: Collection[str] = ()) -> tuple[Model, ...]:
         """Everyone who serves the model that `find` gives, that one first; each has its own price."""
-        return tuple(listing.model for listing in self._listings_of(name, further))
+        return tuple(listing.model for listing in self._find_listings(name, further))
 
     @property
     def vendors(self) -> frozenset[str]:
         """What ids begin with, of all that anybody sells."""
-        return self._index().vendors
+        return self._get_index().vendors
 
-    def price(self, model: Model, prompt_tokens: int) -> Price:
+    def get_price(self, model: Model, prompt_tokens: int) -> Price:
         """The price of one call: vendors charge more, for all of its tokens, when the prompt is long."""
-        for listing in self._index().served.get(model.id, ()):
+        for listing in self._get_index().listings.get(model.id, ()):
             if listing.model == model:
                 return next((tier.price for tier in reversed(listing.tiers) if prompt_tokens > tier.above), model.price)
         return model.price
 
-    def _listed(self, index: _Index, further: Collection[str]) -> tuple[Model, ...]:
-        found = (self._callable(index.served[id_], further) for id_ in sorted(index.served))
-        return tuple(listings[0].model for listings in found if listings)
+    def _list_callable(self, index: _CatalogueIndex, further: Collection[str]) -> tuple[Model, ...]:
+        callable_listings = (self._filter_callable(index.listings[id_], further) for id_ in sorted(index.listings))
+        return tuple(listings[0].model for listings in callable_listings if listings)
 
-    def rates(self, model: Model) -> Rates | None:
+    def get_rates(self, model: Model) -> MediaRates | None:
         """What an image or video model of the price map costs beyond its price; None for all others."""
-        listings = self._index().served.get(model.id, ())
+        listings = self._get_index().listings.get(model.id, ())
         return next((listing.rates for listing in listings if listing.model == model), None)
 
-    def _listings_of(self, name: str, further: Collection[str]) -> list[_Listing]:
-        index = self._index()
-        if found := self._callable(index.served.get(name, ()), further):
+    def _find_listings(self, name: str, further: Collection[str]) -> list[_Listing]:
+        index = self._get_index()
+        if found := self._filter_callable(index.listings.get(name, ()), further):
             return found
-        folded = _folded(name)
+        folded_name = _fold_name(name)
         for aliases in index.aliases:
             # A name that several have is clear all the same where only one of them can be called.
-            meant = (self._callable(index.served[id_], further) for id_ in aliases.get(folded, ()))
+            meant = (self._filter_callable(index.listings[id_], further) for id_ in aliases.get(folded_name, ()))
             if len(clear := [listings for listings in meant if listings]) == 1:
                 return clear[0]
         return []
 
-    def _callable(self, listings: Iterable[_Listing], further: Collection[str]) -> list[_Listing]:
+    def _filter_callable(self, listings: Iterable[_Listing], further: Collection[str]) -> list[_Listing]:
         """Those whose provider can be called. Whoever makes an offer can."""
         if self._providers is None:
             return list(listings)
@@ -169,21 +169,24 @@ class Catalogue:
             for listing in listings
             if (provider := listing.model.provider) in self._providers
             or provider in self._offers
-            or (provider in further and listing.model.modality in OF_OWN_KEYS)
+            or (provider in further and listing.model.modality in OWN_KEY_MODALITIES)
         ]
 
-    def _index(self) -> _Index:
+    def _get_index(self) -> _CatalogueIndex:
         day = int(self._clock.time() // _DAY)
-        if self._made is None or self._day != day:
+        if self._cached_index is None or self._cached_day != day:
             offered = [listing for offer in self._offers.values() for listing in offer]
-            self._made, self._day = _Index(self._clock.now().date(), self._priced, offered), day
-        return self._made
+            self._cached_index, self._cached_day = (
+                _CatalogueIndex(self._clock.now().date(), self._priced_listings, offered),
+                day,
+            )
+        return self._cached_index
 
     @cached_property
-    def _priced(self) -> tuple[_Listing, ...]:
+    def _priced_listings(self) -> tuple[_Listing, ...]:
         listings: dict[tuple[str, str], _Listing] = {}
         for key, entry in self._source().items():
-            listing = _listing(key, entry)
+            listing = _parse_listing(key, entry)
             if listing is None:
                 continue
             # The map has some models twice, with and without the provider in front.
@@ -191,12 +194,12 @@ class Catalogue:
         return tuple(listings.values())
 
 
-def _listing(key: str, entry: Mapping[str, Any]) -> _Listing | None:
+def _parse_listing(key: str, entry: Mapping[str, Any]) -> _Listing | None:
     modality = _MODALITIES.get(entry.get("mode", ""))
     if modality is None:
         return None
-    name = named(entry.get("litellm_provider", ""), key, modality)
-    price = None if name is None else price_of(key, entry, modality)
+    name = build_model_ref(entry.get("litellm_provider", ""), key, modality)
+    price = None if name is None else parse_price(key, entry, modality)
     if name is None or price is None:
         return None
     model = Model(
@@ -204,17 +207,17 @@ def _listing(key: str, entry: Mapping[str, Any]) -> _Listing | None:
         name=name.title,
         modality=modality,
         price=price,
-        context_window=_tokens(entry, "max_input_tokens", "max_tokens"),
-        max_output=_tokens(entry, "max_output_tokens", "max_tokens") if modality == "chat" else None,
+        context_window=_parse_tokens(entry, "max_input_tokens", "max_tokens"),
+        max_output=_parse_tokens(entry, "max_output_tokens", "max_tokens") if modality == "chat" else None,
         litellm=name.litellm,
         provider=name.provider,
-        features=_features(entry, modality),
+        features=_parse_features(entry, modality),
     )
-    rates = rates_of(entry) if modality in ("image", "video") else None
-    return _Listing(model, key, name.rank, _date(entry.get("deprecation_date")), tiers_of(entry, price), rates)
+    rates = parse_rates(entry) if modality in ("image", "video") else None
+    return _Listing(model, key, name.rank, _parse_date(entry.get("deprecation_date")), parse_tiers(entry, price), rates)
 
 
-def _features(entry: Mapping[str, Any], modality: Modality) -> frozenset[str]:
+def _parse_features(entry: Mapping[str, Any], modality: Modality) -> frozenset[str]:
     features = {feature for field, feature in _FEATURES.items() if entry.get(field) is True}
     if modality == "chat":
         features.add("streaming")
@@ -225,24 +228,24 @@ def _features(entry: Mapping[str, Any], modality: Modality) -> frozenset[str]:
     return frozenset(features)
 
 
-def _tokens(entry: Mapping[str, Any], *fields: str) -> int | None:
+def _parse_tokens(entry: Mapping[str, Any], *fields: str) -> int | None:
     return next((entry[field] for field in fields if isinstance(entry.get(field), int) and entry[field] > 0), None)
 
 
-def _date(text: str | None) -> date | None:
+def _parse_date(text: str | None) -> date | None:
     return None if text is None else date.fromisoformat(text)
 
 
-def _aliases(listings: Iterable[_Listing]) -> dict[str, set[str]]:
+def _build_aliases(listings: Iterable[_Listing]) -> dict[str, set[str]]:
     """The ids that a name may mean: ids as they are folded, and LiteLLM's, with and without the part in front."""
     meant: dict[str, set[str]] = {}
     for listing in listings:
         model = listing.model
         for name in (model.id, model.id.partition("/")[2], listing.key, listing.key.rpartition("/")[2]):
-            meant.setdefault(_folded(name), set()).add(model.id)
+            meant.setdefault(_fold_name(name), set()).add(model.id)
     return meant
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Case does not tell models apart, nor whether a version is written 4.5 or 4-5."""
     return name.lower().replace(".", "-")

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-_MOST_BESIDE = 64 * 1024
+_MAX_NON_BODY = 64 * 1024
 """Bytes that are no body, one after the other: those of a head, for one."""
-_MOST_HELD = 256 * 1024
+_MAX_BUFFERED = 256 * 1024
 """Bytes of an answer that wait for their reader, before the server is left waiting."""
 _PORTION = 256 * 1024
 """What is written at once of a long request: all of it would keep everybody else waiting."""
@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-class NotSent(Exception):
+class RequestNotSent(Exception):
     """Nothing of the request has left: the connection had ended, or the request cannot be written as HTTP."""
 
 
@@ -28,11 +28,11 @@ class NoAnswer(Exception):
     """The server did not answer, or what it answered is not HTTP. It may have begun to work."""
 
 
-class HalfAnswer(Exception):
+class IncompleteAnswer(Exception):
     """The server broke off within its answer."""
 
 
-class Answer:
+class HttpAnswer:
     """What a server answers. Its head is there; `read` or iterate over its body once, and `close` it in any case."""
 
     __slots__ = ("_connection", "_done", "headers", "status")
@@ -45,7 +45,7 @@ class Answer:
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         """The body, as it comes. HalfAnswer, TimeoutError."""
-        while self._connection is not None and (piece := await self._connection.piece()):
+        while self._connection is not None and (piece := await self._connection.read_piece()):
             yield piece
 
     def close(self) -> None:
@@ -65,23 +65,29 @@ class Connection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._error: Exception | None = None
-        self._waiting: asyncio.Future[None] | None = None
-        self._clock: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._pieces: list[bytes] = []
-        self._held = self._beside = 0
-        self._silence = self._between = self._deadline = self._heard = 0.0
+        self._buffered = self._non_body = 0
+        self._silence = self._between = self._deadline = self._heard_at = 0.0
         # Of the exchange that is under way.
-        self._written = self._headed = self._whole = True
-        self._to_the_end = self._stays = False
-        self._room = True
-        self._paused = False
+        self._is_request_written = self._has_head = self._is_complete = True
+        self._reads_to_end = self._keeps_alive = False
+        self._may_write = True
+        self._is_paused = False
 
     @property
-    def free(self) -> bool:
+    def is_free(self) -> bool:
         """Whether something can be asked now: all that was is answered and read, and the server stays."""
-        return self._transport is not None and self._written and self._whole and not self._pieces and not self._paused
+        return (
+            self._transport is not None
+            and self._is_request_written
+            and self._is_complete
+            and not self._pieces
+            and not self._is_paused
+        )
 
-    async def ask(self, head: bytes, content: bytes, *, first: float, between: float, seconds: float) -> None:
+    async def send_request(self, head: bytes, content: bytes, *, first: float, between: float, seconds: float) -> None:
         """Send a request; `status` and `headers` are there when this returns. NotSent, NoAnswer, TimeoutError.
 
         first: seconds in which the server may say nothing before the first byte of its answer's body. between: the same
@@ -89,87 +95,87 @@ class Connection(asyncio.Protocol):
         ended.
         """
         self.status, self.headers = 0, {}
-        self._written = self._headed = self._whole = self._to_the_end = self._stays = False
-        self._heard = self._loop.time()
-        self._silence, self._between, self._deadline = first, between, self._heard + seconds
-        self._watch()
+        self._is_request_written = self._has_head = self._is_complete = self._reads_to_end = self._keeps_alive = False
+        self._heard_at = self._loop.time()
+        self._silence, self._between, self._deadline = first, between, self._heard_at + seconds
+        self._watch_deadline()
         try:
-            await self._write(head, content)
-            while not self._headed:
-                await self._news()
+            await self._write_request(head, content)
+            while not self._has_head:
+                await self._wait_for_news()
         except BaseException:
-            self.end()
+            self.abort()
             raise
 
-    async def piece(self) -> bytes:
+    async def read_piece(self) -> bytes:
         """What has come of the body since, as soon as there is something; nothing at its end."""
-        while not self._pieces and not self._whole:
-            await self._news()
-        if self._paused and self._transport is not None:
-            self._paused, self._heard = False, self._loop.time()
+        while not self._pieces and not self._is_complete:
+            await self._wait_for_news()
+        if self._is_paused and self._transport is not None:
+            self._is_paused, self._heard_at = False, self._loop.time()
             self._transport.resume_reading()
-        pieces, self._pieces, self._held = self._pieces, [], 0
+        pieces, self._pieces, self._buffered = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def end(self) -> None:
+    def abort(self) -> None:
         """Whoever waits is told."""
-        self._fail(HalfAnswer() if self._headed else NoAnswer())
+        self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
         self._pieces = []
 
-    async def _write(self, head: bytes, content: bytes) -> None:
+    async def _write_request(self, head: bytes, content: bytes) -> None:
         if self._transport is None:
-            raise NotSent
+            raise RequestNotSent
         if len(content) <= _PORTION:
             self._transport.write(head + content)
         else:
             self._transport.write(head)
             view = memoryview(content)
             for start in range(0, len(content), _PORTION):
-                while not self._room and not self._headed:
-                    await self._news()
+                while not self._may_write and not self._has_head:
+                    await self._wait_for_news()
                 # Who answers early does not want the rest.
-                if self._headed or self._transport is None:
+                if self._has_head or self._transport is None:
                     return
                 self._transport.write(view[start : start + _PORTION])
-                self._heard = self._loop.time()
-        self._written = True
+                self._heard_at = self._loop.time()
+        self._is_request_written = True
 
-    async def _news(self) -> None:
+    async def _wait_for_news(self) -> None:
         """Wait until something has come, or there is room again; what has gone wrong."""
         if self._error is not None:
             raise self._error
-        self._waiting = self._loop.create_future()
+        self._waiter = self._loop.create_future()
         try:
-            await self._waiting
+            await self._waiter
         finally:
-            self._waiting = None
+            self._waiter = None
 
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+    def _wake_waiter(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:
             self._error = error
-        self._hang_up()
-        self._wake()
+        self._abort_transport()
+        self._wake_waiter()
 
-    def _hang_up(self) -> None:
+    def _abort_transport(self) -> None:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
-        if self._clock is not None:
-            self._clock.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _watch(self) -> None:
+    def _watch_deadline(self) -> None:
         now = self._loop.time()
         # Whoever does not read leaves the server no room to speak.
-        due = self._deadline if self._paused else min(self._deadline, self._heard + self._silence)
+        due = self._deadline if self._is_paused else min(self._deadline, self._heard_at + self._silence)
         if now >= due:
             self._fail(TimeoutError())
         else:
-            wait = min(self._silence, self._deadline - now) if self._paused else due - now
-            self._clock = self._loop.call_later(wait, self._watch)
+            wait = min(self._silence, self._deadline - now) if self._is_paused else due - now
+            self._timer = self._loop.call_later(wait, self._watch_deadline)
 
     # What the transport calls.
 
@@ -177,40 +183,40 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # it reads and writes
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
-        self._beside += len(data)
+        self._heard_at = self._loop.time()
+        self._non_body += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             # Also where more comes than was asked for: the answer is whole all the same.
-            self._fail(HalfAnswer() if self._headed else NoAnswer())
+            self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
         else:
             # The parser keeps a header until it has ended.
-            if self._beside > _MOST_BESIDE:
-                self._fail(HalfAnswer() if self._headed else NoAnswer())
+            if self._non_body > _MAX_NON_BODY:
+                self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
 
     def pause_writing(self) -> None:
-        self._room = False
+        self._may_write = False
 
     def resume_writing(self) -> None:
-        self._room = True
-        self._wake()
+        self._may_write = True
+        self._wake_waiter()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # Not where it was we who hung up.
-        if self._to_the_end and exc is None and self._transport is not None:
+        if self._reads_to_end and exc is None and self._transport is not None:
             self.on_message_complete()
-        self._fail(HalfAnswer() if self._headed else NoAnswer())
+        self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
 
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        if self._whole:
+        if self._is_complete:
             raise ValueError("an answer to nothing")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # What comes after the body is no head.
-        if not self._headed:
+        if not self._has_head:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -219,44 +225,44 @@ class Connection(asyncio.Protocol):
             # Not yet the answer.
             self.headers = {}
             return
-        self.status, self._headed = status, True
-        self._stays = self._parser.should_keep_alive()
+        self.status, self._has_head = status, True
+        self._keeps_alive = self._parser.should_keep_alive()
         chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
-        self._to_the_end = not chunked and "content-length" not in self.headers and status not in (204, 304)
-        self._wake()
+        self._reads_to_end = not chunked and "content-length" not in self.headers and status not in (204, 304)
+        self._wake_waiter()
 
     def on_body(self, body: bytes) -> None:
-        if not self._headed:
+        if not self._has_head:
             raise ValueError("a body before the answer's head")
-        self._beside = 0
+        self._non_body = 0
         if self._silence != self._between:
             self._silence = self._between
-            if self._clock is not None:
-                self._clock.cancel()
-                self._watch()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._watch_deadline()
         self._pieces.append(body)
-        self._held += len(body)
-        if self._held > _MOST_HELD and not self._paused and self._transport is not None:
-            self._paused = True
+        self._buffered += len(body)
+        if self._buffered > _MAX_BUFFERED and not self._is_paused and self._transport is not None:
+            self._is_paused = True
             self._transport.pause_reading()
-        self._wake()
+        self._wake_waiter()
 
     def on_message_complete(self) -> None:
-        if not self._headed or self._whole:
+        if not self._has_head or self._is_complete:
             return
-        self._whole, self._beside = True, 0
-        if not self._stays:
-            self._hang_up()
-        if self._clock is not None:
-            self._clock.cancel()
-        self._wake()
+        self._is_complete, self._non_body = True, 0
+        if not self._keeps_alive:
+            self._abort_transport()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_waiter()
 
 
-def head_of(path: str, host: str, length: int, headers: Mapping[str, str]) -> bytes:
+def encode_head(path: str, host: str, length: int, headers: Mapping[str, str]) -> bytes:
     """The head of a POST. NotSent for what is no header: a key with a line in it would make others."""
     lines = [f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}"]
     for name, value in headers.items():
         if _TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
-            raise NotSent
+            raise RequestNotSent
         lines.append(f"{name}: {value}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -94,18 +94,18 @@ class UpstreamFailed(BaobabError):
     status = 502
     summary = "The model's provider failed."
     remediation = "Try again in a moment, or use another model."
-    lasts: ClassVar[bool] = False
+    is_lasting: ClassVar[bool] = False
     """Whether whoever sends the request again will be told the same."""
 
-    def __init__(self, message: str | None = None, **told: Any) -> None:
-        super().__init__(message, **told)
-        self.was_for_nothing = False
+    def __init__(self, message: str | None = None, **options: Any) -> None:
+        super().__init__(message, **options)
+        self.is_unbilled = False
         self.headers.setdefault("x-should-retry", "false")
 
-    def for_nothing(self) -> Self:
+    def mark_unbilled(self) -> Self:
         """The same failure, of a request that was not sent, or that was refused before there was anything to pay."""
-        self.was_for_nothing = True
-        if not self.lasts:
+        self.is_unbilled = True
+        if not self.is_lasting:
             self.headers.pop("x-should-retry", None)
         return self
 

@@ -12,9 +12,8 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from baobab.runtime.gateway import translate
-from baobab.runtime.gateway.beginning import begun
-from baobab.runtime.gateway.built_in import BUILT_IN, BuiltIn
-from baobab.runtime.gateway.catalogue import OF_OWN_KEYS, Catalogue
+from baobab.runtime.gateway.built_in import BUILT_IN, BuiltInModels
+from baobab.runtime.gateway.catalogue import OWN_KEY_MODALITIES, Catalogue
 from baobab.runtime.gateway.errors import (
     ModelNotFound,
     UpstreamBusy,
@@ -22,19 +21,20 @@ from baobab.runtime.gateway.errors import (
     UpstreamFailed,
     UpstreamMalformed,
 )
-from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.first_event import wait_for_first_event
+from baobab.runtime.gateway.media.files import RemoteFiles
 from baobab.runtime.gateway.model import Modality, Model
-from baobab.runtime.gateway.naming import provider_of
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
-from baobab.runtime.gateway.pictures import shown
-from baobab.runtime.gateway.providers import TAKEN, Provider
-from baobab.runtime.gateway.reach import NOTHING, Reach, unlisted
+from baobab.runtime.gateway.naming import guess_provider
+from baobab.runtime.gateway.pictures import inline_pictures
+from baobab.runtime.gateway.provider_access import NO_ACCESS, ProviderAccess, build_unlisted_model
+from baobab.runtime.gateway.providers import RESERVED_NAMES, Provider
 from baobab.runtime.gateway.relay import Relay
-from baobab.runtime.gateway.routes import Routes
+from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 from baobab.runtime.gateway.upstream import Upstream
+from baobab.runtime.gateway.upstream_router import UpstreamRouter
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
-from baobab.runtime.gateway.wires.wire import Made, Wire
+from baobab.runtime.gateway.wires.wire import AnswerMetadata, Wire
 from baobab.runtime.job_slots import network_wait
 from baobab.storage.clock import Clock, Ids
 
@@ -79,15 +79,15 @@ class Gateway:
         *,
         vendors: Sequence[Provider] = (),
         relay: Relay | None = None,
-        files: Files | None = None,
+        files: RemoteFiles | None = None,
     ) -> None:
         self.catalogue = catalogue
         self._vendors = {vendor.name: vendor for vendor in vendors}
         self._providers = {provider.name: provider for provider in providers}
         self._clock = clock
         self._ids = ids
-        self._built_in = BuiltIn(clock, ids)
-        self._routes = Routes()
+        self._built_in = BuiltInModels(clock, ids)
+        self._router = UpstreamRouter()
         self._relay = relay or Relay()
         self._files = files
         self.observers: list[Callable[[ModelCall], None]] = []
@@ -98,66 +98,66 @@ class Gateway:
         if self._files is not None:
             await self._files.close()
 
-    def add(self, provider: Provider, models: Sequence[Model]) -> None:
+    def add_provider(self, provider: Provider, models: Sequence[Model]) -> None:
         """A provider that was found later, with what it offers."""
         self._providers[provider.name] = provider
-        self.catalogue.offer(provider.name, models)
+        self.catalogue.register_models(provider.name, models)
 
-    def find(self, name: str, reach: Reach = NOTHING) -> Model:
+    def get_model(self, name: str, access: ProviderAccess = NO_ACCESS) -> Model:
         """The model of that name; ModelNotFound where it cannot be called here, by whoever has that reach."""
-        model = self.look(name, reach)
+        model = self.find_model(name, access)
         if model is None:
             raise ModelNotFound(f"There is no model `{name[:200]}` here.")
         return model
 
-    def look(self, name: str, reach: Reach = NOTHING) -> Model | None:
+    def find_model(self, name: str, access: ProviderAccess = NO_ACCESS) -> Model | None:
         """The same, None for what cannot be called. What a customer has a key for is called with it."""
-        if not reach:
-            return self.catalogue.find(name)
+        if not access:
+            return self.catalogue.find_model(name)
         vendor = name.partition("/")[0]
         # First: what a customer has declared does not lead elsewhere when the installation learns of such a name.
-        if (server := reach.servers.get(vendor)) is not None:
-            return server.find(name)
-        found = self.catalogue.deployments(name, reach.keys)
-        own = (
+        if (server := access.servers.get(vendor)) is not None:
+            return server.find_model(name)
+        deployments = self.catalogue.list_deployments(name, access.keys)
+        own_provider = (
             model
-            for provider in reach.keys
-            for model in found
-            if model.provider == provider and provider in self._vendors and model.modality in OF_OWN_KEYS
+            for provider in access.keys
+            for model in deployments
+            if model.provider == provider and provider in self._vendors and model.modality in OWN_KEY_MODALITIES
         )
-        if model := next(own, found[0] if found else None):
+        if model := next(own_provider, deployments[0] if deployments else None):
             return model
         # Fine-tunes, and what is newer than the list: whoever brings the key pays for it.
-        provider = provider_of(name)
+        provider = guess_provider(name)
         return (
-            unlisted(vendor if "/" in name else provider, name, provider)
-            if provider in reach.keys and provider in self._vendors
+            build_unlisted_model(vendor if "/" in name else provider, name, provider)
+            if provider in access.keys and provider in self._vendors
             else None
         )
 
-    def models(self, reach: Reach = NOTHING, modality: Modality | None = None) -> tuple[Model, ...]:
+    def list_models(self, access: ProviderAccess = NO_ACCESS, modality: Modality | None = None) -> tuple[Model, ...]:
         """All that can be called by whoever has that reach, by id."""
-        models = self.catalogue.models(modality, reach.keys)
-        if not reach.servers:
+        models = self.catalogue.list_models(modality, access.keys)
+        if not access.servers:
             return models
-        listed = (model for server in reach.servers.values() for model in server.models.values())
-        own = [model for model in listed if modality in (None, model.modality)]
-        others = [model for model in models if model.id.partition("/")[0] not in reach.servers]
-        return tuple(sorted((*own, *others), key=lambda model: model.id))
+        own_models = (model for server in access.servers.values() for model in server.models.values())
+        own_provider = [model for model in own_models if modality in (None, model.modality)]
+        others = [model for model in models if model.id.partition("/")[0] not in access.servers]
+        return tuple(sorted((*own_provider, *others), key=lambda model: model.id))
 
-    def own(self, model: Model, reach: Reach) -> Provider | None:
+    def find_own_provider(self, model: Model, access: ProviderAccess) -> Provider | None:
         """A customer's own way to a model that `find` gave it; None where it is called as everybody calls it."""
-        server = reach.servers.get(model.id.partition("/")[0])
+        server = access.servers.get(model.id.partition("/")[0])
         if server is not None and server.provider_name == model.provider:
-            return server.provider()
-        secret = reach.keys.get(model.provider) if model.modality in OF_OWN_KEYS else None
+            return server.build_provider()
+        secret = access.keys.get(model.provider) if model.modality in OWN_KEY_MODALITIES else None
         known = self._vendors.get(model.provider)
         return replace(known, api_key=secret()) if known and secret else None
 
     @property
-    def patience(self) -> Patience:
+    def retry_timeouts(self) -> RetryTimeouts:
         """How long any call may take."""
-        return self._relay.patience
+        return self._relay.retry_timeouts
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -172,186 +172,195 @@ class Gateway:
         """
         return tuple(sorted(self._vendors))
 
-    def takes(self, name: str) -> bool:
+    def is_reserved_name(self, name: str) -> bool:
         """Whether a server of this name would be taken for somebody else."""
-        return name in TAKEN or name in self._providers or name in self.catalogue.vendors
+        return name in RESERVED_NAMES or name in self._providers or name in self.catalogue.vendors
 
-    def callable(self, name: str, reach: Reach = NOTHING) -> bool:
+    def is_callable(self, name: str, access: ProviderAccess = NO_ACCESS) -> bool:
         """Whether there is such a model, and somebody who serves it."""
-        found = self.catalogue.deployments(name, reach.keys)
-        return any(model.provider in self._providers or model.provider in reach.keys for model in found)
+        deployments = self.catalogue.list_deployments(name, access.keys)
+        return any(model.provider in self._providers or model.provider in access.keys for model in deployments)
 
-    async def chat(
+    async def complete_chat(
         self,
         model: Model,
         body: Mapping[str, Any],
-        outcome: Outcome,
-        own: Provider | None = None,
-        patience: Patience = NO_BOUNDS,
+        meter: UsageMeter,
+        own_provider: Provider | None = None,
+        retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
         """A chat completion in one piece.
 
         own: the customer's own way to the model, as `own` tells it. patience: less than this process has otherwise.
         """
         if model.provider == BUILT_IN:
-            return await self._built_in.chat(body, outcome)
+            return await self._built_in.complete_chat(body, meter)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
-            return await self._completed(upstream, body, outcome)
+            return await self._complete_upstream(upstream, body, meter)
 
         async with network_wait():
-            return await self._through(model, own, outcome, patience, call)
+            return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
 
-    async def stream(
+    async def stream_chat(
         self,
         model: Model,
         body: Mapping[str, Any],
-        outcome: Outcome,
-        own: Provider | None = None,
-        patience: Patience = NO_BOUNDS,
+        meter: UsageMeter,
+        own_provider: Provider | None = None,
+        retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> AsyncGenerator[bytes, None]:
         """The events of a chat completion, which has begun when this returns, or is slow to begin."""
         if model.provider == BUILT_IN:
-            return await self._built_in.stream(body, outcome)
+            return await self._built_in.stream_chat(body, meter)
 
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
-            return await self._completing(upstream, body, outcome)
+            return await self._stream_upstream(upstream, body, meter)
 
-        return await self._through(model, own, outcome, patience, call)
+        return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
 
-    async def speak(
+    async def complete_on_wire(
         self,
         wire: Wire,
         model: Model,
         body: Mapping[str, Any],
-        outcome: Outcome,
-        own: Provider | None = None,
-        patience: Patience = NO_BOUNDS,
+        meter: UsageMeter,
+        own_provider: Provider | None = None,
+        retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
         """The answer to a request on another wire, in one piece."""
-        made = self._made()
+        metadata = self._new_metadata()
         if model.provider == BUILT_IN:
-            return wire.answered(await self._built_in.chat(wire.asked(body, model), outcome), body, made)
+            return wire.render_answer(
+                await self._built_in.complete_chat(wire.build_chat_request(body, model), meter), body, metadata
+            )
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             if upstream.provider == wire.provider:
-                asked = wire.relayed(body, model)
-                return await self._relay.whole(upstream, wire.path, asked, outcome, wire)
-            completion = await self._completed(upstream, wire.asked(body, model), outcome)
+                request = wire.build_relay_request(body, model)
+                return await self._relay.fetch_answer(upstream, wire.path, request, meter, wire)
+            completion = await self._complete_upstream(upstream, wire.build_chat_request(body, model), meter)
             try:
-                return wire.answered(completion, body, made)
+                return wire.render_answer(completion, body, metadata)
             except UpstreamMalformed:
                 # Nobody is given it, and nobody pays for it.
-                outcome.forget()
+                meter.reset_counts()
                 raise
 
-        return await self._through(model, own, outcome, patience, call)
+        return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
 
-    async def speaking(
+    async def stream_on_wire(
         self,
         wire: Wire,
         model: Model,
         body: Mapping[str, Any],
-        outcome: Outcome,
-        own: Provider | None = None,
-        patience: Patience = NO_BOUNDS,
+        meter: UsageMeter,
+        own_provider: Provider | None = None,
+        retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> AsyncGenerator[bytes, None]:
         """The events of the same, as those of `stream`."""
-        made = self._made()
+        metadata = self._new_metadata()
         if model.provider == BUILT_IN:
-            pieces = await self._built_in.stream(_metered(wire.asked(body, model)), outcome)
-            return wire.telling(chunks.read(pieces), body, made)
+            pieces = await self._built_in.stream_chat(_with_usage(wire.build_chat_request(body, model)), meter)
+            return wire.render_events(chunks.read_chunks(pieces), body, metadata)
 
         async def call(upstream: Upstream) -> AsyncGenerator[bytes, None]:
             if upstream.provider == wire.provider:
-                heard = await self._relay.spoken(upstream, wire, wire.relayed(body, model), outcome)
-                return await begun(heard, outcome)
-            told = await self._completing(upstream, _metered(wire.asked(body, model)), outcome)
-            return wire.telling(chunks.read(told), body, made)
+                events = await self._relay.stream_on_wire(upstream, wire, wire.build_relay_request(body, model), meter)
+                return await wait_for_first_event(events, meter)
+            events_read = await self._stream_upstream(
+                upstream, _with_usage(wire.build_chat_request(body, model)), meter
+            )
+            return wire.render_events(chunks.read_chunks(events_read), body, metadata)
 
-        return await self._through(model, own, outcome, patience, call)
+        return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
 
-    async def count(
+    async def count_tokens(
         self,
         wire: Wire,
         model: Model,
         body: Mapping[str, Any],
-        own: Provider | None = None,
-        patience: Patience = NO_BOUNDS,
+        own_provider: Provider | None = None,
+        retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
         """What a provider that speaks the wire says of a request, without answering it: nobody pays for that."""
 
         async def call(upstream: Upstream) -> dict[str, Any]:
-            return await self._relay.whole(upstream, wire.path, wire.relayed(body, model), Outcome(), wire)
+            return await self._relay.fetch_answer(
+                upstream, wire.path, wire.build_relay_request(body, model), UsageMeter(), wire
+            )
 
-        return await self._through(model, own, Outcome(), patience, call)
+        return await self._try_upstreams(model, own_provider, UsageMeter(), retry_timeouts, call)
 
-    async def embed(
+    async def embed_texts(
         self,
         model: Model,
         body: Mapping[str, Any],
-        outcome: Outcome,
-        own: Provider | None = None,
-        patience: Patience = NO_BOUNDS,
+        meter: UsageMeter,
+        own_provider: Provider | None = None,
+        retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
         """An embedding list."""
         if model.provider == BUILT_IN:
-            return await self._built_in.embed(model, body, outcome)
+            return await self._built_in.embed_texts(model, body, meter)
 
         async def call(upstream: Upstream) -> dict[str, Any]:
-            if upstream.relayed:
-                return await self._relay.whole(upstream, "/embeddings", body, outcome)
-            return await translate.embedding(upstream, body, outcome)
+            if upstream.is_relayed:
+                return await self._relay.fetch_answer(upstream, "/embeddings", body, meter)
+            return await translate.embed_texts(upstream, body, meter)
 
-        return await self._through(model, own, outcome, patience, call)
+        return await self._try_upstreams(model, own_provider, meter, retry_timeouts, call)
 
-    async def _completed(self, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-        if upstream.relayed:
-            return await self._relay.whole(upstream, "/chat/completions", body, outcome)
-        return await translate.whole(upstream, await shown(upstream, body, self._files), outcome)
+    async def _complete_upstream(
+        self, upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter
+    ) -> dict[str, Any]:
+        if upstream.is_relayed:
+            return await self._relay.fetch_answer(upstream, "/chat/completions", body, meter)
+        return await translate.complete_chat(upstream, await inline_pictures(upstream, body, self._files), meter)
 
-    async def _completing(
-        self, upstream: Upstream, body: Mapping[str, Any], outcome: Outcome
+    async def _stream_upstream(
+        self, upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter
     ) -> AsyncGenerator[bytes, None]:
-        if upstream.relayed:
-            pieces = await self._relay.stream(upstream, "/chat/completions", body, outcome)
+        if upstream.is_relayed:
+            pieces = await self._relay.stream_answer(upstream, "/chat/completions", body, meter)
         else:
-            pieces = await translate.stream(upstream, await shown(upstream, body, self._files), outcome)
-        return await begun(pieces, outcome)
+            pieces = await translate.stream_chat(upstream, await inline_pictures(upstream, body, self._files), meter)
+        return await wait_for_first_event(pieces, meter)
 
-    async def _through(
+    async def _try_upstreams(
         self,
         model: Model,
-        own: Provider | None,
-        outcome: Outcome,
-        patience: Patience,
+        own_provider: Provider | None,
+        meter: UsageMeter,
+        retry_timeouts: RetryTimeouts,
         call: Callable[[Upstream], Awaitable[T]],
     ) -> T:
         """The first answer that one of the model's upstreams begins. What may have been paid is not asked again."""
-        upstreams = self._upstreams(model, own)
-        bounds = self.patience.within(patience)
-        if own is not None:
-            bounds = bounds.within(own.patience)
-        ends = asyncio.get_running_loop().time() + bounds.total
+        upstreams = self._list_upstreams(model, own_provider)
+        bounds = self.retry_timeouts.tighten(retry_timeouts)
+        if own_provider is not None:
+            bounds = bounds.tighten(own_provider.retry_timeouts)
+        deadline = asyncio.get_running_loop().time() + bounds.total
         tried: set[str] = set()
         last: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
-            if own is not None:
+            if own_provider is not None:
                 # The router learns of this installation's own keys only, and there is nothing to choose here.
                 upstream = next((one for one in upstreams if one.id not in tried), None)
             else:
-                upstream = await self._routes.pick(model.id, upstreams, tried)
+                upstream = await self._router.pick_upstream(model.id, upstreams, tried)
             if upstream is None:
                 break
             if attempt:
-                bounds = bounds.limited_to(max(ends - asyncio.get_running_loop().time(), 0.0))
-            outcome.served, outcome.address = upstream.served, upstream.api_base
+                bounds = bounds.limit_total(max(deadline - asyncio.get_running_loop().time(), 0.0))
+            meter.served_model, meter.api_base = upstream.served_model, upstream.api_base
             try:
-                return await call(upstream if bounds is self.patience else replace(upstream, patience=bounds))
+                bounded = upstream if bounds is self.retry_timeouts else replace(upstream, retry_timeouts=bounds)
+                return await call(bounded)
             except UpstreamFailed as exc:
                 last = exc
-                self._routes.failed(upstream, exc)
-                if not exc.was_for_nothing:
+                self._router.record_failure(upstream, exc)
+                if not exc.is_unbilled:
                     raise
                 # What is busy, or does not know us, will not be otherwise at once; the rest may have been chance.
                 if len(upstreams) > 1 or isinstance(exc, (UpstreamBusy, UpstreamDenied)):
@@ -360,37 +369,37 @@ class Gateway:
                     await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
         raise last or ModelNotFound(f"Nobody serves `{model.id}` here.")
 
-    def _upstreams(self, model: Model, own: Provider | None) -> list[Upstream]:
-        if own is not None:
-            return [_upstream(model, model, own)]
+    def _list_upstreams(self, model: Model, own_provider: Provider | None) -> list[Upstream]:
+        if own_provider is not None:
+            return [_build_upstream(model, model, own_provider)]
         return [
-            _known_upstream(model, served, provider)
-            for served in self.catalogue.deployments(model.id) or (model,)
+            _get_upstream(model, served, provider)
+            for served in self.catalogue.list_deployments(model.id) or (model,)
             if (provider := self._providers.get(served.provider)) is not None
         ]
 
-    def _made(self) -> Made:
-        return Made(self._ids.hex(24), int(self._clock.time()))
+    def _new_metadata(self) -> AnswerMetadata:
+        return AnswerMetadata(self._ids.hex(24), int(self._clock.time()))
 
 
-def _upstream(model: Model, served: Model, provider: Provider) -> Upstream:
+def _build_upstream(model: Model, served: Model, provider: Provider) -> Upstream:
     secret = provider.api_key
     return Upstream(
-        id=f"{model.id} {served.provider}:{served.upstream} {sha256(secret.encode()).hexdigest()[:12]}",
+        id=f"{model.id} {served.provider}:{served.upstream_name} {sha256(secret.encode()).hexdigest()[:12]}",
         provider=served.provider,
-        model=served.upstream,
+        model=served.upstream_name,
         api_base=provider.api_base,
         api_key=secret,
-        served=served,
-        relayed=provider.wire == "openai" and "responses_only" not in served.features,
-        guarded=provider.guarded,
+        served_model=served,
+        is_relayed=provider.wire == "openai" and "responses_only" not in served.features,
+        is_guarded=provider.is_guarded,
     )
 
 
-_known_upstream = lru_cache(maxsize=4096)(_upstream)
+_get_upstream = lru_cache(maxsize=4096)(_build_upstream)
 """For this installation's own providers: there are few, and each call asks."""
 
 
-def _metered(body: Mapping[str, Any]) -> dict[str, Any]:
+def _with_usage(body: Mapping[str, Any]) -> dict[str, Any]:
     """The request for a stream that tells at its end what was used."""
     return {**body, "stream": True, "stream_options": {"include_usage": True}}

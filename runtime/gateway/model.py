@@ -45,6 +45,6 @@ class Model:
     features: frozenset[str]  # tools, vision, json_schema, streaming ...
 
     @property
-    def upstream(self) -> str:
+    def upstream_name(self) -> str:
         """What the provider itself calls the model: LiteLLM's name without its prefix."""
         return self.litellm.partition("/")[2]

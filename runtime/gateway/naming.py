@@ -12,7 +12,7 @@ from baobab.runtime.gateway.model import Modality
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ModelRef:
     """`litellm` is the name that LiteLLM calls it by; `rank` orders those who serve one id, the lowest first."""
 
     id: str
@@ -23,13 +23,13 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _OwnService:
     """A vendor's own service. `keeps` matches the names that are its own models."""
 
     vendor: str
     provider: str
-    keeps: re.Pattern[str]
-    sells: frozenset[Modality]
+    name_pattern: re.Pattern[str]
+    modalities: frozenset[Modality]
 
 
 _TEXT: frozenset[Modality] = frozenset(["chat", "embedding"])
@@ -39,34 +39,34 @@ _PICTURES: frozenset[Modality] = frozenset(["image", "video"])
 _ANY = re.compile(r"[^/:@]+")
 
 
-def _own(vendor: str, provider: str, keeps: str = "", sells: frozenset[Modality] = _TEXT) -> _Own:
-    return _Own(vendor, provider, re.compile(keeps) if keeps else _ANY, sells)
+def _build_service(vendor: str, provider: str, keeps: str = "", sells: frozenset[Modality] = _TEXT) -> _OwnService:
+    return _OwnService(vendor, provider, re.compile(keeps) if keeps else _ANY, sells)
 
 
 # By the price map's name of the provider. Pictures only where LiteLLM can ask for them.
-_OWN = {
-    "openai": _own("openai", "openai", r"(?!ft:|container$)[^/:]+", _ALL),
-    "anthropic": _own("anthropic", "anthropic"),
+_OWN_SERVICES = {
+    "openai": _build_service("openai", "openai", r"(?!ft:|container$)[^/:]+", _ALL),
+    "anthropic": _build_service("anthropic", "anthropic"),
     # By a name without "gemini" LiteLLM asks the wrong address for an image.
-    "gemini": _own("google", "gemini", r"(?!nano-banana)[^/:@]+", _ALL),
-    "mistral": _own("mistralai", "mistral", r"(?!zai-|glm-)[^/:]+"),
-    "deepseek": _own("deepseek", "deepseek"),
-    "xai": _own("x-ai", "xai"),
-    "cohere": _own("cohere", "cohere"),
-    "cohere_chat": _own("cohere", "cohere"),
-    "moonshot": _own("moonshotai", "moonshot"),
-    "zai": _own("z-ai", "zai"),
-    "dashscope": _own("qwen", "dashscope", r"(qwen|qwq|qvq)[^/:]+"),
-    "volcengine": _own("bytedance", "volcengine", r"doubao-[^/:]+"),
-    "minimax": _own("minimax", "minimax"),
-    "ai21": _own("ai21", "ai21", r"jamba-[^/:@]+"),
-    "voyage": _own("voyage", "voyage"),
-    "meta": _own("meta", "meta"),
-    "black_forest_labs": _own("black-forest-labs", "black_forest_labs", sells=_PICTURES),
+    "gemini": _build_service("google", "gemini", r"(?!nano-banana)[^/:@]+", _ALL),
+    "mistral": _build_service("mistralai", "mistral", r"(?!zai-|glm-)[^/:]+"),
+    "deepseek": _build_service("deepseek", "deepseek"),
+    "xai": _build_service("x-ai", "xai"),
+    "cohere": _build_service("cohere", "cohere"),
+    "cohere_chat": _build_service("cohere", "cohere"),
+    "moonshot": _build_service("moonshotai", "moonshot"),
+    "zai": _build_service("z-ai", "zai"),
+    "dashscope": _build_service("qwen", "dashscope", r"(qwen|qwq|qvq)[^/:]+"),
+    "volcengine": _build_service("bytedance", "volcengine", r"doubao-[^/:]+"),
+    "minimax": _build_service("minimax", "minimax"),
+    "ai21": _build_service("ai21", "ai21", r"jamba-[^/:@]+"),
+    "voyage": _build_service("voyage", "voyage"),
+    "meta": _build_service("meta", "meta"),
+    "black_forest_labs": _build_service("black-forest-labs", "black_forest_labs", sells=_PICTURES),
     # LiteLLM does not tell it which of the models of one address is meant: the dearest answers, whichever was named.
-    "stability": _own("stabilityai", "stability", r"stable-image-(core|ultra)|sd3\.5-large", _PICTURES),
-    "recraft": _own("recraft", "recraft", sells=_PICTURES),
-    "runwayml": _own("runwayml", "runwayml", r"gen[^/:]+", _PICTURES),
+    "stability": _build_service("stabilityai", "stability", r"stable-image-(core|ultra)|sd3\.5-large", _PICTURES),
+    "recraft": _build_service("recraft", "recraft", sells=_PICTURES),
+    "runwayml": _build_service("runwayml", "runwayml", r"gen[^/:]+", _PICTURES),
 }
 
 # Hosts of open models, the one to prefer first: where several can be called, it serves and its price counts.
@@ -144,15 +144,17 @@ _TITLES = {
     "runwayml": "Runway",
 }
 
-VENDORS = frozenset([*(own.vendor for own in _OWN.values()), *_FAMILIES.values(), *_ORGANISATIONS.values(), *_TITLES])
+VENDORS = frozenset(
+    [*(own.vendor for own in _OWN_SERVICES.values()), *_FAMILIES.values(), *_ORGANISATIONS.values(), *_TITLES]
+)
 """First parts of ids that no server of an operator may take for its name."""
 
 
-_PROVIDERS = {name: own.provider for own in _OWN.values() for name in (own.vendor, own.provider)}
+_PROVIDERS = {name: own.provider for own in _OWN_SERVICES.values() for name in (own.vendor, own.provider)}
 _BY_BEGINNING = {"ft:": "openai", "gpt-": "openai", "chatgpt-": "openai", "claude-": "anthropic", "gemini-": "gemini"}
 
 
-def provider_of(name: str) -> str:
+def guess_provider(name: str) -> str:
     """Whom a model is asked of that no list has: the vendor in front of its name, or whose names begin so.
 
     Such as `openai/gpt-9`, `google/gemini-9` and `ft:gpt-4o-mini:acme::1`; what is no vendor stays as it is.
@@ -163,28 +165,28 @@ def provider_of(name: str) -> str:
     return next((provider for start, provider in _BY_BEGINNING.items() if name.startswith(start)), "")
 
 
-def named(service: str, key: str, modality: Modality) -> Named | None:
+def build_model_ref(service: str, key: str, modality: Modality) -> ModelRef | None:
     """What a model of the price map is called; None for one that is not listed.
 
     `service` is the price map's `litellm_provider`, `key` the entry's own name in it.
     """
-    if own := _OWN.get(service):
-        return _of_vendor(own, service, key, modality)
+    if own := _OWN_SERVICES.get(service):
+        return _vendor_model_ref(own, service, key, modality)
     provider = _HOSTS.get(service)
     if provider is None:
         return None
-    return _of_fal(key, modality) if provider == "fal_ai" else _of_host(provider, key, modality)
+    return _fal_model_ref(key, modality) if provider == "fal_ai" else _host_model_ref(provider, key, modality)
 
 
-def _of_vendor(own: _Own, service: str, key: str, modality: Modality) -> Named | None:
+def _vendor_model_ref(own: _OwnService, service: str, key: str, modality: Modality) -> ModelRef | None:
     name = key.removeprefix(f"{service}/")
-    if modality not in own.sells or own.keeps.fullmatch(name) is None:
+    if modality not in own.modalities or own.name_pattern.fullmatch(name) is None:
         return None
     title = name.removeprefix("doubao-")
-    return _named(own.vendor, title.lower(), title, own.provider, f"{own.provider}/{name}", (0, 0))
+    return _build_ref(own.vendor, title.lower(), title, own.provider, f"{own.provider}/{name}", (0, 0))
 
 
-def _of_host(provider: str, key: str, modality: Modality) -> Named | None:
+def _host_model_ref(provider: str, key: str, modality: Modality) -> ModelRef | None:
     prefix, _, upstream = key.partition("/")
     if prefix != provider or modality not in _TEXT:
         return None
@@ -193,22 +195,22 @@ def _of_host(provider: str, key: str, modality: Modality) -> Named | None:
         # It writes 3p1 where others write 3.1.
         spelt = re.sub(r"(?<=\d)p(?=\d)", ".", _FIREWORKS.sub("", upstream, count=1))
     vendor, _, title = spelt.rpartition("/")
-    full = _model(title)
+    full = _normalise_title(title)
     plain = (_QUANTISED_AS_TURBO if provider in _TURBO_HOSTS else _QUANTISED).sub("", full)
     organisation = vendor.lower() or next((_FAMILIES[start] for start in _FAMILIES if plain.startswith(start)), "")
     vendor = _ORGANISATIONS.get(organisation, organisation)
     if not vendor or "/" in vendor or _RESOLD.match(f"{vendor}/{plain}"):
         return None
     # Of two spellings at one host the exact one is the model, the other a faster or cheaper way to run it.
-    return _named(vendor, plain, title, provider, key, (_RANKS[provider], int(plain != full)))
+    return _build_ref(vendor, plain, title, provider, key, (_RANKS[provider], int(plain != full)))
 
 
-def _model(title: str) -> str:
+def _normalise_title(title: str) -> str:
     """A host's spelling of a model brought to the usual one: `Meta-Llama-3.1-8B`, `llama-v3.1-8b` and `llama3.1-8b`."""
     return re.sub(r"^(meta-)?llama-?v?(?=\d)", "llama-", title.lower())
 
 
-def _of_fal(key: str, modality: Modality) -> Named | None:
+def _fal_model_ref(key: str, modality: Modality) -> ModelRef | None:
     """Of the host of pictures, the videos of vendors who have no service of their own that LiteLLM can ask."""
     found = _FAL_MEDIA.fullmatch(key.removeprefix("fal_ai/"))
     if found is None or modality != "video":
@@ -216,8 +218,8 @@ def _of_fal(key: str, modality: Modality) -> Named | None:
     vendor = {"kling-video": "kwaivgi", "veo": "google"}.get(found[1], found[1])
     # What one asks for without saying more is a video from a text.
     title = found[2].removesuffix("/text-to-video").replace("/", "-")
-    return _named(vendor, title.lower(), title, "fal_ai", key, (_RANKS["fal_ai"], 0))
+    return _build_ref(vendor, title.lower(), title, "fal_ai", key, (_RANKS["fal_ai"], 0))
 
 
-def _named(vendor: str, model: str, title: str, provider: str, litellm: str, rank: tuple[int, int]) -> Named:
-    return Named(f"{vendor}/{model}", f"{_TITLES.get(vendor, vendor)}: {title}", provider, litellm, rank)
+def _build_ref(vendor: str, model: str, title: str, provider: str, litellm: str, rank: tuple[int, int]) -> ModelRef:
+    return ModelRef(f"{vendor}/{model}", f"{_TITLES.get(vendor, vendor)}: {title}", provider, litellm, rank)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from baobab.runtime.gateway.errors import ParameterRefused
-from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.usage_meter import UsageMeter
 
 T = TypeVar("T")
 
@@ -105,7 +105,9 @@ def may_drop(name: str, value: Any, *, wanted: bool) -> bool:
     return is_default(name, value) or (wanted and name in _OPTIONAL)
 
 
-async def dropping(body: Mapping[str, Any], outcome: Outcome, ask: Callable[[Mapping[str, Any]], Awaitable[T]]) -> T:
+async def ask_without_refused(
+    body: Mapping[str, Any], meter: UsageMeter, ask: Callable[[Mapping[str, Any]], Awaitable[T]]
+) -> T:
     """Ask; where a parameter is refused that may be left out, ask again without it. A refusal costs nothing.
 
     outcome: says whether optional parameters may be left out, and is told which were.
@@ -116,9 +118,9 @@ async def dropping(body: Mapping[str, Any], outcome: Outcome, ask: Callable[[Map
             return await ask(body)
         except ParameterRefused as exc:
             name = exc.parameter
-            if name not in body or not may_drop(name, body[name], wanted=outcome.drops):
+            if name not in body or not may_drop(name, body[name], wanted=meter.may_drop):
                 raise
             if not is_default(name, body[name]):
-                outcome.dropped.append(name)
+                meter.dropped_parameters.append(name)
             body = {field: value for field, value in body.items() if field != name}
     return await ask(body)

@@ -8,34 +8,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused
-from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.media.files import RemoteFiles
 from baobab.runtime.gateway.upstream import Upstream
 
 _FETCH_NONE = frozenset(("gemini",))
 _REMOTE = ("http://", "https://")
 
 
-async def shown(upstream: Upstream, body: Mapping[str, Any], files: Files | None) -> Mapping[str, Any]:
+async def inline_pictures(upstream: Upstream, body: Mapping[str, Any], files: RemoteFiles | None) -> Mapping[str, Any]:
     """The request with its pictures in it, where its provider does not fetch them. RequestRefused."""
     messages = body.get("messages")
     if upstream.provider not in _FETCH_NONE or not isinstance(messages, list):
         return body
-    urls = list(dict.fromkeys(url for message in messages for part in _parts(message) if (url := _remote(part))))
+    urls = list(
+        dict.fromkeys(url for message in messages for part in _content_parts(message) if (url := _remote_url(part)))
+    )
     if not urls:
         return body
     if files is None:
         raise RequestRefused("The model is shown no pictures by their address.", details={"param": "messages"})
-    images = await files.images(urls, "messages")
+    images = await files.fetch_images(urls, "messages")
     data = {image.url: f"data:{image.content_type};base64,{b64encode(image.content).decode()}" for image in images}
-    return {**body, "messages": [_with(message, data) for message in messages]}
+    return {**body, "messages": [_inline_message(message, data) for message in messages]}
 
 
-def _parts(message: Any) -> list[Any]:
+def _content_parts(message: Any) -> list[Any]:
     content = message.get("content") if isinstance(message, dict) else None
     return content if isinstance(content, list) else []
 
 
-def _remote(part: Any) -> str | None:
+def _remote_url(part: Any) -> str | None:
     """The address of a part that is a picture elsewhere."""
     if not isinstance(part, dict) or part.get("type") != "image_url":
         return None
@@ -44,15 +46,15 @@ def _remote(part: Any) -> str | None:
     return url if isinstance(url, str) and url.lower().startswith(_REMOTE) else None
 
 
-def _with(message: Any, data: Mapping[str, str]) -> Any:
-    parts = _parts(message)
-    if not any(map(_remote, parts)):
+def _inline_message(message: Any, data: Mapping[str, str]) -> Any:
+    parts = _content_parts(message)
+    if not any(map(_remote_url, parts)):
         return message
-    return {**message, "content": [_held(part, data) for part in parts]}
+    return {**message, "content": [_inline_part(part, data) for part in parts]}
 
 
-def _held(part: Any, data: Mapping[str, str]) -> Any:
-    url = _remote(part)
+def _inline_part(part: Any, data: Mapping[str, str]) -> Any:
+    url = _remote_url(part)
     if url is None:
         return part
     image = part["image_url"]

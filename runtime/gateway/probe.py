@@ -14,16 +14,16 @@ from typing import Any
 from pydantic_core import from_json
 
 from baobab.runtime.egress import EgressResponse
+from baobab.runtime.gateway.json_weight import is_heavy
 from baobab.runtime.gateway.model import Modality, Model, Price
-from baobab.runtime.gateway.pricing import nanos, per_million
-from baobab.runtime.gateway.providers import Provider, own_server
-from baobab.runtime.gateway.weight import is_heavy
+from baobab.runtime.gateway.pricing import to_nanos, to_nanos_per_million
+from baobab.runtime.gateway.providers import Provider, build_own_server
 from baobab.tools.core.errors import BaobabError
 
 PORTS: Mapping[str, int] = {"ollama": 11434, "llamacpp": 8080, "vllm": 8000, "lmstudio": 1234}
 """Where local servers listen unless told otherwise."""
 
-PATIENCE = 0.25
+PROBE_SECONDS = 0.25
 """Seconds that a local server has for its whole answer. One that runs answers at once, from memory."""
 
 MAX_BYTES = 4 * 2**20  # the longest known list, of a reseller of everything, has half a megabyte
@@ -34,48 +34,50 @@ MAX_NAME = 200
 Request = Callable[..., Awaitable[EgressResponse]]
 
 
-class ModelsUnlisted(BaobabError):
+class ModelListFailed(BaobabError):
     code = "MODELS_UNLISTED"
     status = 502
     summary = "The model server did not say which models it has."
     remediation = "Check its address, which ends where /models begins (often in /v1), and its key."
 
 
-async def probe(
+async def probe_servers(
     own_port: int,
     ports: Mapping[str, int] = PORTS,
     *,
     declared: Collection[str] = (),
-    patience: float = PATIENCE,
+    seconds: float = PROBE_SECONDS,
 ) -> list[tuple[Provider, list[Model]]]:
     """The local servers that answer, with their models. Takes `patience` seconds at most, for all of them together.
 
     `own_port` is never asked: it is us. Nor is a server of a name in `declared`: settings say where that one is.
     """
-    asked = [
-        own_server(name, f"http://127.0.0.1:{port}/v1")
+    candidates = [
+        build_own_server(name, f"http://127.0.0.1:{port}/v1")
         for name, port in ports.items()
         if port != own_port and name not in declared
     ]
-    answers = await _knock(asked, patience)
-    listed = [(provider, _models(provider, body)) for provider, body in zip(asked, answers, strict=True)]
-    return [(provider, models) for provider, models in listed if models]
+    answers = await _fetch_lists(candidates, seconds)
+    found_models = [
+        (provider, _parse_models(provider, body)) for provider, body in zip(candidates, answers, strict=True)
+    ]
+    return [(provider, models) for provider, models in found_models if models]
 
 
-async def models_of(provider: Provider, request: Request) -> list[Model]:
+async def fetch_models(provider: Provider, request: Request) -> list[Model]:
     """The models of a provider that `lists` them, each called `<provider>/<its own name>`.
 
     Raises ModelsUnlisted for an answer that is no list, and what `request` raises.
     """
     headers = {"Authorization": f"Bearer {provider.api_key}"} if provider.api_key else {}
     answer = await request("GET", f"{provider.api_base}/models", headers=headers, max_bytes=MAX_BYTES)
-    models = _models(provider, answer.body) if answer.status == 200 else None
+    models = _parse_models(provider, answer.body) if answer.status == 200 else None
     if models is None:
-        raise ModelsUnlisted(details={"server": provider.name, "status": answer.status})
+        raise ModelListFailed(details={"server": provider.name, "status": answer.status})
     return models
 
 
-async def _knock(providers: Collection[Provider], patience: float) -> list[bytes]:
+async def _fetch_lists(providers: Collection[Provider], seconds: float) -> list[bytes]:
     """What each answers to GET /models; nothing for those who are not there, are slow, refuse or say too much.
 
     The guarded client refuses loopback, rightly: its addresses come from users. These are ours.
@@ -83,7 +85,7 @@ async def _knock(providers: Collection[Provider], patience: float) -> list[bytes
     import aiohttp
 
     async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=patience),
+        timeout=aiohttp.ClientTimeout(total=seconds),
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         # What is counted is what is kept: nothing is unpacked.
@@ -91,18 +93,18 @@ async def _knock(providers: Collection[Provider], patience: float) -> list[bytes
         headers={"Accept-Encoding": "identity"},
     ) as session:
 
-        async def knock(provider: Provider) -> bytes:
+        async def fetch_list(provider: Provider) -> bytes:
             try:
                 # A redirect could lead off this machine.
                 async with session.get(f"{provider.api_base}/models", allow_redirects=False) as answer:
-                    return await _whole(answer) if answer.status == 200 else b""
+                    return await _read_body(answer) if answer.status == 200 else b""
             except (aiohttp.ClientError, OSError, TimeoutError):
                 return b""
 
-        return list(await asyncio.gather(*map(knock, providers)))
+        return list(await asyncio.gather(*map(fetch_list, providers)))
 
 
-async def _whole(answer: Any) -> bytes:
+async def _read_body(answer: Any) -> bytes:
     body = b""
     async for piece in answer.content.iter_chunked(64 * 1024):
         body += piece
@@ -111,62 +113,62 @@ async def _whole(answer: Any) -> bytes:
     return body
 
 
-def _models(provider: Provider, body: bytes) -> list[Model] | None:
+def _parse_models(provider: Provider, body: bytes) -> list[Model] | None:
     """The models of an answer in the shape of OpenAI's; None if it has another."""
-    if provider.guarded and is_heavy(body):
+    if provider.is_guarded and is_heavy(body):
         return None
     try:
         answer = from_json(body, allow_inf_nan=False)
     except ValueError:
         return None
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(listed, list):
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(entries, list):
         return None
-    models = [_model(provider, entry) for entry in listed[:MAX_MODELS] if isinstance(entry, dict)]
+    models = [_parse_model(provider, entry) for entry in entries[:MAX_MODELS] if isinstance(entry, dict)]
     return list({model.id: model for model in models if model is not None}.values())
 
 
-def _model(provider: Provider, entry: Mapping[str, Any]) -> Model | None:
+def _parse_model(provider: Provider, entry: Mapping[str, Any]) -> Model | None:
     name = entry.get("id")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
         return None
-    price = _price(provider, name, entry.get("pricing"))
+    price = _parse_price(provider, name, entry.get("pricing"))
     if price is None:
         return None
-    modality = modality_of(name)
+    modality = guess_modality(name)
     return Model(
         id=f"{provider.name}/{name}",
         name=f"{provider.name}: {name}",
         modality=modality,
         price=price,
-        context_window=_count(entry, "context_length", "max_model_len", "max_context_length"),
+        context_window=_read_count(entry, "context_length", "max_model_len", "max_context_length"),
         max_output=None,
         litellm=f"openai/{name}",
         provider=provider.name,
-        features=frozenset([*(["local"] if provider.own else []), *(["streaming"] if modality == "chat" else [])]),
+        features=frozenset([*(["local"] if provider.is_own else []), *(["streaming"] if modality == "chat" else [])]),
     )
 
 
-def modality_of(name: str) -> Modality:
+def guess_modality(name: str) -> Modality:
     """What a model is for, of which nothing but its name is known."""
     return "embedding" if "embed" in name.lower() else "chat"
 
 
-def _price(provider: Provider, name: str, listed: object) -> Price | None:
+def _parse_price(provider: Provider, name: str, pricing: object) -> Price | None:
     """What the list says, as dollars a token; without prices the operator's own servers cost nothing, others are not
     sold. Nor is what has a fee for each request, which no price by tokens holds, or a price below zero: unknown yet.
     What a customer's own server lists is not ours to sell."""
-    if provider.guarded:
+    if provider.is_guarded:
         return Price(0, 0)
-    if not isinstance(listed, dict):
-        return Price(0, 0) if provider.own and listed is None else None
-    prompt, completion = per_million(listed.get("prompt")), per_million(listed.get("completion"))
-    if prompt is None or completion is None or nanos(listed.get("request", "0")) != 0:
+    if not isinstance(pricing, dict):
+        return Price(0, 0) if provider.is_own and pricing is None else None
+    prompt, completion = to_nanos_per_million(pricing.get("prompt")), to_nanos_per_million(pricing.get("completion"))
+    if prompt is None or completion is None or to_nanos(pricing.get("request", "0")) != 0:
         return None
-    if prompt == 0 and not (provider.own or name.endswith(":free")):
+    if prompt == 0 and not (provider.is_own or name.endswith(":free")):
         return None
-    return Price(prompt, completion, per_million(listed.get("input_cache_read")))
+    return Price(prompt, completion, to_nanos_per_million(pricing.get("input_cache_read")))
 
 
-def _count(entry: Mapping[str, Any], *fields: str) -> int | None:
+def _read_count(entry: Mapping[str, Any], *fields: str) -> int | None:
     return next((entry[field] for field in fields if type(entry.get(field)) is int and entry[field] > 0), None)

@@ -27,28 +27,28 @@ class ProviderStream:
         self._wrapper = wrapper
         self._parser: Any = None
         self._lines: AsyncGenerator[str, None] | None = None
-        self._google_ended = False
+        self._has_google_reason = False
         self._is_google = provider == "gemini"
         self._provider = provider
 
-    async def open(self) -> None:
+    async def open_stream(self) -> None:
         """Returns when the provider has begun to answer; raises what the library does of a request."""
         if self._wrapper.completion_stream is None:
             try:
                 await self._wrapper.fetch_stream()
             except Exception as exc:
-                raise self._named(exc) from exc
+                raise self._translate_error(exc) from exc
         found = self._wrapper.completion_stream
-        if isinstance(found, _parsers(self._library)):
+        if isinstance(found, _parser_types(self._library)):
             self._parser, self._lines = found, found.streaming_response
             if self._is_google:
                 # Its parser gives each chunk a reason.
-                found.streaming_response = self._listen(found.streaming_response)
+                found.streaming_response = self._watch_lines(found.streaming_response)
 
-    def ended(self, *, has_reason: bool) -> bool:
+    def has_ended(self, *, has_reason: bool) -> bool:
         """Whether the provider has said why the answer ends. has_reason: whether a chunk gives a reason."""
         if self._is_google:
-            return self._google_ended
+            return self._has_google_reason
         if self._parser is not None:
             return has_reason
         # The wrapper makes one up where there is none.
@@ -67,7 +67,7 @@ class ProviderStream:
             except StopAsyncIteration:
                 return
             except Exception as exc:
-                raise self._named(exc) from exc
+                raise self._translate_error(exc) from exc
             # What has no meaning of its own is none, or no chunk.
             if chunk is not None and not isinstance(chunk, dict):
                 yield chunk
@@ -77,9 +77,9 @@ class ProviderStream:
             await self._lines.aclose()
         await self._wrapper.aclose()
 
-    def _named(self, exc: Exception) -> Exception:
+    def _translate_error(self, exc: Exception) -> Exception:
         try:
-            named: Exception = self._library.exception_type(
+            translated: Exception = self._library.exception_type(
                 model=self._wrapper.model,
                 custom_llm_provider=self._provider,
                 original_exception=exc,
@@ -87,24 +87,24 @@ class ProviderStream:
                 extra_kwargs={},
             )
         except Exception as raised:  # noqa: BLE001 - it raises what it is asked for
-            named = raised
-        return named
+            translated = raised
+        return translated
 
-    async def _listen(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+    async def _watch_lines(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
         is_counted = False
         async with contextlib.aclosing(lines):
             async for line in lines:
-                if not self._google_ended and _REASON_OF_GOOGLE.search(line):
-                    self._google_ended = _ends_google(line)
-                if not self._google_ended and _USAGE_OF_GOOGLE in line:
+                if not self._has_google_reason and _REASON_OF_GOOGLE.search(line):
+                    self._has_google_reason = _gives_reason(line)
+                if not self._has_google_reason and _USAGE_OF_GOOGLE in line:
                     # Each event has it. Only the first of them tells something new, and the last ones do.
-                    yield _without_usage(line) if is_counted else line
+                    yield _remove_usage(line) if is_counted else line
                     is_counted = True
                 else:
                     yield line
 
 
-def _parsers(library: ModuleType) -> tuple[type[Any], ...]:
+def _parser_types(library: ModuleType) -> tuple[type[Any], ...]:
     """Those parsers whose chunks are the library's own."""
     llms = library.llms
     return (
@@ -114,25 +114,25 @@ def _parsers(library: ModuleType) -> tuple[type[Any], ...]:
     )
 
 
-def _ends_google(line: str) -> bool:
+def _gives_reason(line: str) -> bool:
     """Whether the line says why the answer ends; its words may also be in what the model says."""
     try:
-        told = from_json(line.removeprefix("data:"))
+        event = from_json(line.removeprefix("data:"))
     except ValueError:
         return True
-    if not isinstance(told, dict):
+    if not isinstance(event, dict):
         return False
-    candidates, feedback = told.get("candidates"), told.get("promptFeedback")
+    candidates, feedback = event.get("candidates"), event.get("promptFeedback")
     found = candidates if isinstance(candidates, list) else []
     ended = any(isinstance(candidate, dict) and candidate.get("finishReason") for candidate in found)
     return ended or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
 
 
-def _without_usage(line: str) -> str:
+def _remove_usage(line: str) -> str:
     try:
-        told = from_json(line.removeprefix("data:"))
+        event = from_json(line.removeprefix("data:"))
     except ValueError:
         return line
-    if not isinstance(told, dict):
+    if not isinstance(event, dict):
         return line
-    return "data: " + to_json({name: value for name, value in told.items() if name != "usageMetadata"}).decode()
+    return "data: " + to_json({name: value for name, value in event.items() if name != "usageMetadata"}).decode()

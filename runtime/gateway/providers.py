@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from baobab.runtime.gateway.naming import VENDORS
-from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
+from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 
 Wire = Literal["openai", "translated"]
 
@@ -32,14 +32,14 @@ class Provider:
     api_base: str
     api_key: str = field(repr=False)
     wire: Wire
-    lists: bool = False
-    own: bool = False
-    guarded: bool = False
-    patience: Patience = NO_BOUNDS
+    lists_models: bool = False
+    is_own: bool = False
+    is_guarded: bool = False
+    retry_timeouts: RetryTimeouts = NO_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class DeclaredServer:
     """A model server that settings declare; `api_base` ends without a slash."""
 
     name: str
@@ -54,11 +54,11 @@ class _Vendor:
     """
 
     name: str
-    keys: tuple[str, ...]
-    bases: tuple[str, ...]
-    base: str = ""
-    lists: bool = False
-    speaks: bool = True
+    key_variables: tuple[str, ...]
+    base_variables: tuple[str, ...]
+    default_base: str = ""
+    lists_models: bool = False
+    has_text: bool = True
 
 
 _VENDORS = (
@@ -89,7 +89,7 @@ _VENDORS = (
         ("OPENROUTER_API_KEY",),
         ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE"),
         "https://openrouter.ai/api/v1",
-        lists=True,
+        lists_models=True,
     ),
     _Vendor(
         "cerebras", ("CEREBRAS_API_KEY",), ("CEREBRAS_BASE_URL", "CEREBRAS_API_BASE"), "https://api.cerebras.ai/v1"
@@ -122,68 +122,72 @@ _VENDORS = (
     _Vendor("meta", ("META_API_KEY",), ("META_BASE_URL", "META_API_BASE"), "https://api.meta.ai/v1"),
     _Vendor("cohere", ("COHERE_API_KEY", "CO_API_KEY"), ("COHERE_API_BASE",)),
     _Vendor("voyage", ("VOYAGE_API_KEY",), ("VOYAGE_API_BASE",)),
-    _Vendor("black_forest_labs", ("BFL_API_KEY",), ("BFL_API_BASE",), speaks=False),
-    _Vendor("stability", ("STABILITY_API_KEY",), ("STABILITY_API_BASE",), speaks=False),
-    _Vendor("recraft", ("RECRAFT_API_KEY", "RECRAFT_API_TOKEN"), ("RECRAFT_API_BASE",), speaks=False),
-    _Vendor("runwayml", ("RUNWAYML_API_SECRET", "RUNWAYML_API_KEY"), ("RUNWAYML_API_BASE",), speaks=False),
-    _Vendor("fal_ai", ("FAL_KEY", "FAL_AI_API_KEY"), ("FAL_AI_API_BASE",), speaks=False),
+    _Vendor("black_forest_labs", ("BFL_API_KEY",), ("BFL_API_BASE",), has_text=False),
+    _Vendor("stability", ("STABILITY_API_KEY",), ("STABILITY_API_BASE",), has_text=False),
+    _Vendor("recraft", ("RECRAFT_API_KEY", "RECRAFT_API_TOKEN"), ("RECRAFT_API_BASE",), has_text=False),
+    _Vendor("runwayml", ("RUNWAYML_API_SECRET", "RUNWAYML_API_KEY"), ("RUNWAYML_API_BASE",), has_text=False),
+    _Vendor("fal_ai", ("FAL_KEY", "FAL_AI_API_KEY"), ("FAL_AI_API_BASE",), has_text=False),
 )
 # A server by one of these names would take over ids that are another's.
-TAKEN = VENDORS | {vendor.name for vendor in _VENDORS} | {"baobab", "openrouter"}
+RESERVED_NAMES = VENDORS | {vendor.name for vendor in _VENDORS} | {"baobab", "openrouter"}
 
 
-def providers_of(environment: Mapping[str, str], servers: Sequence[Server] = ()) -> list[Provider]:
+def list_providers(environment: Mapping[str, str], servers: Sequence[DeclaredServer] = ()) -> list[Provider]:
     """Those with a key in `environment`, then the declared servers.
 
     The key of a server is in the variable of its name: CORP_LLM_API_KEY for `corp-llm`. It may have none.
     """
-    known = [_called(vendor, environment, key) for vendor in _VENDORS if (key := _first(environment, vendor.keys))]
-    return [*known, *(_declared(server, environment) for server in servers)]
+    known = [
+        _build_vendor_provider(vendor, environment, key)
+        for vendor in _VENDORS
+        if (key := _first_set(environment, vendor.key_variables))
+    ]
+    return [*known, *(_build_server_provider(server, environment) for server in servers)]
 
 
-def vendors_of(environment: Mapping[str, str]) -> list[Provider]:
+def list_vendors(environment: Mapping[str, str]) -> list[Provider]:
     """All whose models of text a customer's own key can call, without a key: it goes where ours would."""
-    return [_called(vendor, environment, "") for vendor in _VENDORS if vendor.speaks]
+    return [_build_vendor_provider(vendor, environment, "") for vendor in _VENDORS if vendor.has_text]
 
 
-def servers_of(text: str) -> tuple[Server, ...]:
+def parse_servers(text: str) -> tuple[DeclaredServer, ...]:
     """Servers as settings declare them: `name=https://host/v1`, several with commas between.
 
     Raises ValueError, in one line, for what is not that.
     """
-    servers = [_server(part.strip()) for part in text.split(",") if part.strip()]
+    servers = [_parse_server(part.strip()) for part in text.split(",") if part.strip()]
     names = [server.name for server in servers]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two servers are called {twice}")
     return tuple(servers)
 
 
-def own_server(name: str, api_base: str, api_key: str = "") -> Provider:
+def build_own_server(name: str, api_base: str, api_key: str = "") -> Provider:
     """A server of the operator's that speaks OpenAI's wire format."""
-    return Provider(name, api_base, api_key, "openai", lists=True, own=True)
+    return Provider(name, api_base, api_key, "openai", lists_models=True, is_own=True)
 
 
-def _called(vendor: _Vendor, environment: Mapping[str, str], key: str) -> Provider:
+def _build_vendor_provider(vendor: _Vendor, environment: Mapping[str, str], key: str) -> Provider:
     return Provider(
         name=vendor.name,
-        api_base=_first(environment, vendor.bases).rstrip("/") or vendor.base,
+        api_base=_first_set(environment, vendor.base_variables).rstrip("/") or vendor.default_base,
         api_key=key,
-        wire="openai" if vendor.base else "translated",
-        lists=vendor.lists,
+        wire="openai" if vendor.default_base else "translated",
+        lists_models=vendor.lists_models,
     )
 
 
-def _declared(server: Server, environment: Mapping[str, str]) -> Provider:
+def _build_server_provider(server: DeclaredServer, environment: Mapping[str, str]) -> Provider:
     variable = server.name.upper().replace("-", "_") + "_API_KEY"
-    return own_server(server.name, server.api_base, environment.get(variable, "").strip())
+    return build_own_server(server.name, server.api_base, environment.get(variable, "").strip())
 
 
-def _server(text: str) -> Server:
+def _parse_server(text: str) -> DeclaredServer:
     name, equals, url = (part.strip() for part in text.partition("="))
     if not equals or re.fullmatch(SERVER_NAME, name) is None:
         # Not the text itself: a URL in the wrong place may hold a password.
         raise ValueError("a server is name=URL, and its name begins with a letter and has letters, digits and dashes")
-    if name in TAKEN:
+    if name in RESERVED_NAMES:
         raise ValueError(f"{name} is the name of a vendor; give the server another")
     try:
         parts = urlsplit(url)
@@ -194,9 +198,9 @@ def _server(text: str) -> Server:
         raise ValueError(f"the address of {name} must be an http:// or https:// address, such as https://host/v1")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError(f"the address of {name} takes no password, query or fragment; the key is a variable")
-    return Server(name, url.rstrip("/"))
+    return DeclaredServer(name, url.rstrip("/"))
 
 
-def _first(environment: Mapping[str, str], variables: Sequence[str]) -> str:
+def _first_set(environment: Mapping[str, str], variables: Sequence[str]) -> str:
     # Set but empty is how one takes a variable back.
     return next((value for name in variables if (value := environment.get(name, "").strip())), "")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.parameters import PARAMETERS
-from baobab.runtime.gateway.wires.fields import known
+from baobab.runtime.gateway.wires.fields import resolve_path
 
 LONGEST = 2000
 """Characters of a provider's words that are written down."""
-_LONGEST_TOLD = 400
+_LONGEST_SAFE = 400
 _LEFT_OUT = "[...]"
 _MOST_WORDS, _MOST_NAMES, _LONGEST_NAME = 200, 4000, 64
 _TOKEN = re.compile(r"\s+|[^\s'\"`,;!?(){}<>|=]+|.", re.DOTALL)
@@ -26,40 +26,40 @@ class ProviderRefusal(Exception):
     status, words: as the provider said them; for the log and traces only. told: what of the words may be passed on.
     """
 
-    def __init__(self, status: int, words: str, told: str) -> None:
+    def __init__(self, status: int, words: str, safe_text: str) -> None:
         super().__init__(f"{status}: {words}")
         self.status = status
         self.words = words
-        self.told = told
+        self.safe_text = safe_text
 
 
-def safe_words(words: str, asked: Mapping[str, Any] | None, hidden: tuple[str, ...] = ()) -> str:
+def extract_safe_words(words: str, request: Mapping[str, Any] | None, secrets: tuple[str, ...] = ()) -> str:
     """The words, without what may be a key, a host, an account or the name of something behind the provider.
 
     What remains are ordinary words, numbers, names of parameters, and what the request itself says. hidden: what is
     left out though it is a word.
     """
-    said = frozenset() if asked is None else frozenset(_names(asked))
-    secret = frozenset(part.lower() for part in hidden if part)
-    kept: list[str] = []
+    request_names = frozenset() if request is None else frozenset(_list_names(request))
+    secret = frozenset(part.lower() for part in secrets if part)
+    tokens: list[str] = []
     for number, found in enumerate(_TOKEN.finditer(words[:LONGEST])):
         if number > _MOST_WORDS * 2:
             break
         token = found[0]
         if token.isspace():
-            kept.append(" ")
+            tokens.append(" ")
             continue
         core = token.strip(_ENDS)
         mark = not core or (len(token) == 1 and not token.isalnum())
-        safe = mark or core in said or _is_ordinary(core) or _is_path(core, asked)
+        safe = mark or core in request_names or _is_ordinary(core) or _is_path(core, request)
         if safe and core.lower() not in secret:
-            kept.append(token)
-        elif not kept or not kept[-1].startswith(_LEFT_OUT):
-            kept.append(_LEFT_OUT)
-    told = "".join(kept).strip()
-    if not re.search(r"[^\W\d_]{2}", told.replace(_LEFT_OUT, "")):
+            tokens.append(token)
+        elif not tokens or not tokens[-1].startswith(_LEFT_OUT):
+            tokens.append(_LEFT_OUT)
+    text = "".join(tokens).strip()
+    if not re.search(r"[^\W\d_]{2}", text.replace(_LEFT_OUT, "")):
         return ""
-    return told if len(told) <= _LONGEST_TOLD else told[:_LONGEST_TOLD].rsplit(" ", 1)[0] + " ..."
+    return text if len(text) <= _LONGEST_SAFE else text[:_LONGEST_SAFE].rsplit(" ", 1)[0] + " ..."
 
 
 def _is_ordinary(core: str) -> bool:
@@ -70,12 +70,12 @@ def _is_ordinary(core: str) -> bool:
     return core in PARAMETERS or _NUMBER.fullmatch(core) is not None or _COMPOUND.fullmatch(core) is not None
 
 
-def _is_path(core: str, asked: Mapping[str, Any] | None) -> bool:
+def _is_path(core: str, request: Mapping[str, Any] | None) -> bool:
     """Whether it leads to something in the request, such as `messages.0.content`."""
-    return asked is not None and len(core) <= _LONGEST_NAME * 2 and known(core, asked) == core
+    return request is not None and len(core) <= _LONGEST_NAME * 2 and resolve_path(core, request) == core
 
 
-def _names(value: Any) -> Iterator[str]:
+def _list_names(value: Any) -> Iterator[str]:
     """What the request calls things: fields, and short texts."""
     waiting, seen = [value], 0
     while waiting and seen < _MOST_NAMES:

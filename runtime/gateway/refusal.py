@@ -24,21 +24,23 @@ from baobab.runtime.gateway.errors import (
     UpstreamUnpaid,
 )
 from baobab.runtime.gateway.parameters import is_parameter
-from baobab.runtime.gateway.reason import LONGEST, ProviderRefusal, safe_words
+from baobab.runtime.gateway.reason import LONGEST, ProviderRefusal, extract_safe_words
 from baobab.runtime.gateway.upstream import Upstream
-from baobab.runtime.gateway.wires.fields import known
+from baobab.runtime.gateway.wires.fields import resolve_path
 from baobab.tools.core.errors import BaobabError
 
 _KEY = re.compile(r"(?:sk|gsk|xai|tgp|fw|AIza|Bearer )[-_ ]?[A-Za-z0-9_*.-]{6,}")
 _PATH = re.compile(r"[`'\"]?([a-z_]+(?:[.\[][a-z0-9_.\[\]]*)?)[`'\"]?(?:\s*:|\s+(?:is|may|must|does|cannot)\b)")
-_QUOTED = re.compile(r"[`'\"]([a-z_]{1,40})[`'\"]")
+_QUOTED_NAME = re.compile(r"[`'\"]([a-z_]{1,40})[`'\"]")
 _NOT_TAKEN = re.compile(
     r"(?i)unsupported|not support|n't support|not permitted|deprecated|not allowed|unknown|unrecogni[sz]ed|unexpected"
 )
 _TOO_LONG = re.compile(r"(?i)^prompt is too long|maximum context length|exceeds? the context window")
-_FILTERED = re.compile(r"(?i)content.filter|content management policy")
-_FLAGGED = frozenset(("content_policy_violation", "moderation_blocked", "invalid_prompt"))
-_UNPAID = frozenset(("insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"))
+_FILTER_WORDS = re.compile(r"(?i)content.filter|content management policy")
+_POLICY_CODES = frozenset(("content_policy_violation", "moderation_blocked", "invalid_prompt"))
+_UNPAID_CODES = frozenset(
+    ("insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance")
+)
 # Hosts are not told, but these words of theirs are everybody's.
 _PUBLIC = frozenset(
     ("ai", "api", "com", "localhost", "model", "models", "net", "openai", "anthropic", "org", "www", "v1")
@@ -48,96 +50,98 @@ _BEFORE_WORK = (401, 403, 429, 500, 503, 529)
 """A provider that answers so charges nothing. Behind 502, 504 and the like a server in between has lost an answer."""
 
 
-def refusal(
+def build_refusal(
     status: int,
     raw: bytes,
     headers: Mapping[str, str] | None,
-    asked: Mapping[str, Any] | None = None,
+    request: Mapping[str, Any] | None = None,
     upstream: Upstream | None = None,
 ) -> BaobabError:
     """A provider's refusal in our words; its cause is a ProviderRefusal with the provider's own.
 
     asked: the request, in which the parameter at fault is to be found: what is not in it is not told.
     """
-    error = _error(raw)
-    words = _words(error, raw)
-    told = safe_words(words, asked, _hidden(upstream))
-    failure = _failure(status, error, words, told, asked)
-    failure.headers |= _waits(status, headers or {})
+    error = _parse_error(raw)
+    words = _read_words(error, raw)
+    safe_text = extract_safe_words(words, request, _hidden_words(upstream))
+    failure = _classify_failure(status, error, words, safe_text, request)
+    failure.headers |= _build_wait_headers(status, headers or {})
     if isinstance(failure, UpstreamFailed) and (status in _BEFORE_WORK or isinstance(failure, UpstreamUnpaid)):
-        failure.for_nothing()
-    failure.__cause__ = ProviderRefusal(status, _masked(words, upstream), told)
+        failure.mark_unbilled()
+    failure.__cause__ = ProviderRefusal(status, _mask_keys(words, upstream), safe_text)
     return failure
 
 
-def _failure(
-    status: int, error: Mapping[str, Any], words: str, told: str, asked: Mapping[str, Any] | None
+def _classify_failure(
+    status: int, error: Mapping[str, Any], words: str, safe_text: str, request: Mapping[str, Any] | None
 ) -> BaobabError:
     codes = {str(error.get(name)) for name in ("code", "type")}
-    if status == 402 or (status == 429 and codes & _UNPAID) or "credit balance is too low" in words:
+    if status == 402 or (status == 429 and codes & _UNPAID_CODES) or "credit balance is too low" in words:
         return UpstreamUnpaid()
     if status in (400, 413, 422):
-        return _refused(error, codes, words, told, asked)
+        return _build_bad_request(error, codes, words, safe_text, request)
     if status == 404:
-        return ProviderLacksModel(_with(ProviderLacksModel.summary, told))
+        return ProviderLacksModel(_append_words(ProviderLacksModel.summary, safe_text))
     if status == 429:
         return UpstreamBusy()
     kinds = {401: UpstreamDenied, 403: UpstreamDenied, 408: UpstreamTimeout, 504: UpstreamTimeout, 524: UpstreamTimeout}
     return kinds.get(status, UpstreamFailed)()
 
 
-def _refused(
-    error: Mapping[str, Any], codes: set[str], words: str, told: str, asked: Mapping[str, Any] | None
+def _build_bad_request(
+    error: Mapping[str, Any], codes: set[str], words: str, safe_text: str, request: Mapping[str, Any] | None
 ) -> BaobabError:
     if "context_length_exceeded" in codes or _TOO_LONG.search(words):
-        return ContextTooLong(_with(ContextTooLong.summary, told))
-    if "content_filter" in codes or _FILTERED.search(words):
-        return ContentFiltered(_with(ContentFiltered.summary, told))
-    if codes & _FLAGGED:
-        return ContentRefused(_with(ContentRefused.summary, told))
-    named = _parameter(error.get("param"), words, asked)
-    if is_parameter(named) and ("unsupported_parameter" in codes or _NOT_TAKEN.search(words)):
-        return ParameterRefused(named, _with(f"The model does not take `{named}`", told))
-    return RequestRefused(_with(RequestRefused.summary, told), details={"param": named} if named else None)
+        return ContextTooLong(_append_words(ContextTooLong.summary, safe_text))
+    if "content_filter" in codes or _FILTER_WORDS.search(words):
+        return ContentFiltered(_append_words(ContentFiltered.summary, safe_text))
+    if codes & _POLICY_CODES:
+        return ContentRefused(_append_words(ContentRefused.summary, safe_text))
+    parameter = _find_parameter(error.get("param"), words, request)
+    if is_parameter(parameter) and ("unsupported_parameter" in codes or _NOT_TAKEN.search(words)):
+        return ParameterRefused(parameter, _append_words(f"The model does not take `{parameter}`", safe_text))
+    return RequestRefused(
+        _append_words(RequestRefused.summary, safe_text), details={"param": parameter} if parameter else None
+    )
 
 
-def _parameter(told: Any, words: str, asked: Mapping[str, Any] | None) -> str:
+def _find_parameter(param: Any, words: str, request: Mapping[str, Any] | None) -> str:
     """Which field of the request is at fault, as far as it is in the request; empty where that is not said."""
-    if asked is None:
+    if request is None:
         return ""
-    if isinstance(told, str):
-        return known(told, asked)
+    if isinstance(param, str):
+        return resolve_path(param, request)
     # Anthropic begins with it, and others put it between quotation marks.
     begins = _PATH.match(words)
-    if begins is not None and (named := known(begins[1], asked)):
-        return named
-    quoted = [name for name in dict.fromkeys(_QUOTED.findall(words)) if name in asked]
-    return quoted[0] if len(quoted) == 1 else ""
+    if begins is not None and (field := resolve_path(begins[1], request)):
+        return field
+    quoted_names = [name for name in dict.fromkeys(_QUOTED_NAME.findall(words)) if name in request]
+    return quoted_names[0] if len(quoted_names) == 1 else ""
 
 
-def _with(summary: str, told: str) -> str:
+def _append_words(summary: str, safe_text: str) -> str:
     """What happened, and what the provider says of it."""
-    said = told.rstrip(".: ")
+    said = safe_text.rstrip(".: ")
     return f"{summary.rstrip('.')}: {said}." if said else f"{summary.rstrip('.')}."
 
 
-def _error(raw: bytes) -> dict[str, Any]:
+def _parse_error(raw: bytes) -> dict[str, Any]:
     """What the provider says, in whichever of the usual forms."""
     try:
-        told = from_json(raw)
+        payload = from_json(raw)
     except ValueError:
         return {}
-    if isinstance(told, list) and told:
-        told = told[0]
-    if not isinstance(told, dict):
+    if isinstance(payload, list) and payload:
+        payload = payload[0]
+    if not isinstance(payload, dict):
         return {}
-    error = told.get("error")
+    error = payload.get("error")
     if isinstance(error, dict):
         return error
-    return {**told, "message": error} if isinstance(error, str) else told
+    return {**payload, "message": error} if isinstance(error, str) else payload
 
 
-def _words(error: Mapping[str, Any], raw: bytes) -> str:
+def _read_words(error: Mapping[str, Any], raw: bytes) -> str:
     for name in ("message", "detail", "msg"):
         said = error.get(name)
         if isinstance(said, str) and said:
@@ -145,14 +149,14 @@ def _words(error: Mapping[str, Any], raw: bytes) -> str:
     return raw[:LONGEST].decode(errors="replace")
 
 
-def _masked(words: str, upstream: Upstream | None) -> str:
+def _mask_keys(words: str, upstream: Upstream | None) -> str:
     """The words without keys."""
     if upstream is not None and upstream.api_key:
         words = words.replace(upstream.api_key, "***")
     return _KEY.sub("***", words)
 
 
-def _hidden(upstream: Upstream | None) -> tuple[str, ...]:
+def _hidden_words(upstream: Upstream | None) -> tuple[str, ...]:
     if upstream is None:
         return ()
     host = urlsplit(upstream.api_base).hostname or ""
@@ -161,9 +165,9 @@ def _hidden(upstream: Upstream | None) -> tuple[str, ...]:
     return (upstream.api_key, host, *parts)
 
 
-def _waits(status: int, headers: Mapping[str, str]) -> dict[str, str]:
+def _build_wait_headers(status: int, headers: Mapping[str, str]) -> dict[str, str]:
     """How long to wait, as the provider says: in seconds, whole or not, in milliseconds, or until a date."""
-    seconds = _seconds(headers)
+    seconds = _parse_wait(headers)
     if seconds is None:
         return {"retry-after": "1"} if status == 429 else {}
     if status < 429:
@@ -172,7 +176,7 @@ def _waits(status: int, headers: Mapping[str, str]) -> dict[str, str]:
     return waits if seconds == int(seconds) else {**waits, "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
-def _seconds(headers: Mapping[str, str]) -> float | None:
+def _parse_wait(headers: Mapping[str, str]) -> float | None:
     given, millis = headers.get("retry-after"), headers.get("retry-after-ms")
     try:
         seconds = float(millis) / 1000 if millis else float(given or "")

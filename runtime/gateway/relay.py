@@ -13,20 +13,20 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.addresses import Target
 from baobab.runtime.egress import USER_AGENT, Egress, EgressError
-from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer, NotSent
-from baobab.runtime.gateway.connections import Connections, dial
+from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
+from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
 from baobab.runtime.gateway.errors import (
     UpstreamFailed,
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from baobab.runtime.gateway.events import DONE, KEPT_ALIVE, LARGEST, data, events
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.parameters import dropping
-from baobab.runtime.gateway.patience import USUAL, Patience
-from baobab.runtime.gateway.refusal import refusal
+from baobab.runtime.gateway.events import DONE, KEEP_ALIVE, LARGEST, event_data, split_events
+from baobab.runtime.gateway.json_weight import is_heavy
+from baobab.runtime.gateway.parameters import ask_without_refused
+from baobab.runtime.gateway.refusal import build_refusal
+from baobab.runtime.gateway.retry_timeouts import DEFAULT_TIMEOUTS, RetryTimeouts
 from baobab.runtime.gateway.upstream import Upstream
-from baobab.runtime.gateway.weight import is_heavy
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.wire import Wire
 
 _HEADERS = {
@@ -40,7 +40,7 @@ _LARGEST_REFUSAL = 64 * 1024
 _LARGEST_GUARDED, _LARGEST_GUARDED_EVENT = 8 * 2**20, 256 * 1024
 _AT_ONCE = 2**20
 # OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
-_USED = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
+_USAGE_FIELD = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
 # Not where a text says so: the quotation marks in it are escaped.
 _CHOICE_ENDS = re.compile(rb'"finish_reason"\s*+:\s*+"')
 _END = b"[DONE]"
@@ -60,195 +60,210 @@ class Relay:
         self,
         guard: Egress | None = None,
         *,
-        patience: Patience = USUAL,
+        retry_timeouts: RetryTimeouts = DEFAULT_TIMEOUTS,
         largest: int = 64 * 2**20,
         longest: int = 512 * 2**20,
     ) -> None:
         self._guard = guard
-        self.patience = patience
+        self.retry_timeouts = retry_timeouts
         self._largest = largest
         self._longest = longest
-        self._connections = Connections(dial)
+        self._connections = ConnectionPool(dial_host)
         # Customers' servers have connections of their own: none leads to an address that was not vetted.
-        self._guarded = None if guard is None else Connections(guard.dial, tls=guard.tls)
+        self._guarded_connections = None if guard is None else ConnectionPool(guard.dial, tls=guard.tls)
 
     async def close(self) -> None:
         await self._connections.close()
-        if self._guarded is not None:
-            await self._guarded.close()
+        if self._guarded_connections is not None:
+            await self._guarded_connections.close()
 
-    async def whole(
+    async def fetch_answer(
         self,
         upstream: Upstream,
         path: str,
         body: Mapping[str, Any],
-        outcome: Outcome,
+        meter: UsageMeter,
         wire: Wire | None = None,
     ) -> dict[str, Any]:
         """The answer, in one piece. What it used is counted into `outcome`.
 
         wire: which other one is spoken; without it an answer has choices or vectors.
         """
-        with _Translated():
-            response = await self._sent(upstream, path, body, outcome, wire, streamed=False)
+        with _TranslateErrors():
+            response = await self._send_request(upstream, path, body, meter, wire, streamed=False)
             try:
-                raw = await _read(response, min(self._largest, _LARGEST_GUARDED) if upstream.guarded else self._largest)
+                raw = await _read_body(
+                    response, min(self._largest, _LARGEST_GUARDED) if upstream.is_guarded else self._largest
+                )
             finally:
                 response.close()
-        check = _CHECKS[path] if wire is None else wire.check
-        parse = partial(_answer, raw, check, guarded=upstream.guarded)
+        check = _CHECKS[path] if wire is None else wire.check_answer
+        parse = partial(_parse_answer, raw, check, guarded=upstream.is_guarded)
         answer = parse() if len(raw) <= _AT_ONCE else await asyncio.to_thread(parse)
         # Not before: half an answer is no answer, and nobody pays for it.
-        outcome.begun = True
-        outcome.count(answer.get("usage"))
-        if not outcome.counted:
-            outcome.wrote(raw)
+        meter.has_begun = True
+        meter.count_usage(answer.get("usage"))
+        if not meter.is_counted:
+            meter.record_written(raw)
         return answer
 
-    async def stream(
-        self, upstream: Upstream, path: str, body: Mapping[str, Any], outcome: Outcome
+    async def stream_answer(
+        self, upstream: Upstream, path: str, body: Mapping[str, Any], meter: UsageMeter
     ) -> AsyncGenerator[bytes, None]:
         """The events of an answer whose head is there. It has begun with its first event, which may be an error.
 
         The provider is always asked for the usage; the event that has it is passed on only where the caller asked too.
         """
-        asked = body.get("stream_options")
-        wanted = isinstance(asked, dict) and asked.get("include_usage") is True
-        options = {**(asked if isinstance(asked, dict) else {}), "include_usage": True}
-        with _Translated():
-            response = await self._sent(
-                upstream, path, {**body, "stream": True, "stream_options": options}, outcome, streamed=True
+        given_options = body.get("stream_options")
+        wanted = isinstance(given_options, dict) and given_options.get("include_usage") is True
+        options = {**(given_options if isinstance(given_options, dict) else {}), "include_usage": True}
+        with _TranslateErrors():
+            response = await self._send_request(
+                upstream, path, {**body, "stream": True, "stream_options": options}, meter, streamed=True
             )
-        pieces = events(_bounded(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.guarded else LARGEST)
-        return _passed_on(response, pieces, outcome, wanted=wanted, choices=_choices(body))
+        pieces = split_events(
+            _limit_size(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.is_guarded else LARGEST
+        )
+        return _relay_events(response, pieces, meter, wanted=wanted, choices=_count_choices(body))
 
-    async def spoken(
-        self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], outcome: Outcome
+    async def stream_on_wire(
+        self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], meter: UsageMeter
     ) -> AsyncGenerator[bytes, None]:
         """The same of another wire, whose events have names. It has begun with its first event."""
-        with _Translated():
-            response = await self._sent(upstream, wire.path, {**body, "stream": True}, outcome, wire, streamed=True)
-        return _overheard(response, wire, outcome, self._longest)
+        with _TranslateErrors():
+            response = await self._send_request(
+                upstream, wire.path, {**body, "stream": True}, meter, wire, streamed=True
+            )
+        return _relay_wire_events(response, wire, meter, self._longest)
 
-    async def _sent(
+    async def _send_request(
         self,
         upstream: Upstream,
         path: str,
         body: Mapping[str, Any],
-        outcome: Outcome,
+        meter: UsageMeter,
         wire: Wire | None = None,
         *,
         streamed: bool,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """The answer's head; what the provider refuses, in our words. Parameters that may be left out are."""
-        return await dropping(body, outcome, partial(self._post, upstream, path, wire, streamed=streamed))
+        return await ask_without_refused(
+            body, meter, partial(self._post_request, upstream, path, wire, streamed=streamed)
+        )
 
-    async def _post(
+    async def _post_request(
         self, upstream: Upstream, path: str, wire: Wire | None, body: Mapping[str, Any], *, streamed: bool
-    ) -> Answer:
+    ) -> HttpAnswer:
         headers = {**_HEADERS, **upstream.headers}
         if wire is not None:
             headers |= wire.headers
-        asked = {**body, "model": upstream.model}
-        content = to_json(asked)
-        connections, target = self._way(upstream, upstream.url(path))
-        patience = upstream.patience or self.patience
+        request = {**body, "model": upstream.model}
+        content = to_json(request)
+        connections, target = self._choose_connections(upstream, upstream.build_url(path))
+        retry_timeouts = upstream.retry_timeouts or self.retry_timeouts
         if not streamed:
             # It is silent until all of it is there.
-            patience = Patience(patience.total, patience.total, patience.total)
-        response = await connections.post(target, headers, content, patience)
+            retry_timeouts = RetryTimeouts(retry_timeouts.total, retry_timeouts.total, retry_timeouts.total)
+        response = await connections.post_request(target, headers, content, retry_timeouts)
         if response.status == 200:
             return response
         try:
-            raw = await _read(response, _LARGEST_REFUSAL)
-        except (UpstreamFailed, HalfAnswer, TimeoutError):
+            raw = await _read_body(response, _LARGEST_REFUSAL)
+        except (UpstreamFailed, IncompleteAnswer, TimeoutError):
             raw = b""
         finally:
             response.close()
-        raise refusal(response.status, raw, response.headers, asked, upstream)
+        raise build_refusal(response.status, raw, response.headers, request, upstream)
 
-    def _way(self, upstream: Upstream, url: str) -> tuple[Connections, Target]:
-        if not upstream.guarded:
-            return self._connections, _declared(url)
+    def _choose_connections(self, upstream: Upstream, url: str) -> tuple[ConnectionPool, Target]:
+        if not upstream.is_guarded:
+            return self._connections, _parse_target(url)
         assert self._guard is not None
-        assert self._guarded is not None
-        return self._guarded, self._guard.checked(url)
+        assert self._guarded_connections is not None
+        return self._guarded_connections, self._guard.check_url(url)
 
 
 @lru_cache(maxsize=256)
-def _declared(url: str) -> Target:
+def _parse_target(url: str) -> Target:
     """Where an operator's setting leads."""
-    return Target.of(url, https_only=False)
+    return Target.parse(url, https_only=False)
 
 
-async def _passed_on(
-    response: Answer, pieces: AsyncIterator[bytes], outcome: Outcome, *, wanted: bool, choices: int
+async def _relay_events(
+    response: HttpAnswer, pieces: AsyncIterator[bytes], meter: UsageMeter, *, wanted: bool, choices: int
 ) -> AsyncGenerator[bytes, None]:
     """choices: how many answers the stream has. Where each of them has ended, its own end may be missing."""
     ended = False
     left = choices
     try:
-        with _Translated():
+        with _TranslateErrors():
             async for event in pieces:
-                payload = data(event)
+                payload = event_data(event)
                 if payload == _END:
                     ended = True
                     break
                 if payload is None:
-                    yield KEPT_ALIVE
+                    yield KEEP_ALIVE
                     continue
                 if not (payload.startswith(b"{") and payload.endswith(b"}")):
                     raise UpstreamMalformed
                 if b'"error"' in event or event.startswith(_FAILS):
-                    _raise_told(_failure(event, payload))
-                outcome.begun = True
+                    _raise_reported_error(_parse_failure(event, payload))
+                meter.has_begun = True
                 if left > 0 and b'"finish_reason"' in event:
                     left -= len(_CHOICE_ENDS.findall(event))
-                if b'"usage"' in event and _USED.search(event) and _is_usage_alone(payload, outcome) and not wanted:
+                if (
+                    b'"usage"' in event
+                    and _USAGE_FIELD.search(event)
+                    and _is_usage_alone(payload, meter)
+                    and not wanted
+                ):
                     continue
                 yield event
         if not ended and left > 0:
             raise UpstreamMalformed
-        outcome.ended = True
+        meter.has_ended = True
         yield DONE
         if ended:
-            await _finish(response)
+            await _drain_answer(response)
     finally:
         response.close()
 
 
-async def _overheard(response: Answer, wire: Wire, outcome: Outcome, longest: int) -> AsyncGenerator[bytes, None]:
-    heard, ended = wire.hearer(outcome), False
+async def _relay_wire_events(
+    response: HttpAnswer, wire: Wire, meter: UsageMeter, longest: int
+) -> AsyncGenerator[bytes, None]:
+    parser, ended = wire.build_parser(meter), False
     try:
-        with _Translated():
-            async for event in events(_bounded(response, longest)):
-                payload = data(event)
+        with _TranslateErrors():
+            async for event in split_events(_limit_size(response, longest)):
+                payload = event_data(event)
                 if payload is None:
-                    yield KEPT_ALIVE
+                    yield KEEP_ALIVE
                     continue
                 if not (payload.startswith(b"{") and payload.endswith(b"}")):
                     raise UpstreamMalformed
-                if event.startswith(_FAILS) or wire.notable.search(payload):
-                    ended = heard(_failure(event, payload))
-                outcome.begun = True
+                if event.startswith(_FAILS) or wire.notable_pattern.search(payload):
+                    ended = parser(_parse_failure(event, payload))
+                meter.has_begun = True
                 # Whoever has read the last event may leave with it.
-                outcome.ended = ended
+                meter.has_ended = ended
                 yield event
                 if ended:
                     break
         if not ended:
             raise UpstreamMalformed
-        await _finish(response)
+        await _drain_answer(response)
     finally:
         response.close()
 
 
-def _choices(body: Mapping[str, Any]) -> int:
-    asked = body.get("n")
-    return asked if isinstance(asked, int) and asked > 0 else 1
+def _count_choices(body: Mapping[str, Any]) -> int:
+    count = body.get("n")
+    return count if isinstance(count, int) and count > 0 else 1
 
 
-def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: bool) -> dict[str, Any]:
+def _parse_answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: bool) -> dict[str, Any]:
     if guarded and is_heavy(raw):
         raise UpstreamMalformed
     try:
@@ -263,7 +278,7 @@ def _answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, guarded: 
 
 def _check_chat(answer: Mapping[str, Any]) -> None:
     """Some answer 200 and say in it what has gone wrong, or say something else than they were asked."""
-    _raise_told(answer)
+    _raise_reported_error(answer)
     choices = answer.get("choices")
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         raise UpstreamMalformed
@@ -278,7 +293,7 @@ def _is_choice(choice: Any) -> bool:
 
 
 def _check_vectors(answer: Mapping[str, Any]) -> None:
-    _raise_told(answer)
+    _raise_reported_error(answer)
     vectors = answer.get("data")
     if not isinstance(vectors, list) or not all(isinstance(vector, dict) for vector in vectors):
         raise UpstreamMalformed
@@ -287,46 +302,46 @@ def _check_vectors(answer: Mapping[str, Any]) -> None:
 _CHECKS = {"/chat/completions": _check_chat, "/embeddings": _check_vectors}
 
 
-def _raise_told(told: Mapping[str, Any]) -> None:
+def _raise_reported_error(payload: Mapping[str, Any]) -> None:
     """A provider that fails in the middle says so in the answer, in words that are not ours to pass on.
 
     Resellers say so in a choice, too, or beside one.
     """
-    choices = told.get("choices")
+    choices = payload.get("choices")
     inner = (choice.get("error") for choice in choices if isinstance(choice, dict)) if isinstance(choices, list) else ()
-    error = next((error for error in (told.get("error"), *inner) if error), None)
+    error = next((error for error in (payload.get("error"), *inner) if error), None)
     if error is not None:
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code <= 599 else 500
-        raise refusal(status, to_json({"error": error}), None)
+        raise build_refusal(status, to_json({"error": error}), None)
 
 
-def _failure(event: bytes, payload: bytes) -> dict[str, Any]:
+def _parse_failure(event: bytes, payload: bytes) -> dict[str, Any]:
     """What an event of note says. One that is called an error is one, whatever is in it."""
-    told = _object(payload)
-    return {**told, "error": told.get("error") or told or True} if event.startswith(_FAILS) else told
+    parsed = _parse_object(payload)
+    return {**parsed, "error": parsed.get("error") or parsed or True} if event.startswith(_FAILS) else parsed
 
 
-def _is_usage_alone(payload: bytes | None, outcome: Outcome) -> bool:
+def _is_usage_alone(payload: bytes | None, meter: UsageMeter) -> bool:
     """Count what an event says was used; whether it says nothing else, as the one that is sent when asked for."""
-    told = _object(payload)
-    usage, choices = told.get("usage"), told.get("choices")
+    parsed = _parse_object(payload)
+    usage, choices = parsed.get("usage"), parsed.get("choices")
     if usage is None and isinstance(choices, list):
         # Moonshot says it in the last choice.
         usage = next((choice.get("usage") for choice in choices if isinstance(choice, dict)), None)
-    outcome.count(usage)
+    meter.count_usage(usage)
     return choices == [] and usage is not None
 
 
-def _object(payload: bytes | None) -> dict[str, Any]:
+def _parse_object(payload: bytes | None) -> dict[str, Any]:
     try:
-        told = from_json(payload or b"{}")
+        parsed = from_json(payload or b"{}")
     except ValueError as exc:
         raise UpstreamMalformed from exc
-    return told if isinstance(told, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
-async def _bounded(response: Answer, longest: int) -> AsyncGenerator[bytes, None]:
+async def _limit_size(response: HttpAnswer, longest: int) -> AsyncGenerator[bytes, None]:
     size = 0
     async for chunk in response:
         size += len(chunk)
@@ -335,17 +350,17 @@ async def _bounded(response: Answer, longest: int) -> AsyncGenerator[bytes, None
         yield chunk
 
 
-async def _finish(response: Answer) -> None:
+async def _drain_answer(response: HttpAnswer) -> None:
     """Read to the end what ends at once anyway: the connection can then be used again."""
     try:
-        with _Translated():
+        with _TranslateErrors():
             async with asyncio.timeout(_LAST_SECONDS):
-                await _read(response, _LARGEST_REFUSAL)
+                await _read_body(response, _LARGEST_REFUSAL)
     except UpstreamFailed:
         return
 
 
-async def _read(response: Answer, limit: int) -> bytes:
+async def _read_body(response: HttpAnswer, limit: int) -> bytes:
     parts, size = [], 0
     async for chunk in response:
         parts.append(chunk)
@@ -355,7 +370,7 @@ async def _read(response: Answer, limit: int) -> bytes:
     return b"".join(parts)
 
 
-class _Translated:
+class _TranslateErrors:
     """What goes wrong on the way, in our words."""
 
     def __enter__(self) -> None:
@@ -364,10 +379,10 @@ class _Translated:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TimeoutError):
             raise UpstreamTimeout from error
-        if isinstance(error, HalfAnswer):
+        if isinstance(error, IncompleteAnswer):
             raise UpstreamMalformed("The model's provider broke off.") from error
         if isinstance(error, NoAnswer):
             raise UpstreamFailed("The model's provider broke off before it answered.") from error
         # Where a customer's server may not be called, its organisation's admins find out; not whoever chats.
-        if isinstance(error, (NotSent, OSError, EgressError)):
-            raise UpstreamFailed("The model's provider cannot be reached.").for_nothing() from error
+        if isinstance(error, (RequestNotSent, OSError, EgressError)):
+            raise UpstreamFailed("The model's provider cannot be reached.").mark_unbilled() from error

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.patience import Patience
+from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
 
 _ANTHROPIC, _ANTHROPIC_VERSION = "https://api.anthropic.com", "2023-06-01"
 
@@ -17,15 +17,15 @@ class Upstream:
     model: str
     api_base: str
     api_key: str = field(default="", repr=False)
-    served: Model | None = None
-    relayed: bool = True
+    served_model: Model | None = None
+    is_relayed: bool = True
     """Whether it speaks the OpenAI wire, so that bytes can be passed on; otherwise LiteLLM translates."""
-    guarded: bool = False
+    is_guarded: bool = False
     """Whether a customer named its address, which is vetted whenever it is connected to."""
-    patience: Patience | None = None
+    retry_timeouts: RetryTimeouts | None = None
     """How long this call waits for it; None as long as every call."""
 
-    def url(self, path: str) -> str:
+    def build_url(self, path: str) -> str:
         """Where it is asked, such as at `/chat/completions`."""
         if self.provider == "anthropic":
             # Its address is given without the version, and may be left out.

@@ -10,17 +10,17 @@ _DATABASE_URL = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/
 _OBJECTS_URL = "must be file:///FOLDER or s3://BUCKET/PREFIX"
 
 
-def _database(value: str) -> str:
+def _check_database_url(value: str) -> str:
     # The name that drivers know; the other is an older spelling of it.
     value = value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
     return _with_scheme(value, ("sqlite:///", "postgresql://"), _DATABASE_URL)
 
 
-def _valkey(value: str) -> str:
+def _check_valkey_url(value: str) -> str:
     return _with_scheme(value, ("redis://", "rediss://", "unix://"), _VALKEY_URL)
 
 
-def _objects(value: str) -> str:
+def _check_objects_url(value: str) -> str:
     return _with_scheme(value, ("file:///", "s3://"), _OBJECTS_URL)
 
 
@@ -34,8 +34,8 @@ def _with_scheme(value: str, schemes: tuple[str, ...], otherwise: str) -> str:
     return value
 
 
-DatabaseUrl = Annotated[str, AfterValidator(_database)]
-ValkeyUrl = Annotated[str, AfterValidator(_valkey)]
-ObjectsUrl = Annotated[str, AfterValidator(_objects)]
+DatabaseUrl = Annotated[str, AfterValidator(_check_database_url)]
+ValkeyUrl = Annotated[str, AfterValidator(_check_valkey_url)]
+ObjectsUrl = Annotated[str, AfterValidator(_check_objects_url)]
 KvDurable = Literal["database", "valkey"]
 RegionName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]

@@ -14,13 +14,13 @@ class NotOnFiles(BackupError):
         super().__init__("the rows are in Postgres, which pg_dump backs up: see docs/scaling.md")
 
 
-def source(settings: Settings) -> Source:
+def data_source(settings: Settings) -> Source:
     if settings.rows_url.startswith(POSTGRES):
         raise NotOnFiles
     return Source(settings.data, Path(settings.rows_url.removeprefix(SQLITE)))
 
 
-def left_out(settings: Settings, *, secret_key: bool) -> Iterator[str]:
+def list_left_out(settings: Settings, *, secret_key: bool) -> Iterator[str]:
     """What a backup does not hold, a sentence each."""
     if not secret_key:
         yield "The key that secrets are sealed with is not in it: without it they cannot be read."

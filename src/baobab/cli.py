@@ -13,7 +13,7 @@ import click
 
 from baobab import __version__
 from baobab.parameters import Dollars, Word
-from baobab.settings import Settings, SettingsError, load
+from baobab.settings import Settings, SettingsError, load_settings
 from baobab.tools.core.plans import PLANS
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Failure(click.ClickException):
+class CommandError(click.ClickException):
     """One line on standard error, exit status 1."""
 
 
@@ -50,7 +50,7 @@ def serve(**given: Any) -> None:
     """
     from baobab.serving import run
 
-    _told(lambda: run(_settings(**given)))
+    _translate_errors(lambda: run(_load_settings(**given)))
 
 
 @main.command()
@@ -60,13 +60,13 @@ def worker(data: Path | None) -> None:
 
     Servers make them too, unless BAOBAB_JOBS=0 leaves all of them to workers.
     """
-    settings = _settings(data=data)
+    settings = _load_settings(data=data)
 
     async def work() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with _house(settings, jobs=settings.jobs, environment=os.environ):
+        async with _open_application(settings, jobs=settings.jobs, environment=os.environ):
             click.echo("Baobab worker is running.", err=True)
             await stop.wait()
 
@@ -84,7 +84,7 @@ def migrate(data: Path | None) -> None:
     from baobab.storage.migrate import migrate as apply
 
     async def work() -> list[str]:
-        settings = _settings(data=data)
+        settings = _load_settings(data=data)
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = database_at(settings.rows_url)
         await database.open()
@@ -110,7 +110,7 @@ def forget_store(store: str, data: Path | None) -> None:
     from baobab.storage.identity import forget_store as forget
 
     async def work() -> bool:
-        database = database_at(_installed(data).rows_url)
+        database = database_at(_load_installed_settings(data).rows_url)
         await database.open()
         try:
             return await forget(database, store)
@@ -118,7 +118,7 @@ def forget_store(store: str, data: Path | None) -> None:
             await database.close()
 
     if not _run(work()):
-        raise Failure(f"no store of the name {store} is known; the start names the one that is missing")
+        raise CommandError(f"no store of the name {store} is known; the start names the one that is missing")
     click.echo(f"The next start begins anew with an empty {store}.")
 
 
@@ -138,13 +138,13 @@ def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None
     must be empty, and serves nobody until everything has arrived and is found to be the same. Killed in the middle,
     run the same command again: it goes on. A password may be left to PGPASSWORD or ~/.pgpass.
     """
-    from baobab.transferring import target_settings
-    from baobab.transferring import transfer as carry
+    from baobab.transfer_command import target_settings
+    from baobab.transfer_command import transfer as carry
 
     async def work() -> None:
-        here = _installed(data)
+        here = _load_installed_settings(data)
         there = target_settings(here, to, valkey_url=valkey, objects_url=objects)
-        await carry(here, there, dry_run=dry_run, tell=click.echo)
+        await carry(here, there, dry_run=dry_run, print_line=click.echo)
 
     _run(work())
 
@@ -156,13 +156,13 @@ def init(data: Path | None) -> None:
 
     Prints the key, this once. Does nothing when there is an account already; `baobab keys create` makes another key.
     """
-    from baobab.tools.accounts.first import ensure_first_account
+    from baobab.tools.accounts.first_account import ensure_first_account
 
-    settings = _settings(data=data)
+    settings = _load_settings(data=data)
 
     async def work() -> str | None:
-        async with _house(settings) as home:
-            return await ensure_first_account(home.services, settings.bootstrap_key or None)
+        async with _open_application(settings) as application:
+            return await ensure_first_account(application.services, settings.bootstrap_key or None)
 
     key = _run(work())
     click.echo(key or "There is an account already. `baobab keys create` makes another key.", err=key is None)
@@ -171,18 +171,18 @@ def init(data: Path | None) -> None:
 @main.command()
 def openapi() -> None:
     """Print the OpenAPI 3.1 document of the REST door."""
-    from baobab.http.openapi import document
+    from baobab.http.openapi import build_document
 
-    click.echo(json.dumps(document(_registry(), __version__, _settings().address), indent=2))
+    click.echo(json.dumps(build_document(_build_registry(), __version__, _load_settings().address), indent=2))
 
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Names, schemas and effects as JSON.")
 def tools(*, as_json: bool) -> None:
     """Print the catalogue of tools: name, effect, route and what each is for."""
-    registry = _registry()
+    registry = _build_registry()
     if as_json:
-        click.echo(json.dumps([_described(tool) for tool in registry.tools.values()], indent=2))
+        click.echo(json.dumps([_describe_tool(tool) for tool in registry.tools.values()], indent=2))
         return
     for toolset in registry.toolsets:
         click.echo(f"{toolset.name}: {toolset.description}")
@@ -201,13 +201,13 @@ def password(email: str | None, data: Path | None, password: str) -> None:
     With it a person signs in, to decide approvals or let programs in. It works on the data folder itself, so that it
     also replaces a password that was forgotten. Every session of the account ends.
     """
-    from baobab.tools.accounts.resetting import set_password
+    from baobab.tools.accounts.password_reset import set_password
 
-    settings = _installed(data)
+    settings = _load_installed_settings(data)
 
     async def work() -> str:
-        async with _house(settings) as home:
-            return await set_password(home.services, email, password)
+        async with _open_application(settings) as application:
+            return await set_password(application.services, email, password)
 
     click.echo(f"{_run(work())} signs in with the new password from now on.")
 
@@ -226,14 +226,14 @@ def keys() -> None:
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def keys_create(name: str, data: Path | None) -> None:
     """Make an API key called NAME with every right of the first account, and print it this once."""
-    click.echo(_run(_as_first_account(_installed(data), "api_keys_create", name=name))["key"])
+    click.echo(_run(_call_as_first_account(_load_installed_settings(data), "api_keys_create", name=name))["key"])
 
 
 @keys.command("list")
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def keys_list(data: Path | None) -> None:
     """List the live API keys of the first account's organisation; never the keys themselves."""
-    for key in _run(_as_first_account(_installed(data), "api_keys_list"))["keys"]:
+    for key in _run(_call_as_first_account(_load_installed_settings(data), "api_keys_list"))["keys"]:
         used = key["last_used_at"].isoformat(timespec="seconds") if key["last_used_at"] else "never used"
         click.echo(f"{key['id']}  {key['prefix']}...  {','.join(key['scopes']):24} {used:26} {key['name']}")
 
@@ -247,8 +247,10 @@ def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
 
     They stop working within a second, on every worker.
     """
-    settings = _installed(data)
-    revoked = _run(_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))["keys_revoked"]
+    settings = _load_installed_settings(data)
+    revoked = _run(_call_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))[
+        "keys_revoked"
+    ]
     click.echo("Revoked." if revoked == 1 else f"Revoked, with {revoked - 1} keys that were made with it.")
 
 
@@ -261,16 +263,16 @@ def keys_rotate_secret(data: Path | None) -> None:
     working with the old key; restart them when this has finished. With BAOBAB_SECRET_KEY set, put a new key in front
     of that list first; this command then only seals anew.
     """
-    from baobab.storage.rotation import reseal, rotate
+    from baobab.storage.rotation import reseal, rotate_key
 
-    settings = _installed(data)
+    settings = _load_installed_settings(data)
 
     async def work() -> int:
         if not settings.secret_key:
-            rotate(settings.secret_file)
-        async with _house(settings) as home:
-            databases = {stores.database for stores in home.services.regions.values()}
-            return sum([await reseal(database, home.services.vault) for database in databases])
+            rotate_key(settings.secret_file)
+        async with _open_application(settings) as application:
+            databases = {stores.database for stores in application.services.regions.values()}
+            return sum([await reseal(database, application.services.vault) for database in databases])
 
     click.echo(f"Sealed {_run(work())} secrets anew.")
 
@@ -286,9 +288,9 @@ def plan_(org: str, plan: str | None, data: Path | None) -> None:
     whose personal one it is. A running server knows it at once; what is there already stays, also where it is more than
     the plan has room for.
     """
-    from baobab.plan_changing import change_plan, show_plan
+    from baobab.plan_command import change_plan, show_plan
 
-    _say_lines(data, lambda services: change_plan(services, org, plan) if plan else show_plan(services, org))
+    _print_lines(data, lambda services: change_plan(services, org, plan) if plan else show_plan(services, org))
 
 
 @main.group("credits")
@@ -307,9 +309,9 @@ def credits_() -> None:
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def credits_show(org: str, data: Path | None) -> None:
     """Print what the organisation ORG has: allowance, top-ups, floor, reservations and budgets."""
-    from baobab.crediting import show
+    from baobab.credit_commands import show_credits
 
-    _say_lines(data, lambda services: show(services, org))
+    _print_lines(data, lambda services: show_credits(services, org))
 
 
 @credits_.command("top-up")
@@ -319,11 +321,11 @@ def credits_show(org: str, data: Path | None) -> None:
 @click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
 def credits_top_up(org: str, usd: int, reference: str, data: Path | None) -> None:
     """Give the organisation ORG credits of USD dollars, which do not expire; print what it has then."""
-    from baobab.crediting import top_up
+    from baobab.credit_commands import top_up
 
     if not usd:
-        raise Failure("A top-up of nothing: give more than 0 dollars.")
-    _say_lines(data, lambda services: top_up(services, org, usd, reference))
+        raise CommandError("A top-up of nothing: give more than 0 dollars.")
+    _print_lines(data, lambda services: top_up(services, org, usd, reference))
 
 
 @credits_.command("terms")
@@ -336,19 +338,19 @@ def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path
 
     Both are set at once: an option that is left out is what its plan says again.
     """
-    from baobab.crediting import set_terms
+    from baobab.credit_commands import set_terms
 
-    _say_lines(data, lambda services: set_terms(services, org, allowance, floor))
+    _print_lines(data, lambda services: set_terms(services, org, allowance, floor))
 
 
-def _say_lines(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
-    settings = _installed(data)
+def _print_lines(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, list[str]]]) -> None:
+    settings = _load_installed_settings(data)
 
-    async def told() -> list[str]:
-        async with _house(settings) as home:
-            return await work(home.services)
+    async def collect_lines() -> list[str]:
+        async with _open_application(settings) as application:
+            return await work(application.services)
 
-    for line in _run(told()):
+    for line in _run(collect_lines()):
         click.echo(line)
 
 
@@ -363,13 +365,13 @@ def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None
     Nothing is called, asked or written. Prints the events of the run: `-` before one that is not there this time, `+`
     before a new one. Exit status 1 where there is any such.
     """
-    from baobab.replaying import replay as replayed
+    from baobab.replay_command import replay as replayed
 
-    settings = _installed(data)
+    settings = _load_installed_settings(data)
 
     async def work() -> tuple[list[str], bool]:
-        async with _house(settings) as home:
-            return await replayed(home.services, run, app, present=agent)
+        async with _open_application(settings) as application:
+            return await replayed(application.services, run, app, present=agent)
 
     lines, same = _run(work())
     for line in lines:
@@ -391,11 +393,11 @@ def backup(folder: Path, data: Path | None, *, without_secret_key: bool) -> None
     from baobab import backup as what
     from baobab.storage.backup.backup import back_up
 
-    settings = _settings(data=data)
+    settings = _load_settings(data=data)
     keep = not without_secret_key
-    made = _told(lambda: back_up(what.source(settings), folder, __version__, secret_key=keep))
+    made = _translate_errors(lambda: back_up(what.data_source(settings), folder, __version__, secret_key=keep))
     click.echo(f"Backed up {len(made.files)} files, {made.bytes} bytes.")
-    for sentence in what.left_out(settings, secret_key=made.secret_key):
+    for sentence in what.list_left_out(settings, secret_key=made.secret_key):
         click.echo(sentence, err=True)
 
 
@@ -406,40 +408,40 @@ def restore(folder: Path, data: Path | None) -> None:
     """Put a backup from FOLDER in the place of a data folder, when all of it is as it was backed up."""
     from baobab.storage.backup.restore import restore as put_back
 
-    settings = _settings(data=data)
-    made = _told(lambda: put_back(folder, settings.data))
+    settings = _load_settings(data=data)
+    made = _translate_errors(lambda: put_back(folder, settings.data))
     click.echo(f"Restored {len(made.files)} files, {made.bytes} bytes, of {made.made_at:%Y-%m-%d %H:%M:%S} UTC.")
     if not made.secret_key:
         click.echo("The key that secrets are sealed with was not in it: put secret.key in, or set it.", err=True)
 
 
-def _settings(**given: Any) -> Settings:
+def _load_settings(**given: Any) -> Settings:
     try:
-        return load(**given)
+        return load_settings(**given)
     except SettingsError as exc:
-        raise Failure(str(exc)) from exc
+        raise CommandError(str(exc)) from exc
 
 
-def _installed(data: Path | None) -> Settings:
+def _load_installed_settings(data: Path | None) -> Settings:
     """The settings of an installation that is there: a command that works on one must not make another."""
     from baobab.storage.backup.errors import NoDataFolder
     from baobab.storage.databases import SQLITE
 
-    settings = _settings(data=data)
+    settings = _load_settings(data=data)
     rows = Path(settings.rows_url.removeprefix(SQLITE))
     if settings.rows_url.startswith(SQLITE) and not rows.is_file():
-        raise Failure(str(NoDataFolder(rows)))
+        raise CommandError(str(NoDataFolder(rows)))
     return settings
 
 
-def _registry() -> Any:
+def _build_registry() -> Any:
     from baobab.tools import toolsets
     from baobab.tools.core.registry import Registry
 
     return Registry(toolsets())
 
 
-def _described(tool: Any) -> dict[str, Any]:
+def _describe_tool(tool: Any) -> dict[str, Any]:
     from baobab.tools.core.errors import name_operations, name_operations_within
 
     return {
@@ -455,33 +457,33 @@ def _described(tool: Any) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _house(
+async def _open_application(
     settings: Settings, *, jobs: int = 0, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Any]:
     """jobs: how many are made at once meanwhile; a command that is over in a moment begins none, and calls no model."""
-    from baobab.composition import house
+    from baobab.composition import open_application
 
     quiet = settings.model_copy(update={"jobs": jobs, "ai_probe": False})
-    async with house(quiet, environment=environment) as home:
-        yield home
+    async with open_application(quiet, environment=environment) as application:
+        yield application
 
 
-async def _as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:
+async def _call_as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:
     """Call a tool as the first account: on the command line the data folder is the credential."""
-    from baobab.tools.accounts.first import first_account
-    from baobab.tools.core.context import Door
+    from baobab.tools.accounts.first_account import first_account
+    from baobab.tools.core.context import RequestContext
 
-    async with _house(settings) as home:
-        caller = await first_account(home.services)
-        door = Door("cli", f"cli_{home.services.ids.hex(12)}")
-        return await home.registry.call(tool, arguments, caller, door)
+    async with _open_application(settings) as application:
+        caller = await first_account(application.services)
+        context = RequestContext("cli", f"cli_{application.services.ids.hex(12)}")
+        return await application.registry.call(tool, arguments, caller, context)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    return _told(lambda: asyncio.run(work))
+    return _translate_errors(lambda: asyncio.run(work))
 
 
-def _told(work: Callable[[], T]) -> T:
+def _translate_errors(work: Callable[[], T]) -> T:
     """Run, and tell what an operator can mend in one line instead of a traceback."""
     from baobab.composition import RegionUnavailable
     from baobab.storage.backup.errors import BackupError
@@ -496,7 +498,7 @@ def _told(work: Callable[[], T]) -> T:
     try:
         return work()
     except BaobabError as exc:
-        raise Failure(f"{exc.message} {exc.remedy}") from exc
+        raise CommandError(f"{exc.message} {exc.remedy}") from exc
     except (
         BackupError,
         RegionUnavailable,
@@ -506,16 +508,16 @@ def _told(work: Callable[[], T]) -> T:
         StoreLost,
         TransferRefused,
     ) as exc:
-        raise Failure(str(exc)) from exc
+        raise CommandError(str(exc)) from exc
     except DatabaseUnavailable as exc:
-        raise Failure(f"the database does not open: {exc.reason}") from exc
+        raise CommandError(f"the database does not open: {exc.reason}") from exc
     except StoreUnavailable as exc:
-        raise Failure(f"the key-value store does not open: {exc}") from exc
+        raise CommandError(f"the key-value store does not open: {exc}") from exc
     except (FileExistsError, NotADirectoryError) as exc:
-        raise Failure(
+        raise CommandError(
             f"{exc.filename}: a file is where a folder is needed. Move it, or choose a folder with --data."
         ) from exc
     except IsADirectoryError as exc:
-        raise Failure(f"{exc.filename}: a folder is where a file is needed. Move it away.") from exc
+        raise CommandError(f"{exc.filename}: a folder is where a file is needed. Move it away.") from exc
     except OSError as exc:
-        raise Failure(f"{exc.strerror or exc}: {exc.filename or ''}".rstrip(": ")) from exc
+        raise CommandError(f"{exc.strerror or exc}: {exc.filename or ''}".rstrip(": ")) from exc

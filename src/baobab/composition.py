@@ -12,11 +12,11 @@ from baobab import __version__, tools
 from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.media.media import Media
-from baobab.runtime.gateway.opening import opened
-from baobab.runtime.gateway.patience import Patience
-from baobab.runtime.gateway.providers import providers_of, servers_of
+from baobab.runtime.gateway.providers import list_providers, parse_servers
+from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
+from baobab.runtime.gateway.startup import open_gateway
 from baobab.runtime.jobs import DurableJobs
-from baobab.runtime.tracing import Tracing, traced
+from baobab.runtime.tracing import Tracing, open_tracing
 from baobab.settings import Settings
 from baobab.storage import secrets
 from baobab.storage.clock import Clock, Ids, SystemClock
@@ -30,14 +30,14 @@ from baobab.storage.notices import Notices
 from baobab.storage.objects.errors import ObjectError
 from baobab.storage.objects.stores import store_at
 from baobab.storage.secrets import Vault
-from baobab.storage.transactions import TransactionsOf
+from baobab.storage.transactions import TransactionRunners
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
-from baobab.storage.valkey.windows import Windows
-from baobab.tools.ai.asking import ended
+from baobab.storage.valkey.windows import SlidingWindows
+from baobab.tools.ai.model_calls import wait_for_endings
 from baobab.tools.approvals.service import ApprovalService
 from baobab.tools.billing.ledger.credits import Credits
-from baobab.tools.core.audit import Trail
+from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import PLATFORM, Signers
@@ -52,7 +52,7 @@ _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
 _LIMITS_PATIENCE_SECONDS = 0.5
 
-Works = Sequence[Callable[[], Awaitable[object]]]
+MaintenanceTasks = Sequence[Callable[[], Awaitable[object]]]
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class RegionUnavailable(Exception):
 
 
 @dataclass(frozen=True)
-class House:
+class Application:
     """A running installation."""
 
     settings: Settings
@@ -70,21 +70,21 @@ class House:
     registry: Registry
 
 
-def vault(settings: Settings) -> Vault:
+def load_vault(settings: Settings) -> Vault:
     if settings.secret_key:
         return Vault(secrets.decode_keys(settings.secret_key))
     return Vault(secrets.load_or_create(settings.secret_file))
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def open_application(
     settings: Settings,
     *,
     clock: Clock | None = None,
     ids: Ids | None = None,
     further: Sequence[Toolset] = (),
     environment: Mapping[str, str] | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Application]:
     """Open every store, migrate, and close all of it again, whatever happens in between.
 
     further: toolsets beside our own. environment: where keys of model providers are found; without one there is the
@@ -92,67 +92,69 @@ async def house(
     """
     clock, ids = clock or SystemClock(), ids or Ids()
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    keys = vault(settings)
+    secret_vault = load_vault(settings)
     registry = Registry((*tools.toolsets(), *further))
     async with contextlib.AsyncExitStack() as stack:
-        regions = await _regions(settings, clock, stack)
+        regions = await _open_regions(settings, clock, stack)
         database = regions[settings.region].database
         await _require_own_stores(settings, regions, clock)
         notices = {stores.database: Notices(stores.database, clock, ids) for stores in regions.values()}
-        told = notices[database]
+        own_notices = notices[database]
         credits_ = Credits(database, clock, ids)
-        directory = Directory(database, clock, told, credits_)
-        signers = Signers(database, clock, ids, keys, told)
+        directory = Directory(database, clock, own_notices, credits_)
+        signers = Signers(database, clock, ids, secret_vault, own_notices)
         # The first start makes the platform's pair. Later ones find out here whether they hold the key that sealed it:
         # better now than at the first secret that somebody needs.
         await signers.public_keys(PLATFORM)
-        outgoing = Egress(allow=settings.egress_allow)
-        stack.push_async_callback(outgoing.close)
-        trail = Trail(database, clock, ids)
+        http_client = Egress(allow=settings.egress_allow)
+        stack.push_async_callback(http_client.close)
+        audit_log = AuditLog(database, clock, ids)
         jobs = DurableJobs(registry.jobs.values(), clock, ids)
-        transactions = TransactionsOf()
-        stack.push_async_callback(transactions.close)
+        transaction_runners = TransactionRunners()
+        stack.push_async_callback(transaction_runners.close)
         stack.push_async_callback(credits_.close)
         own_port = settings.port if environment is not None and settings.ai_probe else None
-        models = await stack.enter_async_context(
-            opened(
+        gateway = await stack.enter_async_context(
+            open_gateway(
                 environment or {},
-                servers_of(settings.ai_servers),
-                outgoing,
+                parse_servers(settings.ai_servers),
+                http_client,
                 clock,
                 ids,
                 own_port=own_port,
-                patience=Patience(settings.ai_first_seconds, settings.ai_between_seconds, settings.ai_total_seconds),
+                retry_timeouts=RetryTimeouts(
+                    settings.ai_first_seconds, settings.ai_between_seconds, settings.ai_total_seconds
+                ),
             )
         )
-        tracing = await stack.enter_async_context(traced(settings.otel_url, content=settings.trace_content))
-        pictures = Media(models.catalogue, providers_of(environment or {}), outgoing)
-        stack.push_async_callback(pictures.close)
+        tracing = await stack.enter_async_context(open_tracing(settings.otel_url, content=settings.trace_content))
+        media = Media(gateway.catalogue, list_providers(environment or {}), http_client)
+        stack.push_async_callback(media.close)
         # What streams still used when the server stops is written down before the ledger closes.
-        stack.push_async_callback(ended)
+        stack.push_async_callback(wait_for_endings)
         services = Services(
-            options=options(settings),
+            options=build_options(settings),
             clock=clock,
             ids=ids,
-            vault=keys,
+            vault=secret_vault,
             database=database,
             regions=regions,
-            notices=told,
-            limits=await stack.enter_async_context(_limits(settings, clock)),
+            notices=own_notices,
+            limits=await stack.enter_async_context(_open_limiter(settings, clock)),
             directory=directory,
             signers=signers,
-            credentials=Credentials(directory, signers, clock, told),
-            trail=trail,
+            credentials=Credentials(directory, signers, clock, own_notices),
+            audit_log=audit_log,
             failures=Failures(regions, clock),
-            approvals=ApprovalService(database, clock, ids, keys, trail, jobs, settings.address),
+            approvals=ApprovalService(database, clock, ids, secret_vault, audit_log, jobs, settings.address),
             jobs=jobs,
             credits=credits_,
-            outgoing=outgoing,
+            http_client=http_client,
             parts={
                 Credits: credits_,
-                Gateway: models,
-                Media: pictures,
-                TransactionsOf: transactions,
+                Gateway: gateway,
+                Media: media,
+                TransactionRunners: transaction_runners,
                 **({} if tracing is None else {Tracing: tracing}),
             },
         )
@@ -160,18 +162,18 @@ async def house(
         for each in notices.values():
             await each.start()
             stack.push_async_callback(each.stop)
-        await stack.enter_async_context(_housekeeping(services))
+        await stack.enter_async_context(_run_housekeeping(services))
         if settings.jobs:
             await jobs.start(registry, notices, database, settings.jobs)
             stack.push_async_callback(jobs.stop)
-        yield House(settings, services, registry)
+        yield Application(settings, services, registry)
 
 
-async def _regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExitStack) -> dict[str, Stores]:
+async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExitStack) -> dict[str, Stores]:
     """The stores of every region, open; those that name one database share it."""
     databases: dict[str, Database] = {}
     regions: dict[str, Stores] = {}
-    for name, place in settings.places.items():
+    for name, place in settings.all_regions.items():
         url = place.database_url or f"sqlite:///{settings.data / 'regions' / name}.db"
         kv = engine_at(settings.data / "kv" / name, url, place.valkey_url, clock.time, place.kv_durable)
         try:
@@ -193,12 +195,12 @@ async def _regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExit
 async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores], clock: Clock) -> None:
     """StoreLost where a store is empty that was not, or is another installation's."""
     own = regions[settings.region].database
-    identity = await Identity.of(own, settings.region, clock.now())
+    identity = await Identity.load(own, settings.region, clock.now())
     for region, stores in regions.items():
         if stores.database is not own:
             await identity.require_rows(stores.database, region)
         await identity.require_kv(stores.kv, region)
-        place = settings.places[region]
+        place = settings.all_regions[region]
         # Beside rows on servers, a folder for objects is each machine's own.
         shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
         try:
@@ -210,7 +212,7 @@ async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores],
 
 
 @contextlib.asynccontextmanager
-async def _limits(settings: Settings, clock: Clock) -> AsyncIterator[Limiter]:
+async def _open_limiter(settings: Settings, clock: Clock) -> AsyncIterator[Limiter]:
     """Counts that all workers share where there is a server for them, else each worker's own."""
     if not settings.valkey_url:
         yield RateLimits(clock)
@@ -220,12 +222,12 @@ async def _limits(settings: Settings, clock: Clock) -> AsyncIterator[Limiter]:
         # It goes on trying; until then each worker counts by itself.
         await pipeline.open()
     try:
-        yield SharedRateLimits(Windows(pipeline), clock)
+        yield SharedRateLimits(SlidingWindows(pipeline), clock)
     finally:
         await pipeline.close()
 
 
-def options(settings: Settings) -> Options:
+def build_options(settings: Settings) -> Options:
     host = urlsplit(settings.address).hostname or "localhost"
     # An address that is no name cannot have subdomains; every `*.localhost` leads back to this machine.
     nameless = host == "localhost" or host.replace(".", "").isdigit() or ":" in host
@@ -246,37 +248,37 @@ def options(settings: Settings) -> Options:
 
 
 @contextlib.asynccontextmanager
-async def _housekeeping(services: Services) -> AsyncIterator[None]:
+async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
     """What must happen every so often while the house stands, and once more when it closes."""
     stores = services.regions.values()
-    flush: Works = (
-        services.trail.flush,
+    flush: MaintenanceTasks = (
+        services.audit_log.flush,
         services.failures.flush,
         partial(services.credentials.flush, services.database),
     )
-    sweep: Works = (
+    sweep: MaintenanceTasks = (
         services.notices.prune,
         *(each.kv.sweep for each in stores),
         *(each.objects.sweep for each in stores),
     )
     rounds = (("flush", _FLUSH_SECONDS, flush), ("sweep", _SWEEP_SECONDS, sweep))
-    tasks = [asyncio.create_task(_every(seconds, works), name=name) for name, seconds, works in rounds]
+    tasks = [asyncio.create_task(_run_periodically(seconds, works), name=name) for name, seconds, works in rounds]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await _once(flush)
+        await _run_each(flush)
 
 
-async def _every(seconds: float, works: Works) -> None:
+async def _run_periodically(seconds: float, works: MaintenanceTasks) -> None:
     while True:
         await asyncio.sleep(seconds)
-        await _once(works)
+        await _run_each(works)
 
 
-async def _once(works: Works) -> None:
+async def _run_each(works: MaintenanceTasks) -> None:
     """Each by itself: a store that does not answer must not keep the others from being looked after."""
     for work in works:
         try:

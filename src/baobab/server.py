@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from baobab.annex import Annex
-from baobab.composition import house
-from baobab.http.front import Front
+from baobab.composition import open_application
 from baobab.http.metrics import CallMetrics
 from baobab.http.request import Scope
+from baobab.http.rest_app import RestApp
+from baobab.lazy_mount import LazyMount
 from baobab.logs import configure
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.tracing import Tracing
-from baobab.settings import Settings, load
-from baobab.tools.accounts.first import ensure_first_account
+from baobab.settings import Settings, load_settings
+from baobab.tools.accounts.first_account import ensure_first_account
 from baobab.tools.core.lifecycle import Lifecycle
 
 
@@ -33,7 +33,7 @@ class Server:
         *,
         extensions: Sequence[Any] = (),
         sessions: bool = False,
-        import_doors: Callable[[], Any] | None = None,
+        import_interfaces: Callable[[], Any] | None = None,
         **parts: Any,
     ) -> None:
         """extensions, sessions: what the MCP door is given beside our own; import_doors: how the annex imports what it
@@ -42,9 +42,9 @@ class Server:
         self._settings = settings
         self._extensions = extensions
         self._sessions = sessions
-        self._import_doors = import_doors
+        self._import_interfaces = import_interfaces
         self._parts = parts
-        self.front: Front | None = None
+        self.rest_app: RestApp | None = None
         self.lifecycle = Lifecycle()
         self.first_key: str | None = None
 
@@ -52,33 +52,35 @@ class Server:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
-            assert self.front is not None
-            await self.front(scope, receive, send)
+            assert self.rest_app is not None
+            await self.rest_app(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def open(self) -> Any:
         """The house with its doors open: what tests enter without a lifespan."""
         settings = self._settings
         async with contextlib.AsyncExitStack() as stack:
-            home = await stack.enter_async_context(house(settings, **self._parts))
-            self.lifecycle = home.services.lifecycle
-            self.first_key = await ensure_first_account(home.services, settings.bootstrap_key or None)
+            application = await stack.enter_async_context(open_application(settings, **self._parts))
+            self.lifecycle = application.services.lifecycle
+            self.first_key = await ensure_first_account(application.services, settings.bootstrap_key or None)
             metrics = CallMetrics()
-            home.registry.observers.append(metrics)
-            home.services.part(Gateway).observers.append(metrics.observe_model)
-            if Tracing in home.services.parts:
-                home.registry.observers.append(home.services.part(Tracing).observe)
-            annex = Annex(
-                home.registry,
+            application.registry.observers.append(metrics)
+            application.services.part(Gateway).observers.append(metrics.observe_model)
+            if Tracing in application.services.parts:
+                application.registry.observers.append(application.services.part(Tracing).observe)
+            lazy_mount = LazyMount(
+                application.registry,
                 settings,
                 metrics,
                 self._extensions,
                 sessions=self._sessions,
-                import_doors=self._import_doors,
+                import_interfaces=self._import_interfaces,
             )
-            await stack.enter_async_context(annex.open())
-            self.front = Front(home.registry, annex, hosts=own_hosts(settings), access_log=settings.access_log)
-            yield home
+            await stack.enter_async_context(lazy_mount.open())
+            self.rest_app = RestApp(
+                application.registry, lazy_mount, hosts=list_own_hosts(settings), access_log=settings.access_log
+            )
+            yield application
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
@@ -107,13 +109,13 @@ class Server:
             stop(number, frame)
 
 
-def own_hosts(settings: Settings) -> list[str]:
+def list_own_hosts(settings: Settings) -> list[str]:
     return [urlsplit(settings.address).hostname or "", *settings.allowed_hosts]
 
 
 def create() -> Server:
     """What a worker process starts: settings come from the environment."""
-    settings = load()
+    settings = load_settings()
     configure(settings.log_level)
     _end_with_parent()
     return Server(settings, environment=os.environ)
@@ -132,7 +134,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
-def environment(settings: Settings) -> None:
+def export_environment(settings: Settings) -> None:
     """Hand settings on to worker processes."""
     for name, value in settings.model_dump().items():
         text = ",".join(value) if isinstance(value, tuple) else str(value)

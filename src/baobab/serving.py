@@ -18,8 +18,8 @@ from baobab import __version__, server
 from baobab.http.protocol import GuardedProtocol
 from baobab.http.websockets import MOST_BYTES, QuietSocketProtocol
 from baobab.logs import configure
-from baobab.mcp_server.clients import client_lines
-from baobab.runtime.gateway.providers import providers_of, servers_of
+from baobab.mcp_server.client_setup import render_client_lines
+from baobab.runtime.gateway.providers import list_providers, parse_servers
 from baobab.settings import Settings
 
 _BACKLOG = 2048
@@ -33,14 +33,14 @@ def run(settings: Settings) -> None:
     """Serve until told to stop."""
     configure(settings.log_level)
     # The address is taken first: the first key must not be made, and then lost, when the port is in use.
-    with _listener(settings) as listener:
+    with _create_listener(settings) as listener:
         if settings.workers == 1:
-            _serve_alone(settings, listener)
+            _serve_in_process(settings, listener)
         else:
-            _serve_together(settings, listener)
+            _serve_in_workers(settings, listener)
 
 
-def _listener(settings: Settings) -> socket.socket:
+def _create_listener(settings: Settings) -> socket.socket:
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
@@ -48,75 +48,79 @@ def _listener(settings: Settings) -> socket.socket:
         raise OSError(exc.errno, f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}") from exc
 
 
-def _serve_alone(settings: Settings, listener: socket.socket) -> None:
-    application = server.Server(settings, environment=os.environ)
+def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
+    asgi_server = server.Server(settings, environment=os.environ)
 
     async def serve() -> None:
         # Opened here and not in uvicorn's lifespan, so that whoever started us is told what keeps it from opening.
-        async with application.open():
+        async with asgi_server.open():
             # The front itself: nothing stands between it and the requests.
-            front: Any = application.front
-            config = uvicorn.Config(app=front, lifespan="off", **_arguments(settings))
-            await _OneProcess(config, settings, application).serve([listener])
+            front: Any = asgi_server.rest_app
+            config = uvicorn.Config(app=front, lifespan="off", **_uvicorn_options(settings))
+            await _SingleProcessServer(config, settings, asgi_server).serve([listener])
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
 
 
-def _serve_together(settings: Settings, listener: socket.socket) -> None:
-    application = server.Server(settings)
+def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
+    asgi_server = server.Server(settings)
     # Several processes must not race for the first start; this one makes everything that they then find.
-    asyncio.run(_prepare(application))
-    server.environment(settings)
+    asyncio.run(_run_first_start(asgi_server))
+    server.export_environment(settings)
     with tempfile.TemporaryDirectory(prefix="baobab-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        click.echo(welcome(settings, application.first_key), err=True)
+        click.echo(render_welcome(settings, asgi_server.first_key), err=True)
         config = uvicorn.Config(
-            app="baobab.server:create", factory=True, workers=settings.workers, lifespan="on", **_arguments(settings)
+            app="baobab.server:create",
+            factory=True,
+            workers=settings.workers,
+            lifespan="on",
+            **_uvicorn_options(settings),
         )
         Multiprocess(config, [listener]).run()
 
 
-class _OneProcess(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, settings: Settings, application: "server.Server") -> None:
+class _SingleProcessServer(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, settings: Settings, asgi_server: "server.Server") -> None:
         super().__init__(config)
         self._settings = settings
-        self._application = application
+        self._asgi_server = asgi_server
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            click.echo(welcome(self._settings, self._application.first_key), err=True)
+            click.echo(render_welcome(self._settings, self._asgi_server.first_key), err=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn's, but the signal is not raised again at the end: the house is still to be closed then."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._application.drain, self.handle_exit, signal.SIGTERM, None)
+        loop.add_signal_handler(signal.SIGTERM, self._asgi_server.drain, self.handle_exit, signal.SIGTERM, None)
         loop.add_signal_handler(signal.SIGINT, self.handle_exit, signal.SIGINT, None)
         yield
 
 
-def _models(settings: Settings) -> str:
-    found = [provider.name for provider in providers_of(os.environ, servers_of(settings.ai_servers))]
+def _describe_models(settings: Settings) -> str:
+    found = [provider.name for provider in list_providers(os.environ, parse_servers(settings.ai_servers))]
     return ", ".join(found) or "built-in ones only; set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's"
 
 
-def welcome(settings: Settings, key: str | None) -> str:
+def render_welcome(settings: Settings, key: str | None) -> str:
     """What a person needs to go on."""
     address = settings.address
-    told = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
+    key_text = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
     bearer = f"Bearer {key or 'YOUR_KEY'}"
-    clients = client_lines(f"{address}/mcp", key or "YOUR_KEY")
+    clients = render_client_lines(f"{address}/mcp", key or "YOUR_KEY")
     lines = [
         f"Baobab {__version__} is ready.",
         "",
-        f"  API key  {told}",
+        f"  API key  {key_text}",
         f"  REST     {address}",
         f"  MCP      {address}/mcp",
         f"  Docs     {address}/docs",
         f"  Guides   {address}/docs/guides",
-        f"  Models   {_models(settings)}",
+        f"  Models   {_describe_models(settings)}",
         "",
         "  Add it to an MCP client, in a shell or in the file that is named:",
         *(f"  - {name}\n    {line}" for name, line in clients.items()),
@@ -127,12 +131,12 @@ def welcome(settings: Settings, key: str | None) -> str:
     return "\n".join(lines)
 
 
-async def _prepare(application: "server.Server") -> None:
-    async with application.open():
+async def _run_first_start(asgi_server: "server.Server") -> None:
+    async with asgi_server.open():
         pass
 
 
-def _arguments(settings: Settings) -> dict[str, Any]:
+def _uvicorn_options(settings: Settings) -> dict[str, Any]:
     return {
         "http": GuardedProtocol,
         "ws": QuietSocketProtocol,

@@ -13,13 +13,13 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, ValkeyUrl
 from baobab.regions import Region, read_regions
-from baobab.runtime.gateway.providers import servers_of
+from baobab.runtime.gateway.providers import parse_servers
 from baobab.storage.secrets import decode_keys
 from baobab.tools.core.plans import PLANS
 
 PREFIX = "BAOBAB_"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-Words = Annotated[tuple[str, ...], NoDecode]
+WordList = Annotated[tuple[str, ...], NoDecode]
 
 
 class SettingsError(Exception):
@@ -108,11 +108,13 @@ class Settings(BaseSettings):
     )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
     signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
-    allowed_hosts: Words = Field((), description="Further host names that clients may use, comma separated.")
-    trusted_proxies: Words = Field(
+    allowed_hosts: WordList = Field((), description="Further host names that clients may use, comma separated.")
+    trusted_proxies: WordList = Field(
         (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."
     )
-    egress_allow: Words = Field((), description="Private networks that outgoing requests may reach, comma separated.")
+    egress_allow: WordList = Field(
+        (), description="Private networks that outgoing requests may reach, comma separated."
+    )
     metrics_token: str = Field(
         "", repr=False, description="Bearer token for /metrics; the one in DATA/metrics.token when empty."
     )
@@ -162,7 +164,7 @@ class Settings(BaseSettings):
     @field_validator("ai_servers")
     @classmethod
     def _servers(cls, value: str) -> str:
-        servers_of(value)
+        parse_servers(value)
         return value
 
     @field_validator("plan")
@@ -185,7 +187,7 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.data / 'baobab.db'}"
 
     @property
-    def places(self) -> dict[str, Region]:
+    def all_regions(self) -> dict[str, Region]:
         """Every region by its name, this installation's own first."""
         own = Region(
             database_url=self.rows_url,
@@ -205,7 +207,7 @@ class Settings(BaseSettings):
         return self.data / "metrics.token"
 
 
-class _Given(Settings):
+class _IsolatedSettings(Settings):
     """Settings of an environment that is given, and not of the process."""
 
     @classmethod
@@ -219,7 +221,7 @@ class _Given(Settings):
         return (init_settings,)
 
 
-def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from the environment; what is given on the command line wins. SettingsError names the first fault."""
     known = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
@@ -232,9 +234,9 @@ def load(environment: Mapping[str, str] | None = None, **given: Any) -> Settings
     values: dict[str, Any] = {
         known[variable]: value for variable, value in (environment or {}).items() if variable in known
     }
-    values |= {name: value for name, value in given.items() if value is not None}
+    values |= {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**values) if environment is None else _Given(**values)
+        return Settings(**values) if environment is None else _IsolatedSettings(**values)
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         name = str(fault["loc"][0]) if fault["loc"] else ""

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from baobab.storage.backup.errors import NoDataFolder, WithinItself
 from baobab.storage.backup.manifest import File, Manifest
-from baobab.storage.backup.snapshot import copy, schema_revision, snapshots
-from baobab.storage.backup.tree import copy_file, files_below, make_empty, measure, remove_empty, sync_folders
+from baobab.storage.backup.snapshot import copy_database, open_snapshots, read_schema_revision
+from baobab.storage.backup.tree import copy_file, list_files_below, make_empty, measure, remove_empty, sync_folders
 
 ROWS = "baobab.db"
 SECRET = "secret.key"  # noqa: S105 - the name of a file
 _OBJECTS = "objects/"
-_PASSING = ("-wal", "-shm", "-journal", ".lock")
+_TEMPORARY = ("-wal", "-shm", "-journal", ".lock")
 _EPHEMERAL = "kv-ephemeral.db"
 _DRAFTS = f"{_OBJECTS}.drafts/"
 """Uploads that are not whole yet."""
@@ -42,33 +42,33 @@ def back_up(source: Source, target: Path, version: str, *, secret_key: bool = Tr
         raise NoDataFolder(source.rows)
     made = make_empty(target)
     try:
-        manifest = _copied(source, target, version, secret_key=secret_key)
+        manifest = _copy_data(source, target, version, secret_key=secret_key)
         sync_folders(target)
         manifest.write(target)
         sync_folders(target)
     except BaseException:
-        _empty(target)
+        _empty_folder(target)
         remove_empty(made)
         raise
     return manifest
 
 
-def _copied(source: Source, target: Path, version: str, *, secret_key: bool) -> Manifest:
+def _copy_data(source: Source, target: Path, version: str, *, secret_key: bool) -> Manifest:
     made_at = datetime.now(UTC)
     # The rows first: whoever has their turn may wait for another store's, and never the other way round.
-    names = [ROWS, *(name for name in _names(source.data) if _is_database(name) and name != ROWS)]
+    names = [ROWS, *(name for name in _list_names(source.data) if _is_database(name) and name != ROWS)]
     files: dict[str, File] = {}
-    with snapshots([source.database(name) for name in names]) as opened:
-        revision = schema_revision(opened[0])
+    with open_snapshots([source.database(name) for name in names]) as connections:
+        revision = read_schema_revision(connections[0])
         if revision is None:
             raise NoDataFolder(source.rows)
-        for name, connection in zip(names, opened, strict=True):
+        for name, connection in zip(names, connections, strict=True):
             (target / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            rows = copy(connection, target / name)
+            rows = copy_database(connection, target / name)
             size, digest = measure(target / name)
             files[name] = File(bytes=size, sha256=digest, rows=rows)
     # After the databases: a key that was made meanwhile stands before the old ones, and those are what the copies need.
-    for name in _names(source.data):
+    for name in _list_names(source.data):
         if _is_database(name) or (name == SECRET and not secret_key):
             continue
         # Files that are deleted meanwhile are no loss.
@@ -78,17 +78,17 @@ def _copied(source: Source, target: Path, version: str, *, secret_key: bool) -> 
     return Manifest(version=version, schema_revision=revision, made_at=made_at, secret_key=SECRET in files, files=files)
 
 
-def _names(data: Path) -> list[str]:
+def _list_names(data: Path) -> list[str]:
     """What is kept of a data folder."""
-    found = (path.relative_to(data).as_posix() for path in files_below(data))
-    return [name for name in found if not _is_passing(name)]
+    found = (path.relative_to(data).as_posix() for path in list_files_below(data))
+    return [name for name in found if not _is_temporary(name)]
 
 
-def _is_passing(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     # What users have stored may have any name.
     if name.startswith(_OBJECTS):
         return name.startswith(_DRAFTS)
-    return name.endswith((*_PASSING, _EPHEMERAL))
+    return name.endswith((*_TEMPORARY, _EPHEMERAL))
 
 
 def _is_database(name: str) -> bool:
@@ -96,7 +96,7 @@ def _is_database(name: str) -> bool:
     return name.endswith(".db") and not name.startswith(_OBJECTS)
 
 
-def _empty(folder: Path) -> None:
+def _empty_folder(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

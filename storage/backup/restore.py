@@ -6,7 +6,7 @@ from pathlib import Path
 from baobab.storage.backup.errors import BackupDamaged, BackupTooNew
 from baobab.storage.backup.manifest import Manifest
 from baobab.storage.backup.tree import copy_file, make_empty, remove_empty, sync_folders
-from baobab.storage.migrate import revisions
+from baobab.storage.migrate import list_revisions
 
 _STAGE = ".restoring"
 
@@ -18,7 +18,7 @@ def restore(backup: Path, data: Path) -> Manifest:
     replaced as a whole; so one that was interrupted is not empty, and is refused the next time.
     """
     manifest = Manifest.read(backup)
-    if manifest.schema_revision not in revisions():
+    if manifest.schema_revision not in list_revisions():
         raise BackupTooNew(manifest.version)
     made = make_empty(data)
     stage = data / _STAGE

@@ -18,27 +18,27 @@ _PAGES = 1024
 
 
 @contextlib.contextmanager
-def snapshots(files: Sequence[Path]) -> Iterator[list[apsw.Connection]]:
+def open_snapshots(files: Sequence[Path]) -> Iterator[list[apsw.Connection]]:
     """A connection for each file, that sees the moment at which nobody wrote to any of them.
 
     The writers' turns are held just until every connection has begun to read, which takes milliseconds: what one store
     tells of another is then true in the copies as well. They are taken in the order of the files.
     """
     with contextlib.ExitStack() as readers:
-        with contextlib.ExitStack() as turns:
+        with contextlib.ExitStack() as locks:
             for file in files:
-                turn = _opened(turns, file, apsw.SQLITE_OPEN_READWRITE)
-                _execute(turn, file, "BEGIN IMMEDIATE")
-            found = []
+                lock = _open_connection(locks, file, apsw.SQLITE_OPEN_READWRITE)
+                _execute(lock, file, "BEGIN IMMEDIATE")
+            connections = []
             for file in files:
-                reader = _opened(readers, file, apsw.SQLITE_OPEN_READONLY)
+                reader = _open_connection(readers, file, apsw.SQLITE_OPEN_READONLY)
                 # BEGIN alone does not begin to read.
                 _execute(reader, file, "BEGIN; SELECT count(*) FROM sqlite_master")
-                found.append(reader)
-        yield found
+                connections.append(reader)
+        yield connections
 
 
-def copy(source: apsw.Connection, target: Path) -> dict[str, int]:
+def copy_database(source: apsw.Connection, target: Path) -> dict[str, int]:
     """Copy what a connection sees into a new file; table -> number of rows in the copy.
 
     The copy is one file: its log is put away, and whoever opens it next chooses a journal mode.
@@ -55,14 +55,14 @@ def copy(source: apsw.Connection, target: Path) -> dict[str, int]:
         names = connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
         ).fetchall()
-        return {str(name): _count(connection, str(name)) for (name,) in names}
+        return {str(name): _count_rows(connection, str(name)) for (name,) in names}
     except apsw.Error as exc:
         raise StoreBusy(source.filename, exc) from exc
     finally:
         connection.close()
 
 
-def schema_revision(rows: apsw.Connection) -> str | None:
+def read_schema_revision(rows: apsw.Connection) -> str | None:
     """The migration that a database of rows is at; None for a database that is no such."""
     if not rows.execute("SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'").get:
         return None
@@ -70,7 +70,7 @@ def schema_revision(rows: apsw.Connection) -> str | None:
     return found
 
 
-def _opened(stack: contextlib.ExitStack, file: Path, flags: int) -> apsw.Connection:
+def _open_connection(stack: contextlib.ExitStack, file: Path, flags: int) -> apsw.Connection:
     try:
         connection = apsw.Connection(str(file), flags=flags)
     except apsw.Error as exc:
@@ -89,7 +89,7 @@ def _execute(connection: apsw.Connection, file: Path, statement: str) -> None:
         raise StoreBusy(file, exc) from exc
 
 
-def _count(connection: apsw.Connection, table: str) -> int:
+def _count_rows(connection: apsw.Connection, table: str) -> int:
     quoted = table.replace('"', '""')
     count: int = connection.execute(f'SELECT count(*) FROM "{quoted}"').get  # noqa: S608 - a name, quoted
     return count

@@ -11,7 +11,7 @@ from baobab.storage.backup.errors import NotEmpty
 _CHUNK = 1 << 20
 
 
-def files_below(folder: Path) -> Iterator[Path]:
+def list_files_below(folder: Path) -> Iterator[Path]:
     """Regular files in a fixed order. Links are not followed: they lead out of the folder."""
     for parent, folders, names in os.walk(folder):
         folders.sort()

@@ -93,7 +93,7 @@ class Engine(Protocol):
         """Finishes the writes already accepted. Every later call raises StoreUnavailable."""
         ...
 
-    def once(self, token: str) -> Self:
+    def for_attempt(self, token: str) -> Self:
         """The same store, for one attempt at a call that may be made again after a crash.
 
         The first write of each view of a token is made once, so is the second, and so on: a later attempt that makes
@@ -102,7 +102,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def begun(self, space: str, token: str) -> bool:
+    async def has_written(self, space: str, token: str) -> bool:
         """Whether a view of the token has written in the space. Once that is frozen, the answer stays what it is."""
         ...
 

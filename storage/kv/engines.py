@@ -28,12 +28,12 @@ def engine_at(
         from baobab.storage.kv.tiered.engine import TieredEngine
 
         if rows_url.startswith(POSTGRES):
-            from baobab.storage.kv.tiered.postgres import DurablePostgres
+            from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
 
-            return TieredEngine(DurablePostgres(rows_url, clock), valkey_url, clock)
-        from baobab.storage.kv.tiered.sqlite import DurableFiles
+            return TieredEngine(PostgresDurableEngine(rows_url, clock), valkey_url, clock)
+        from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 
-        return TieredEngine(DurableFiles(folder, clock), valkey_url, clock)
+        return TieredEngine(SqliteDurableEngine(folder, clock), valkey_url, clock)
     if rows_url.startswith(POSTGRES):
         from baobab.storage.kv.postgres.engine import PostgresEngine
 

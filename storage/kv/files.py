@@ -51,24 +51,24 @@ class Files:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Processes that switch a new file to WAL at the same moment fail with "locked" whatever their timeout.
         # SQLite's own lock on a file of its own is a file lock that works on every platform.
-        with _connection(self.folder / "kv.lock", busy_timeout) as lock:
+        with _open_connection(self.folder / "kv.lock", busy_timeout) as lock:
             lock.execute("BEGIN EXCLUSIVE")
-            with _connection(self.durable, busy_timeout) as durable:
+            with _open_connection(self.durable, busy_timeout) as durable:
                 _initialise(durable)
             if self.ephemeral.exists() and not self._is_of_this_boot(busy_timeout):
                 for suffix in ("", "-wal", "-shm"):
                     Path(f"{self.ephemeral}{suffix}").unlink(missing_ok=True)
-            with _connection(self.ephemeral, busy_timeout) as ephemeral:
+            with _open_connection(self.ephemeral, busy_timeout) as ephemeral:
                 _initialise(ephemeral)
                 ephemeral.execute("CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL)")
                 ephemeral.execute("INSERT INTO boot SELECT ? WHERE NOT EXISTS (SELECT 1 FROM boot)", (self._boot_id,))
-            with _connection(self.durable, busy_timeout) as both:
+            with _open_connection(self.durable, busy_timeout) as both:
                 both.execute("ATTACH ? AS ephemeral", (str(self.ephemeral),))
                 _drop_copies(both)
 
     def _is_of_this_boot(self, busy_timeout: float) -> bool:
         # Without synchronous writes, a crash of the machine may have left it damaged; a crash of ours cannot.
-        with _connection(self.ephemeral, busy_timeout) as connection:
+        with _open_connection(self.ephemeral, busy_timeout) as connection:
             try:
                 recorded = connection.execute("SELECT id FROM boot").get
                 return recorded == self._boot_id and (self._boot_id != "" or _is_sound(connection))
@@ -78,7 +78,7 @@ class Files:
 
 
 @contextmanager
-def _connection(path: Path, busy_timeout: float) -> Iterator[apsw.Connection]:
+def _open_connection(path: Path, busy_timeout: float) -> Iterator[apsw.Connection]:
     connection = apsw.Connection(str(path))
     try:
         connection.set_busy_timeout(int(busy_timeout * 1000))

@@ -16,14 +16,14 @@ def matches(stored: bytes | None, expected: bytes) -> bool:
     """Compare-and-swap's question; `stored` is None for an absent key."""
     if _is_null(expected):
         return stored is None or _is_null(stored)
-    return stored is not None and same_json(stored, expected)
+    return stored is not None and is_same_json(stored, expected)
 
 
-def same_json(left: bytes, right: bytes) -> bool:
+def is_same_json(left: bytes, right: bytes) -> bool:
     if left == right:
         return True
     try:
-        return _same(_parse(left), _parse(right))
+        return _is_same(_parse(left), _parse(right))
     except RecursionError:
         # Nested deeper than the parser goes: such values are the same only byte by byte.
         return False
@@ -35,10 +35,10 @@ def _is_null(text: bytes) -> bool:
 
 def _parse(text: bytes) -> Any:
     # Decimal compares 9007199254740993 and 9007199254740993.0 exactly, and has no limit on digits.
-    return json.loads(text, parse_float=_number, parse_int=_number)
+    return json.loads(text, parse_float=_parse_number, parse_int=_parse_number)
 
 
-def _number(text: str) -> Decimal | tuple[str]:
+def _parse_number(text: str) -> Decimal | tuple[str]:
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -46,11 +46,11 @@ def _number(text: str) -> Decimal | tuple[str]:
         return (text,)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+        return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(_is_same, left, right))
     return bool(left == right)

@@ -9,29 +9,29 @@ from typing import Any, Self, cast
 from baobab.storage.kv import counter, expiry, json_equality
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Get, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, KvError, SpaceFrozen, StorageFull, StoreClosed
-from baobab.storage.kv.once import tokens
+from baobab.storage.kv.idempotency import attempt_tokens
 
 _WRITES = frozenset(("put", "delete", "incr", "setnx", "cas", "expire", "batch", "flush"))
 
 
-class _Once:
+class _AttemptView:
     def __init__(self, engine: MemoryEngine, results: dict[str, Any], token: str) -> None:
         self._engine = engine
         self._results = results
-        self._tokens = tokens(token)
+        self._tokens = attempt_tokens(token)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._engine, name)
-        return self._guarded(method) if name in _WRITES else method
+        return self._make_idempotent(method) if name in _WRITES else method
 
-    def _guarded(self, method: Any) -> Any:
-        async def write(*arguments: Any) -> Any:
+    def _make_idempotent(self, method: Any) -> Any:
+        async def write_once(*arguments: Any) -> Any:
             token = next(self._tokens)
             if token not in self._results:
                 self._results[token] = await method(*arguments)
             return self._results[token]
 
-        return write
+        return write_once
 
 
 class MemoryEngine:
@@ -50,47 +50,47 @@ class MemoryEngine:
     async def close(self) -> None:
         self._is_open = False
 
-    def once(self, token: str) -> Self:
-        return cast(Self, _Once(self, self._results, token))
+    def for_attempt(self, token: str) -> Self:
+        return cast(Self, _AttemptView(self, self._results, token))
 
-    async def begun(self, space: str, token: str) -> bool:
-        return next(tokens(token)) in self._results
+    async def has_written(self, space: str, token: str) -> bool:
+        return next(attempt_tokens(token)) in self._results
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
-        entry = self._live(space).get(key)
+        entry = self._live_entries(space).get(key)
         if entry is None:
             return None
         if touch and entry.tier is Tier.DURABLE and entry.window is not None and space not in self._frozen:
-            self._spaces[space][key] = self._entry(key, entry.value, entry.window, entry.tier)
+            self._spaces[space][key] = self._build_entry(key, entry.value, entry.window, entry.tier)
         return entry.value
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
-        entry = self._live(space).get(key)
+        entry = self._live_entries(space).get(key)
         if entry is None:
             return ABSENT
         return None if entry.expires is None else expiry.seconds_left(entry.expires, self._now)
 
     async def exists(self, space: str, key: str) -> bool:
-        return key in self._live(space)
+        return key in self._live_entries(space)
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
         self._require_thawed(space)
-        self._store(space, self._entry(key, value, ttl, tier), quota)
+        self._store(space, self._build_entry(key, value, ttl, tier), quota)
 
     async def delete(self, space: str, key: str) -> int:
         self._require_thawed(space)
-        return 0 if self._live(space).pop(key, None) is None else 1
+        return 0 if self._live_entries(space).pop(key, None) is None else 1
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
         self._require_thawed(space)
-        entry = self._live(space).get(key)
+        entry = self._live_entries(space).get(key)
         total = counter.add(None if entry is None else entry.value, by)
-        self._succeed(space, key, str(total).encode(), ttl, quota)
+        self._replace_value(space, key, str(total).encode(), ttl, quota)
         return total
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
         self._require_thawed(space)
-        if key in self._live(space):
+        if key in self._live_entries(space):
             return False
         await self.put(space, key, value, ttl, tier, quota)
         return True
@@ -105,21 +105,21 @@ class MemoryEngine:
         quota: Quota,
     ) -> bool:
         self._require_thawed(space)
-        entry = self._live(space).get(key)
+        entry = self._live_entries(space).get(key)
         if not json_equality.matches(None if entry is None else entry.value, expected):
             return False
-        self._succeed(space, key, next, ttl, quota)
+        self._replace_value(space, key, next, ttl, quota)
         return True
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
         self._require_thawed(space)
-        entries = self._live(space)
+        entries = self._live_entries(space)
         if key not in entries:
             return False
         if ttl is not None and ttl <= 0:
             del entries[key]
         else:
-            entries[key] = self._entry(key, entries[key].value, ttl, entries[key].tier)
+            entries[key] = self._build_entry(key, entries[key].value, ttl, entries[key].tier)
         return True
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
@@ -143,16 +143,16 @@ class MemoryEngine:
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
         after = "" if cursor is None else cursor
-        keys = sorted(key for key in self._live(space) if key.startswith(prefix) and key > after)
+        keys = sorted(key for key in self._live_entries(space) if key.startswith(prefix) and key > after)
         return keys[:limit], keys[limit - 1] if len(keys) > limit else None
 
     async def usage(self, space: str) -> Usage:
-        entries = self._live(space)
+        entries = self._live_entries(space)
         return Usage(len(entries), sum(len(key) + len(entry.value) for key, entry in entries.items()))
 
     async def flush(self, space: str) -> int:
         self._require_thawed(space)
-        live = len(self._live(space))
+        live = len(self._live_entries(space))
         self._spaces.pop(space)
         return live
 
@@ -171,15 +171,15 @@ class MemoryEngine:
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
         self._require_open()
-        held = (space for space in tuple(self._spaces) if self._live(space))
+        held = (space for space in tuple(self._spaces) if self._live_entries(space))
         return sorted(space for space in held if space > (after or ""))[:limit]
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
-        entries = self._live(space)
+        entries = self._live_entries(space)
         return [entries[key] for key in sorted(entries) if key > (after or "")][:limit]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
-        self._live(space).update((entry.key, entry) for entry in entries)
+        self._live_entries(space).update((entry.key, entry) for entry in entries)
 
     async def freeze(self, space: str) -> None:
         self._require_open()
@@ -209,7 +209,7 @@ class MemoryEngine:
         if space in self._frozen:
             raise SpaceFrozen
 
-    def _live(self, space: str) -> dict[str, Entry]:
+    def _live_entries(self, space: str) -> dict[str, Entry]:
         """The entries of a space, once the expired ones are dropped."""
         self._require_open()
         now = self._now
@@ -217,17 +217,17 @@ class MemoryEngine:
         self._spaces[space] = {key: entry for key, entry in entries.items() if expiry.is_live(entry.expires, now)}
         return self._spaces[space]
 
-    def _entry(self, key: str, value: bytes, ttl: int | None, tier: Tier) -> Entry:
+    def _build_entry(self, key: str, value: bytes, ttl: int | None, tier: Tier) -> Entry:
         window = expiry.window(ttl)
         return Entry(key, value, tier, expiry.deadline(self._now, window), window)
 
-    def _succeed(self, space: str, key: str, value: bytes, ttl: int | None, quota: Quota) -> None:
-        entry = self._live(space).get(key)
-        following = self._entry(key, value, ttl, Tier.DURABLE) if entry is None else entry._replace(value=value)
+    def _replace_value(self, space: str, key: str, value: bytes, ttl: int | None, quota: Quota) -> None:
+        entry = self._live_entries(space).get(key)
+        following = self._build_entry(key, value, ttl, Tier.DURABLE) if entry is None else entry._replace(value=value)
         self._store(space, following, quota)
 
     def _store(self, space: str, entry: Entry, quota: Quota) -> None:
-        entries, key = self._live(space), entry.key
+        entries, key = self._live_entries(space), entry.key
         keys, used = len(entries), sum(len(name) + len(held.value) for name, held in entries.items())
         grown = len(entry.value) - len(entries[key].value) if key in entries else len(key) + len(entry.value)
         if key not in entries and quota.max_keys is not None and keys + 1 > quota.max_keys:

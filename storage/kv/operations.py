@@ -25,7 +25,7 @@ def put(
     transaction: Transaction, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota
 ) -> None:
     _require_thawed(transaction, space)
-    transaction.store(space, key, tier, _fresh(transaction, value, ttl), quota)
+    transaction.store(space, key, tier, _build_row(transaction, value, ttl), quota)
 
 
 def delete(transaction: Transaction, space: str, key: str) -> int:
@@ -37,7 +37,7 @@ def incr(transaction: Transaction, space: str, key: str, by: int, ttl: int | Non
     _require_thawed(transaction, space)
     found = transaction.current(space, key)
     total = counter.add(None if found is None else found[1].value, by)
-    _succeed(transaction, space, key, found, str(total).encode(), ttl, quota)
+    _replace_value(transaction, space, key, found, str(total).encode(), ttl, quota)
     return total
 
 
@@ -58,7 +58,7 @@ def cas(
     found = transaction.current(space, key)
     if not json_equality.matches(None if found is None else found[1].value, expected):
         return False
-    _succeed(transaction, space, key, found, following, ttl, quota)
+    _replace_value(transaction, space, key, found, following, ttl, quota)
     return True
 
 
@@ -78,7 +78,7 @@ def expire(transaction: Transaction, space: str, key: str, ttl: int | None) -> b
 def batch(transaction: Transaction, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
     if not all(isinstance(op, Get) for op in ops):
         _require_thawed(transaction, space)
-    return [_one(transaction, space, op, quota) for op in ops]
+    return [_apply_op(transaction, space, op, quota) for op in ops]
 
 
 def flush(transaction: Transaction, space: str) -> int:
@@ -104,7 +104,7 @@ def _require_thawed(transaction: Transaction, space: str) -> None:
         raise SpaceFrozen
 
 
-def _one(transaction: Transaction, space: str, op: Op, quota: Quota) -> OpResult:
+def _apply_op(transaction: Transaction, space: str, op: Op, quota: Quota) -> OpResult:
     match op:
         case Get(key):
             found = transaction.current(space, key)
@@ -119,7 +119,7 @@ def _one(transaction: Transaction, space: str, op: Op, quota: Quota) -> OpResult
             return None
 
 
-def _succeed(
+def _replace_value(
     transaction: Transaction,
     space: str,
     key: str,
@@ -136,6 +136,6 @@ def _succeed(
         transaction.store(space, key, tier, row._replace(value=value), quota)
 
 
-def _fresh(transaction: Transaction, value: bytes, ttl: int | None) -> Row:
+def _build_row(transaction: Transaction, value: bytes, ttl: int | None) -> Row:
     window = expiry.window(ttl)
     return Row(value, expiry.deadline(transaction.now, window), window)

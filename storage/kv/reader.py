@@ -15,12 +15,12 @@ import apsw
 from baobab.storage.kv import expiry
 from baobab.storage.kv.engine import Entry, Tier, Usage
 from baobab.storage.kv.files import Faults, Files
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.tier_file import Row
 
 _LIVE = "space = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)"
 
-_AHEAD = "(SELECT count FROM ephemeral.arrival) > (SELECT count FROM main.arrival)"
+_EPHEMERAL_IS_NEWER = "(SELECT count FROM ephemeral.arrival) > (SELECT count FROM main.arrival)"
 
 # The durable row comes first where a crash has left a key in both; the last one says whether neither can be believed.
 _ROW = f"""
@@ -28,7 +28,7 @@ SELECT value, expires, window FROM main.entry WHERE {_LIVE}
 UNION ALL
 SELECT value, expires, NULL FROM ephemeral.entry WHERE {_LIVE}
 UNION ALL
-SELECT NULL, {_AHEAD}, NULL
+SELECT NULL, {_EPHEMERAL_IS_NEWER}, NULL
 LIMIT 1
 """  # noqa: S608 - constants only
 
@@ -122,7 +122,7 @@ class Reader:
         while True:
             self._ask("BEGIN", ())
             try:
-                [(ahead,)] = self._ask(f"SELECT {_AHEAD}", ())
+                [(ahead,)] = self._ask(f"SELECT {_EPHEMERAL_IS_NEWER}", ())
                 if not ahead:
                     return self._ask(statement, bindings)
             finally:

@@ -15,7 +15,7 @@ from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed
 from baobab.storage.kv.files import Faults, Files
-from baobab.storage.kv.once import SPACE, once, tokens
+from baobab.storage.kv.idempotency import SPACE, attempt_tokens, make_idempotent
 from baobab.storage.kv.reader import Reader
 from baobab.storage.kv.tier_file import TierFile
 from baobab.storage.kv.transaction import Transaction
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _LONGEST_READ_WAIT = 0.25
 
 
-class _Opened(NamedTuple):
+class _OpenTiers(NamedTuple):
     reader: Reader
     writer: Writer
     durable: TierFile
@@ -51,7 +51,7 @@ class SqliteEngine:
         self._clock = clock
         self._busy_timeout = busy_timeout
         self._queue_limit = queue_limit
-        self._opened: _Opened | None = None
+        self._open_tiers: _OpenTiers | None = None
         self._tokens: Iterator[str] | None = None
 
     async def open(self) -> None:
@@ -60,24 +60,24 @@ class SqliteEngine:
         except (apsw.Error, OSError) as exc:
             raise self._faults.translate(exc) from exc
         writer = Writer(durable, ephemeral, self._clock, asyncio.get_running_loop(), self._queue_limit, self._faults)
-        self._opened = _Opened(reader, writer, durable, ephemeral)
+        self._open_tiers = _OpenTiers(reader, writer, durable, ephemeral)
 
     async def close(self) -> None:
-        if self._opened is None:
+        if self._open_tiers is None:
             return
-        opened, self._opened = self._opened, None
+        opened, self._open_tiers = self._open_tiers, None
         await opened.writer.close()
         opened.reader.close()
         opened.durable.close()
         opened.ephemeral.close()
 
-    def once(self, token: str) -> Self:
+    def for_attempt(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
+        view._tokens = attempt_tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
 
-    async def begun(self, space: str, token: str) -> bool:
-        return self._reader.row(SPACE, next(tokens(token))) is not None
+    async def has_written(self, space: str, token: str) -> bool:
+        return self._reader.row(SPACE, next(attempt_tokens(token))) is not None
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         row = self._reader.row(space, key)
@@ -165,20 +165,20 @@ class SqliteEngine:
         await self._writer.submit(lambda _: None)
 
     def _write(self, write: Callable[[Transaction], T]) -> asyncio.Future[T]:
-        return self._writer.submit(write if self._tokens is None else once(next(self._tokens), write))
+        return self._writer.submit(write if self._tokens is None else make_idempotent(next(self._tokens), write))
 
     @property
     def _reader(self) -> Reader:
-        return self._open_or_raise().reader
+        return self._require_open().reader
 
     @property
     def _writer(self) -> Writer:
-        return self._open_or_raise().writer
+        return self._require_open().writer
 
-    def _open_or_raise(self) -> _Opened:
-        if self._opened is None:
+    def _require_open(self) -> _OpenTiers:
+        if self._open_tiers is None:
             raise StoreClosed
-        return self._opened
+        return self._open_tiers
 
     def _open_files(self) -> tuple[Reader, TierFile, TierFile]:
         self._files.prepare(self._busy_timeout)

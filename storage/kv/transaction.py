@@ -50,10 +50,10 @@ class _Cell:
                 size += len(self.key) + len(row.value)
         return keys, size
 
-    def changed(self, tier: Tier) -> bool:
+    def has_changed(self, tier: Tier) -> bool:
         return self.before[tier] is not self.after[tier]
 
-    def moves_to(self, tier: Tier) -> bool:
+    def is_moving_to(self, tier: Tier) -> bool:
         return self.before[1 - tier] is not None and self.after[1 - tier] is None and self.after[tier] is not None
 
     def change(self, tier: Tier) -> Change:
@@ -152,8 +152,8 @@ class Transaction:
         A key that moves must be visible in its new tier before it leaves the old one, so that tier commits first.
         The durable one does otherwise: when it fails, nothing has happened in the other.
         """
-        leaving = any(cell.moves_to(Tier.EPHEMERAL) for cell in self._cells.values())
-        arriving = [cell for cell in self._cells.values() if cell.moves_to(Tier.DURABLE)]
+        leaving = any(cell.is_moving_to(Tier.EPHEMERAL) for cell in self._cells.values())
+        arriving = [cell for cell in self._cells.values() if cell.is_moving_to(Tier.DURABLE)]
         arrival = self._durable.count_arrival() if arriving else 0
         if leaving:
             # What moves the other way in the same group keeps its old copy, which the new one hides, for a while.
@@ -162,7 +162,7 @@ class Transaction:
         elif arriving:
             self._ephemeral.note_arrival(arrival)
         for tier, file in ((Tier.DURABLE, self._durable), (Tier.EPHEMERAL, self._ephemeral)):
-            file.save([cell.change(tier) for cell in self._cells.values() if cell.changed(tier)])
+            file.save([cell.change(tier) for cell in self._cells.values() if cell.has_changed(tier)])
         if leaving:
             self._ephemeral.commit()
             self._durable.commit()
@@ -209,13 +209,13 @@ class Transaction:
         return self._totals[space]
 
     def _admit(self, space: str, keys: int, size: int, quota: Quota) -> None:
-        if self._refusal(space, keys, size, quota) is not None:
+        if self._find_refusal(space, keys, size, quota) is not None:
             self._sweep(space)
-            refusal = self._refusal(space, keys, size, quota)
+            refusal = self._find_refusal(space, keys, size, quota)
             if refusal is not None:
                 raise refusal
 
-    def _refusal(self, space: str, keys: int, size: int, quota: Quota) -> KeysExhausted | StorageFull | None:
+    def _find_refusal(self, space: str, keys: int, size: int, quota: Quota) -> KeysExhausted | StorageFull | None:
         max_keys, max_bytes = quota
         if keys > 0 and max_keys is not None:
             used = self._total(space)[0]

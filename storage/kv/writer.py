@@ -25,12 +25,12 @@ T = TypeVar("T")
 _LARGEST_GROUP = 1000
 
 
-class _Job(NamedTuple):
+class _WriteJob(NamedTuple):
     future: asyncio.Future[Any]
     write: Callable[[Transaction], Any]
 
 
-class _Outcome(NamedTuple):
+class _WriteResult(NamedTuple):
     future: asyncio.Future[Any]
     result: Any
     error: Exception | None
@@ -53,7 +53,7 @@ class Writer:
         self._clock = clock
         self._loop = loop
         self._queue_limit = queue_limit
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="kv-writer", daemon=True)
         self._thread.start()
 
@@ -62,7 +62,7 @@ class Writer:
         if self._queue.qsize() >= self._queue_limit:
             raise QueueFull
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(future, write))
+        self._queue.put(_WriteJob(future, write))
         return future
 
     async def close(self) -> None:
@@ -86,48 +86,51 @@ class Writer:
             if closing:
                 return
 
-    def _commit(self, group: list[_Job]) -> list[_Outcome]:
-        outcomes: list[_Outcome] = []
+    def _commit(self, group: list[_WriteJob]) -> list[_WriteResult]:
+        outcomes: list[_WriteResult] = []
         try:
             transaction = Transaction(self._durable, self._ephemeral, self._clock)
-            outcomes.extend(_apply(transaction, job) for job in group)
+            outcomes.extend(_apply_job(transaction, job) for job in group)
             transaction.commit()
         except EphemeralFailed as exc:
             self._rollback()
-            return [self._failed(outcome.future, exc) if outcome.touched_ephemeral else outcome for outcome in outcomes]
+            return [
+                self._build_failure(outcome.future, exc) if outcome.touched_ephemeral else outcome
+                for outcome in outcomes
+            ]
         except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the thread live
             self._rollback()
-            return [self._failed(job.future, exc) for job in group]
+            return [self._build_failure(job.future, exc) for job in group]
         return outcomes
 
-    def _failed(self, future: asyncio.Future[Any], cause: Exception) -> _Outcome:
+    def _build_failure(self, future: asyncio.Future[Any], cause: Exception) -> _WriteResult:
         error = self._faults.translate(cause)
         error.__cause__ = cause
-        return _Outcome(future, None, error)
+        return _WriteResult(future, None, error)
 
     def _rollback(self) -> None:
         self._durable.rollback()
         self._ephemeral.rollback()
 
-    def _deliver(self, outcomes: list[_Outcome]) -> None:
+    def _deliver(self, outcomes: list[_WriteResult]) -> None:
         try:
-            self._loop.call_soon_threadsafe(_resolve, outcomes)
+            self._loop.call_soon_threadsafe(_resolve_futures, outcomes)
         except RuntimeError:
             # The loop is closed, and every waiter with it. What was committed stays committed.
             return
 
 
-def _apply(transaction: Transaction, job: _Job) -> _Outcome:
+def _apply_job(transaction: Transaction, job: _WriteJob) -> _WriteResult:
     transaction.touched_ephemeral = False
     try:
-        return _Outcome(job.future, job.write(transaction), None, transaction.touched_ephemeral)
+        return _WriteResult(job.future, job.write(transaction), None, transaction.touched_ephemeral)
     except apsw.Error:
         raise
     except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
-        return _Outcome(job.future, None, exc)
+        return _WriteResult(job.future, None, exc)
 
 
-def _resolve(outcomes: list[_Outcome]) -> None:
+def _resolve_futures(outcomes: list[_WriteResult]) -> None:
     for future, result, error, _ in outcomes:
         # Done already where the caller has gone.
         if future.done():

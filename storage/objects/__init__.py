@@ -9,7 +9,7 @@ from baobab.storage.objects.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from baobab.storage.objects.store import ObjectStore, Reader, Stored
+from baobab.storage.objects.store import ObjectInfo, ObjectReader, ObjectStore
 from baobab.storage.objects.stores import store_at
 
 __all__ = [
@@ -17,11 +17,11 @@ __all__ = [
     "InvalidKey",
     "ObjectDamaged",
     "ObjectError",
+    "ObjectInfo",
+    "ObjectReader",
     "ObjectStore",
-    "Reader",
     "StoreFull",
     "StoreUnavailable",
-    "Stored",
     "TooLarge",
     "store_at",
 ]

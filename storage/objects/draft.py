@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import BinaryIO
 
 from baobab.storage.objects.errors import StoreUnavailable, TooLarge
-from baobab.storage.objects.store import Stored
+from baobab.storage.objects.store import ObjectInfo
 
 # Small chunks are gathered: a turn of a thread costs more than copying them.
 _GATHERED = 512 * 1024
@@ -31,8 +31,8 @@ class Draft:
         self._digest = hashlib.sha256()
         self.size = 0
 
-    def stored(self, content_type: str) -> Stored:
-        return Stored(self.size, self._digest.hexdigest(), content_type)
+    def build_info(self, content_type: str) -> ObjectInfo:
+        return ObjectInfo(self.size, self._digest.hexdigest(), content_type)
 
     async def receive(self, chunks: AsyncIterator[bytes]) -> None:
         """Raises TooLarge, StoreUnavailable and whatever `chunks` raises."""

@@ -12,19 +12,19 @@ import struct
 from typing import BinaryIO
 
 from baobab.storage.objects.errors import ObjectDamaged
-from baobab.storage.objects.store import Stored
+from baobab.storage.objects.store import ObjectInfo
 
 _MARK = b"baobab\x00\x01"
 _END = struct.Struct(f">I{len(_MARK)}s")
 _LONGEST = 4096
 
 
-def footer_of(stored: Stored) -> bytes:
+def encode_footer(stored: ObjectInfo) -> bytes:
     text = json.dumps(stored._asdict()).encode()
     return text + _END.pack(len(text), _MARK)
 
 
-def read_footer(file: BinaryIO, key: str) -> Stored:
+def read_footer(file: BinaryIO, key: str) -> ObjectInfo:
     """Leaves the file anywhere. Raises ObjectDamaged, naming the key."""
     end = file.seek(0, os.SEEK_END)
     tail = file.seek(max(0, end - _LONGEST))
@@ -35,7 +35,7 @@ def read_footer(file: BinaryIO, key: str) -> Stored:
     if mark != _MARK or length > len(data) - _END.size:
         raise ObjectDamaged(key, "it has no footer")
     try:
-        stored = Stored(**json.loads(data[-_END.size - length : -_END.size]))
+        stored = ObjectInfo(**json.loads(data[-_END.size - length : -_END.size]))
     except (ValueError, TypeError) as exc:
         raise ObjectDamaged(key, "its footer cannot be read") from exc
     if stored.size != end - _END.size - length:

@@ -13,13 +13,13 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.objects import names
 from baobab.storage.objects.draft import Draft
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
-from baobab.storage.objects.footer import footer_of, read_footer
+from baobab.storage.objects.footer import encode_footer, read_footer
 from baobab.storage.objects.key import check_content_type, check_key, check_prefix
-from baobab.storage.objects.store import Stored, span
+from baobab.storage.objects.store import ObjectInfo, clip_range
 
 _CHUNK = 256 * 1024
 _ABANDONED = 24 * 3600.0
@@ -36,29 +36,29 @@ class LocalStore:
         self._drafts = self._folder / ".drafts"
         self._clock = clock
 
-    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> Stored:
+    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> ObjectInfo:
         target = self._path(key)
         check_content_type(content_type)
         path = self._drafts / uuid.uuid4().hex
         draft = Draft(lambda: self._new_file(path), max_bytes)
         try:
             await draft.receive(chunks)
-            stored = draft.stored(content_type)
-            await completed(asyncio.to_thread(self._commit, draft, path, stored, target))
-            return stored
+            info = draft.build_info(content_type)
+            await run_to_completion(asyncio.to_thread(self._commit, draft, path, info, target))
+            return info
         finally:
             # A caller that is cancelled just here would leave the file open.
-            await completed(asyncio.to_thread(_give_up, draft, path))
+            await run_to_completion(asyncio.to_thread(_discard_draft, draft, path))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> LocalReader | None:
         return await asyncio.to_thread(self._open, key, self._path(key), start, end)
 
-    async def head(self, key: str) -> Stored | None:
+    async def head(self, key: str) -> ObjectInfo | None:
         reader = await self.get(key)
         if reader is None:
             return None
         await reader.aclose()
-        return reader.stored
+        return reader.info
 
     async def delete(self, key: str) -> bool:
         return await asyncio.to_thread(self._delete, self._path(key))
@@ -77,15 +77,15 @@ class LocalStore:
         await asyncio.to_thread(self._try_to_write)
 
     def _path(self, key: str) -> Path:
-        return self._folder / names.path_of(check_key(key))
+        return self._folder / names.build_path(check_key(key))
 
     def _new_file(self, path: Path) -> BinaryIO:
         self._drafts.mkdir(parents=True, exist_ok=True)
         return path.open("xb")
 
-    def _commit(self, draft: Draft, path: Path, stored: Stored, target: Path) -> None:
+    def _commit(self, draft: Draft, path: Path, stored: ObjectInfo, target: Path) -> None:
         with draft.file() as file:
-            file.write(footer_of(stored))
+            file.write(encode_footer(stored))
             file.flush()
             os.fsync(file.fileno())
             for attempt in range(1, _ATTEMPTS + 1):
@@ -113,8 +113,8 @@ class LocalStore:
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ObjectDamaged(key, "it is no file")
-            stored = read_footer(file, key)
-            start, end = span(stored.size, start, end)
+            info = read_footer(file, key)
+            start, end = clip_range(info.size, start, end)
             file.seek(start)
         except OSError as exc:
             file.close()
@@ -122,10 +122,10 @@ class LocalStore:
         except (ObjectDamaged, ValueError):
             file.close()
             raise
-        return LocalReader(file, key, stored, end - start)
+        return LocalReader(file, key, info, end - start)
 
     def _delete(self, path: Path) -> bool:
-        with _translated():
+        with _translate_errors():
             self._refuse_links(path.parent)
             try:
                 path.unlink()
@@ -137,10 +137,10 @@ class LocalStore:
 
     def _delete_all(self, prefix: str) -> int:
         count = 0
-        with _translated():
-            folder = self._folder / names.folder_of(prefix)
+        with _translate_errors():
+            folder = self._folder / names.build_folder(prefix)
             for key in self._walk(folder, prefix, ""):
-                path = self._folder / names.path_of(key)
+                path = self._folder / names.build_path(key)
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
                     count += 1
@@ -152,8 +152,8 @@ class LocalStore:
         return count
 
     def _page(self, prefix: str, after: str, limit: int) -> Sequence[str]:
-        with _translated():
-            return list(islice(self._walk(self._folder / names.folder_of(prefix), prefix, after), limit))
+        with _translate_errors():
+            return list(islice(self._walk(self._folder / names.build_folder(prefix), prefix, after), limit))
 
     def _walk(self, folder: Path, begun: str, after: str) -> Iterator[str]:
         """The keys below a folder, in order; all of them begin with `begun`."""
@@ -162,7 +162,7 @@ class LocalStore:
         # Someone may be deleting it.
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
-                meaning = names.meaning_of(entry.name)
+                meaning = names.parse_name(entry.name)
                 if meaning is None or entry.is_symlink():
                     continue
                 text, is_folder = begun + meaning[0], meaning[1]
@@ -177,7 +177,7 @@ class LocalStore:
 
     def _sweep(self) -> int:
         count = 0
-        with _translated(), contextlib.suppress(FileNotFoundError), os.scandir(self._drafts) as entries:
+        with _translate_errors(), contextlib.suppress(FileNotFoundError), os.scandir(self._drafts) as entries:
             for entry in entries:
                 # Another process may be sweeping too.
                 with contextlib.suppress(FileNotFoundError):
@@ -188,7 +188,7 @@ class LocalStore:
 
     def _try_to_write(self) -> None:
         path = self._drafts / uuid.uuid4().hex
-        with _translated(), contextlib.ExitStack() as stack:
+        with _translate_errors(), contextlib.ExitStack() as stack:
             file = stack.enter_context(self._new_file(path))
             stack.callback(path.unlink)
             file.write(b"x")
@@ -215,8 +215,8 @@ class LocalStore:
 class LocalReader:
     """Reads on in the file that it has open, which stays what it is when another takes its name."""
 
-    def __init__(self, file: BinaryIO, key: str, stored: Stored, length: int) -> None:
-        self.stored = stored
+    def __init__(self, file: BinaryIO, key: str, stored: ObjectInfo, length: int) -> None:
+        self.info = stored
         self._file = file
         self._key = key
         self._left = length
@@ -244,14 +244,14 @@ class LocalReader:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except OSError as exc:
         raise StoreUnavailable.because(exc) from exc
 
 
-def _give_up(draft: Draft, path: Path) -> None:
+def _discard_draft(draft: Draft, path: Path) -> None:
     """Nothing to give up where the file has been moved into its place."""
     draft.drop()
     # What cannot be removed now is swept some day; what is raised must be why the put failed.

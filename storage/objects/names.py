@@ -23,16 +23,16 @@ _NAME = re.compile(r"((?:[a-z0-9._-]++|\^[a-z]|%[0-9a-f]{2})*)([=+~])")
 _ESCAPED = re.compile(r"\^([a-z])|((?:%[0-9a-f]{2})+)")
 
 
-def path_of(key: str) -> Path:
+def build_path(key: str) -> Path:
     """The path of the object's file, relative to the store's folder."""
     *folders, segment = key.split("/")
     *parts, last = _cut(segment)
-    return folder_of("".join(f"{folder}/" for folder in folders)).joinpath(
+    return build_folder("".join(f"{folder}/" for folder in folders)).joinpath(
         *(part + _PART for part in parts), last + _FILE
     )
 
 
-def folder_of(prefix: str) -> Path:
+def build_folder(prefix: str) -> Path:
     """The folder of what begins with a prefix that is "" or ends in a slash."""
     path = Path()
     for segment in prefix.split("/")[:-1]:
@@ -41,7 +41,7 @@ def folder_of(prefix: str) -> Path:
     return path
 
 
-def meaning_of(name: str) -> tuple[str, bool] | None:
+def parse_name(name: str) -> tuple[str, bool] | None:
     """The piece of a key that a name stands for, and whether that is a folder. None for a name of something else."""
     match = _NAME.fullmatch(name)
     if match is None:

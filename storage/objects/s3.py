@@ -21,11 +21,11 @@ import obstore
 from obstore.exceptions import BaseError, PreconditionError
 from obstore.store import S3Store as Bucket
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.objects.draft import Draft
 from baobab.storage.objects.errors import ObjectDamaged, StoreUnavailable
 from baobab.storage.objects.key import check_content_type, check_key, check_prefix, is_key
-from baobab.storage.objects.store import Stored, span
+from baobab.storage.objects.store import ObjectInfo, clip_range
 
 if TYPE_CHECKING:
     from obstore import BytesStream, GetOptions, GetResult
@@ -85,18 +85,18 @@ class S3Store:
         self._drafts = drafts
         self._patience = patience
 
-    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> Stored:
+    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> ObjectInfo:
         check_key(key)
         check_content_type(content_type)
         draft = Draft(self._new_file, max_bytes)
         try:
             await draft.receive(chunks)
-            stored = draft.stored(content_type)
-            await self._send(key, draft, stored)
-            return stored
+            info = draft.build_info(content_type)
+            await self._send(key, draft, info)
+            return info
         finally:
             # A caller that is cancelled just here would leave the file open.
-            await completed(asyncio.to_thread(draft.drop))
+            await run_to_completion(asyncio.to_thread(draft.drop))
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> S3Reader | None:
         check_key(key)
@@ -107,7 +107,7 @@ class S3Store:
             head = await self._get(key, {"head": True})
             if head is None:
                 return None
-            first, stop = span(head.meta["size"], start, end)
+            first, stop = clip_range(head.meta["size"], start, end)
             if first == stop:
                 # A server has no answer for no bytes.
                 return S3Reader(key, head, length=0)
@@ -121,15 +121,15 @@ class S3Store:
             return None if part is None else S3Reader(key, part, length=stop - first)
         raise StoreUnavailable(f"{key!r} is being replaced all the time")
 
-    async def head(self, key: str) -> Stored | None:
+    async def head(self, key: str) -> ObjectInfo | None:
         found = await self._get(check_key(key), {"head": True})
-        return None if found is None else _stored(key, found)
+        return None if found is None else _parse_info(key, found)
 
     async def delete(self, key: str) -> bool:
         # S3 does not say whether there was anything.
         if await self._get(check_key(key), {"head": True}) is None:
             return False
-        with _translated():
+        with _translate_errors():
             await obstore.delete_async(self._bucket, key)
         return True
 
@@ -137,7 +137,7 @@ class S3Store:
         count = 0
         after = ""
         while page := await self._page(check_prefix(prefix), after, _PAGE):
-            with _translated():
+            with _translate_errors():
                 await obstore.delete_async(self._bucket, page)
             count += len(page)
             after = page[-1]
@@ -161,10 +161,10 @@ class S3Store:
         self._drafts.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=self._drafts)
 
-    async def _send(self, key: str, draft: Draft, stored: Stored) -> None:
+    async def _send(self, key: str, draft: Draft, stored: ObjectInfo) -> None:
         with draft.file() as file:
             await asyncio.to_thread(file.seek, 0)
-            with _translated():
+            with _translate_errors():
                 await obstore.put_async(
                     self._bucket,
                     key,
@@ -188,7 +188,7 @@ class S3Store:
 
     async def _page(self, prefix: str, after: str, limit: int) -> Sequence[str]:
         keys: list[str] = []
-        with _translated():
+        with _translate_errors():
             pages = obstore.list(self._bucket, prefix or None, offset=after or None, chunk_size=limit)
             async for page in pages:
                 # Consoles leave objects for what they show as folders.
@@ -202,9 +202,9 @@ class S3Reader:
     """One answer of the server, read as far as the caller wants."""
 
     def __init__(self, key: str, found: GetResult, *, length: int | None = None) -> None:
-        self.stored = _stored(key, found)
+        self.info = _parse_info(key, found)
         self._key = key
-        self._left = self.stored.size if length is None else length
+        self._left = self.info.size if length is None else length
         # None where nothing is left to read; without it, the connection is given back.
         self._stream: BytesStream | None = found.stream(min_chunk_size=_CHUNK) if self._left else None
 
@@ -215,7 +215,7 @@ class S3Reader:
         if self._stream is None:
             raise StopAsyncIteration
         try:
-            with _translated():
+            with _translate_errors():
                 chunk = bytes(await anext(self._stream))
         except StopAsyncIteration:
             await self.aclose()
@@ -229,15 +229,15 @@ class S3Reader:
         self._stream = None
 
 
-def _stored(key: str, found: GetResult) -> Stored:
+def _parse_info(key: str, found: GetResult) -> ObjectInfo:
     digest, content_type = found.attributes.get(_DIGEST), found.attributes.get("Content-Type")
     if digest is None or content_type is None:
         raise ObjectDamaged(key, "it has no digest or no type")
-    return Stored(found.meta["size"], digest, content_type)
+    return ObjectInfo(found.meta["size"], digest, content_type)
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except _FAILURES as exc:

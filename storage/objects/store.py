@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol, Self
 
 
-class Stored(NamedTuple):
+class ObjectInfo(NamedTuple):
     """`sha256` is of the content, in hexadecimal."""
 
     size: int
@@ -18,7 +18,7 @@ class Stored(NamedTuple):
     content_type: str
 
 
-class Reader(Protocol):
+class ObjectReader(Protocol):
     """The chunks of one object or of a part of it, once. Read it to the end or close it.
 
     It stays with the object it was opened on, whatever is put or deleted meanwhile. Raises StoreUnavailable and
@@ -26,7 +26,7 @@ class Reader(Protocol):
     """
 
     @property
-    def stored(self) -> Stored:
+    def info(self) -> ObjectInfo:
         """Of the whole object."""
         ...
 
@@ -40,7 +40,7 @@ class Reader(Protocol):
 class ObjectStore(Protocol):
     """Every method raises InvalidKey and StoreUnavailable."""
 
-    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> Stored:
+    async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> ObjectInfo:
         """Stores what `chunks` brings, in place of what was there. Others see the old object or the new one, whole.
 
         Of two at once the last to end wins. Once answered it survives a power cut. Raises TooLarge as soon as a chunk
@@ -49,11 +49,11 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> Reader | None:
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> ObjectReader | None:
         """The bytes from `start` up to and without `end`, as far as there are any. Raises ObjectDamaged."""
         ...
 
-    async def head(self, key: str) -> Stored | None:
+    async def head(self, key: str) -> ObjectInfo | None:
         """Raises ObjectDamaged."""
         ...
 
@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
         ...
 
 
-def span(size: int, start: int, end: int | None) -> tuple[int, int]:
+def clip_range(size: int, start: int, end: int | None) -> tuple[int, int]:
     """The part of an object of `size` bytes that is there between `start` and `end`."""
     if start < 0:
         raise ValueError("a part starts at 0 or later")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from baobab.storage.kv.engine import Engine, Entry
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.transfer.digest import Digest
 
 _SPACES = 500
@@ -24,7 +24,7 @@ async def survey(engine: Engine, *, with_tokens: bool) -> dict[str, Digest]:
     return found
 
 
-async def stranger(engine: Engine, ours: dict[str, Digest]) -> str | None:
+async def find_foreign_space(engine: Engine, ours: dict[str, Digest]) -> str | None:
     """A space that is none of ours."""
     async for space in _spaces(engine):
         if space not in ours:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import Column, MetaData, String, Table, insert, select, text
 
 from baobab.storage.database import Database
-from baobab.storage.migrate import SchemaTooNew, current, migrate, revisions
+from baobab.storage.migrate import SchemaTooNew, list_revisions, migrate, read_revision
 from baobab.storage.transfer import rows
 from baobab.storage.transfer.errors import TransferRefused
 
@@ -24,12 +24,12 @@ _mark = Table(
 _SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
-async def require_ours(target: Database, fingerprint: str) -> bool:
+async def is_begun(target: Database, fingerprint: str) -> bool:
     """Whether a transfer from this source has begun; TransferRefused where the target is somebody else's."""
-    unfinished = await current(target) == UNFINISHED
+    unfinished = await read_revision(target) == UNFINISHED
     async with target.reading() as connection:
         if not unfinished:
-            taken = await rows.occupied(connection)
+            taken = await rows.find_occupied_table(connection)
             if taken is not None:
                 raise TransferRefused(f"the target holds rows already (table {taken}); name an empty database")
             return False
@@ -38,12 +38,12 @@ async def require_ours(target: Database, fingerprint: str) -> bool:
         raise TransferRefused(
             "the target holds a part of another installation, or of this one before it was changed; empty it first"
         )
-    if begun.revision != revisions()[-1]:
+    if begun.revision != list_revisions()[-1]:
         raise TransferRefused("the target was begun by another version; go on with that one, or empty it first")
     return True
 
 
-async def begin(target: Database, fingerprint: str) -> None:
+async def begin_transfer(target: Database, fingerprint: str) -> None:
     """Make the schema and the mark in a target that `require_ours` has found empty."""
     try:
         await migrate(target)
@@ -51,17 +51,17 @@ async def begin(target: Database, fingerprint: str) -> None:
         raise TransferRefused(f"the target: {exc}") from exc
     async with target.writing() as connection:
         # Looked at again in our turn: a server may have started there, or another transfer begun.
-        taken = await rows.occupied(connection)
+        taken = await rows.find_occupied_table(connection)
         if taken is not None:
             raise TransferRefused(f"somebody else has begun to fill the target (table {taken})")
         await connection.run_sync(_mark.create)
-        await connection.execute(insert(_mark), {"source": fingerprint, "revision": revisions()[-1]})
+        await connection.execute(insert(_mark), {"source": fingerprint, "revision": list_revisions()[-1]})
         await connection.execute(_SET_REVISION, {"revision": UNFINISHED})
 
 
-async def finish(target: Database) -> None:
+async def finish_transfer(target: Database) -> None:
     """Hand the target over: from here on it is an installation like any other."""
     async with target.writing() as connection:
         await rows.set_sequences(connection)
         await connection.run_sync(_mark.drop)
-        await connection.execute(_SET_REVISION, {"revision": revisions()[-1]})
+        await connection.execute(_SET_REVISION, {"revision": list_revisions()[-1]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from baobab.storage.objects.store import ObjectStore, Stored
+from baobab.storage.objects.store import ObjectInfo, ObjectStore
 from baobab.storage.transfer.digest import Digest
 from baobab.storage.transfer.errors import TransferRefused
 
@@ -38,7 +38,7 @@ async def _copy(source: ObjectStore, target: ObjectStore, key: str) -> None:
     if reader is None:
         raise TransferRefused(f"object {key} went away; somebody else uses the source")
     try:
-        wanted = reader.stored
+        wanted = reader.info
         if await target.head(key) == wanted:
             return
         arrived = await target.put(key, reader, content_type=wanted.content_type, max_bytes=wanted.size)
@@ -48,7 +48,7 @@ async def _copy(source: ObjectStore, target: ObjectStore, key: str) -> None:
         raise TransferRefused(f"object {key} is not what it was when it was stored; restore it from a backup")
 
 
-async def _heads(store: ObjectStore, keys: Sequence[str]) -> list[Stored | None]:
+async def _heads(store: ObjectStore, keys: Sequence[str]) -> list[ObjectInfo | None]:
     return await asyncio.gather(*(store.head(key) for key in keys))
 
 

@@ -22,14 +22,14 @@ async def survey(database: Database) -> dict[str, Digest]:
         return {table.name: await _digest(connection, table) for table in metadata.sorted_tables}
 
 
-async def unknown(database: Database) -> list[str]:
+async def find_unknown_tables(database: Database) -> list[str]:
     """Names of tables that this version does not know, and nobody will carry over."""
     async with database.reading() as connection:
         found = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
     return sorted(set(found) - set(metadata.tables) - _BOOKKEEPING)
 
 
-async def occupied(connection: AsyncConnection) -> str | None:
+async def find_occupied_table(connection: AsyncConnection) -> str | None:
     """The name of a table that holds rows; None where all are empty or not there yet."""
     there = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
     for table in metadata.sorted_tables:
@@ -69,7 +69,7 @@ async def _copy(source: Database, target: Database, table: Table) -> None:
         # Batches are committed whole and in order: so many of the first rows are there.
         done = await connection.scalar(select(func.count()).select_from(table))
     rest = select(table).order_by(*table.primary_key.columns).offset(done)
-    async with source.reading() as connection, connection.stream(_in_batches(rest)) as rows:
+    async with source.reading() as connection, connection.stream(_fetch_in_batches(rest)) as rows:
         async for batch in rows.mappings().partitions():
             async with target.writing() as into:
                 await into.execute(insert(table), [dict(row) for row in batch])
@@ -77,11 +77,11 @@ async def _copy(source: Database, target: Database, table: Table) -> None:
 
 async def _digest(connection: AsyncConnection, table: Table) -> Digest:
     digest = Digest()
-    async with connection.stream(_in_batches(select(table))) as rows:
+    async with connection.stream(_fetch_in_batches(select(table))) as rows:
         async for row in rows:
             digest.add(list(row))
     return digest
 
 
-def _in_batches(statement: Select[Any]) -> Select[Any]:
+def _fetch_in_batches(statement: Select[Any]) -> Select[Any]:
     return statement.execution_options(yield_per=_BATCH)

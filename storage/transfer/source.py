@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.databases import SQLITE
-from baobab.storage.migrate import current, revisions
+from baobab.storage.migrate import list_revisions, read_revision
 from baobab.storage.postgres import PostgresDatabase
 from baobab.storage.sqlite import SqliteDatabase
 from baobab.storage.transfer.errors import TransferRefused
@@ -23,7 +23,7 @@ WHERE datname = current_database() AND application_name LIKE 'baobab%' AND appli
 _IN_USE = "the source database is in use; stop its servers, workers and commands first"
 
 
-def source_rows(url: str) -> SqliteSource | PostgresSource:
+def build_source(url: str) -> SqliteSource | PostgresSource:
     """The rows at an address, to be read by nobody but the transfer. It is not open yet."""
     if url.startswith(SQLITE):
         return SqliteSource(Path(url.removeprefix(SQLITE)))
@@ -46,7 +46,7 @@ class SqliteSource(SqliteDatabase):
         # First of all, so that nothing is read before the file is ours.
         event.listen(self._engine.sync_engine, "connect", _take, insert=True)
         try:
-            found = await current(self)
+            found = await read_revision(self)
         except DatabaseUnavailable as exc:
             if "locked" in exc.reason:
                 raise TransferRefused(f"{self.path} is in use; stop its servers, workers and commands first") from exc
@@ -69,7 +69,7 @@ class PostgresSource(PostgresDatabase):
     async def open(self) -> None:
         try:
             await super().open()
-            found = await current(self)
+            found = await read_revision(self)
             self._lock = await psycopg.AsyncConnection.connect(self._address, application_name=_NAME)
             await self._lock.execute("SET idle_in_transaction_session_timeout = 0")
             await self._lock.execute("SET lock_timeout = '5s'")
@@ -92,7 +92,7 @@ class PostgresSource(PostgresDatabase):
 
 
 def _require_revision(where: str, found: str | None) -> None:
-    known = revisions()
+    known = list_revisions()
     if found not in known:
         raise TransferRefused(f"{where} is at revision {found or 'none'}, which this version does not know")
     if found != known[-1]:

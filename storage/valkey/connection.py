@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         return len(self._waiting)
 
     def send(self, *command: bytes | str | int) -> asyncio.Future[Any]:
@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
         deadline = self._loop.time() + self._patience
         self._waiting.extend([(future, deadline) for future in futures])
         if self._watch is None:
-            self._watch = self._loop.call_at(deadline, self._look)
+            self._watch = self._loop.call_at(deadline, self._check_deadline)
         cast(asyncio.Transport, self._transport).write(packed)
 
     def abort(self, fault: str | None = None) -> None:
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(ValkeyUnavailable(self._fault or "the connection is lost"))
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Replies keep their order, so that one which is overdue holds up all others: better to begin anew."""
         self._watch = None
         if not self._waiting:
@@ -96,4 +96,4 @@ class Connection(asyncio.Protocol):
         if deadline <= self._loop.time():
             self.abort(f"no reply within {self._patience} s")
         else:
-            self._watch = self._loop.call_at(deadline, self._look)
+            self._watch = self._loop.call_at(deadline, self._check_deadline)

@@ -50,7 +50,7 @@ class Pipeline:
         keeper, self._keeper = self._keeper, None
         self._refusal = "closed"
         self._flush()
-        if self._connection is not None and self._connection.waiting:
+        if self._connection is not None and self._connection.waiting_count:
             # A connection answers in order, so the last reply is the sign.
             await asyncio.wait([self._connection.send("PING")])
         keeper.cancel()
@@ -64,7 +64,7 @@ class Pipeline:
             raise ValkeyUnavailable(self._refusal)
         if loop is not self._loop:
             raise RuntimeError("a pipeline belongs to the event loop that opened it")
-        if len(self._packed) + (self._connection.waiting if self._connection else 0) >= self._queue_limit:
+        if len(self._packed) + (self._connection.waiting_count if self._connection else 0) >= self._queue_limit:
             raise ValkeyUnavailable("too many commands are waiting")
         future: asyncio.Future[Any] = loop.create_future()
         if not self._packed:

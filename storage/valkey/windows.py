@@ -13,25 +13,25 @@ from baobab.storage.valkey.pipeline import Pipeline
 _CODE = Path(__file__).with_name("windows.lua")
 
 
-class Taken(NamedTuple):
+class SpendResult(NamedTuple):
     left: int
     """Less than nothing: refused, and nothing was taken."""
     wait: int
     """Whole seconds until something is free again; of a refusal, until as much is as was asked for."""
 
 
-class Windows:
+class SlidingWindows:
     """Exact, by one clock: the server's own, so that those of the processes need not agree. Tests bring another."""
 
     def __init__(self, pipeline: Pipeline, clock: Callable[[], float] | None = None) -> None:
         self._library = Library(pipeline, "windows", _CODE.read_text())
         self._clock = clock
 
-    async def take(self, name: str, amount: int, seconds: int, cost: int) -> Taken:
+    async def take(self, name: str, amount: int, seconds: int, cost: int) -> SpendResult:
         left, wait = await self._library.call("spend", name, amount, seconds * 1_000_000, cost, self._now)
-        return Taken(left, math.ceil(wait / 1_000_000))
+        return SpendResult(left, math.ceil(wait / 1_000_000))
 
-    async def used(self, name: str, seconds: int) -> int:
+    async def count_used(self, name: str, seconds: int) -> int:
         count: int = await self._library.call("used", name, seconds * 1_000_000, self._now)
         return count
 

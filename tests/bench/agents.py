@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import uvloop
 from sqlalchemy import func, select
 
-from baobab.composition import House, house
-from baobab.runtime.agents.rows import runs
-from baobab.settings import load
+from baobab.composition import Application, open_application
+from baobab.runtime.agents.tables import runs
+from baobab.settings import load_settings
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
-from baobab.tools.accounts.first import ensure_first_account
+from baobab.tools.accounts.first_account import ensure_first_account
 from baobab.tools.core.auth.callers import Caller
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from tests.bench.callers import Answer, call
 from tests.bench.callers import Caller as Calls
 from tests.bench.columns import FILES, POSTGRES, Servers
@@ -113,12 +113,12 @@ def run(servers: Servers) -> Costs:
 class _Home:
     """A house in this process, with an app and its agents."""
 
-    house: House
+    house: Application
     owner: Caller
     app_id: str
 
     async def use(self, tool: str, **arguments: Any) -> Any:
-        return await self.house.registry.call(tool, arguments, self.owner, Door("bench", "bench"))
+        return await self.house.registry.call(tool, arguments, self.owner, RequestContext("bench", "bench"))
 
     async def start(self, agent: str, number: object) -> str:
         asked = {"app_id": self.app_id, "name": agent, "input": {}, "idempotency_key": str(number)}
@@ -131,12 +131,12 @@ class _Home:
 
 @contextlib.asynccontextmanager
 async def _home(folder: Path) -> AsyncIterator[_Home]:
-    settings = load({"BAOBAB_PLAN": "enterprise"}, data=folder)
-    async with house(settings) as home:
+    settings = load_settings({"BAOBAB_PLAN": "enterprise"}, data=folder)
+    async with open_application(settings) as home:
         key = await ensure_first_account(home.services, None)
         assert key is not None
         owner = await home.services.credentials.caller(f"Bearer {key}".encode())
-        made = await home.registry.call("apps_init", {"name": "bench"}, owner, Door("bench", "bench"))
+        made = await home.registry.call("apps_init", {"name": "bench"}, owner, RequestContext("bench", "bench"))
         here = _Home(home, owner, made["app_id"])
         await here.use("kv_put", app_id=here.app_id, key="seed", value=7)
         for name, graph in _AGENTS.items():

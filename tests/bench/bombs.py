@@ -68,9 +68,9 @@ def _measure(body: dict[str, Any]) -> Cost:
 
 def _answer(body: dict[str, Any]) -> str:
     """Do what the gateway does: a little at once, and all of it anew where that is not enough."""
-    for budget in (echo.little_work(), echo.most_work()):
+    for budget in (echo.small_budget(), echo.full_budget()):
         try:
-            echo.complete(body, budget=budget, completion_id="bomb", created=1)
+            echo.complete_chat(body, budget=budget, completion_id="bomb", created=1)
         except OverBudget:
             continue
         except echo.BadParameter:

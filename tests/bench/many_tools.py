@@ -12,7 +12,7 @@ from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.call import Call
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.types import AppId
-from baobab.tools.system.tools import system
+from baobab.tools.system.toolset import system
 
 COUNT = 200
 

@@ -35,7 +35,7 @@ class OurJobs:
             await connection.run_sync(_notes.create, checkfirst=True)
 
     async def write(self, enqueued: int) -> None:
-        unit = self._database.unit(write=True)
+        unit = self._database.build_unit(write=True)
         await unit.execute(insert(_notes), {"written": time.time()})
         for _ in range(enqueued):
             await self._jobs.enqueue(unit, "note", {})

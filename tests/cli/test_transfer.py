@@ -23,12 +23,12 @@ from click.testing import CliRunner, Result
 
 from baobab.cli import main
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.databases import database_at
 from baobab.storage.kv import Engine, Quota, SqliteEngine
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
-from baobab.storage.migrate import migrate, revisions
+from baobab.storage.migrate import list_revisions, migrate
 from baobab.storage.objects import ObjectStore, store_at
 from tests.cli.server_process import PATIENCE, baobab, serving
 from tests.conftest import ADDRESS
@@ -168,7 +168,7 @@ async def _raise_once(engine: Engine, app_id: str) -> int:
     """What an approved call does that a crash may have made again."""
     await engine.open()
     try:
-        return await engine.once("an approved call").incr(app_id, "once", 1, None, Quota())
+        return await engine.for_attempt("an approved call").incr(app_id, "once", 1, None, Quota())
     finally:
         await engine.close()
 
@@ -191,7 +191,7 @@ async def files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
             continue
         reader = await store.get(key)
         assert reader is not None
-        held[key] = (b"".join([chunk async for chunk in reader]), reader.stored.content_type)
+        held[key] = (b"".join([chunk async for chunk in reader]), reader.info.content_type)
     return held
 
 
@@ -199,7 +199,7 @@ async def files(store: ObjectStore) -> dict[str, tuple[bytes, str]]:
 async def machine(folder: Path, **settings: str) -> AsyncIterator[httpx.AsyncClient]:
     """A Baobab in this process."""
     environment = {f"BAOBAB_{name.upper()}": value for name, value in settings.items()}
-    server = Server(load({**environment, "BAOBAB_PLAN": "enterprise"}, data=folder))
+    server = Server(load_settings({**environment, "BAOBAB_PLAN": "enterprise"}, data=folder))
     async with server.open():
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS, headers=OWNER) as client:
@@ -279,7 +279,7 @@ def test_what_no_door_shows_is_right_too(source: Source, target: str) -> None:
         assert the(b"SELECT agent_context::text FROM suggestions LIMIT 1") == f'{{"n": {2**70}}}'
         assert the(b"SELECT description FROM suggestions LIMIT 1") == "Přidejte\n\t„uvozovky“."
         assert the(b"SELECT nextval(pg_get_serial_sequence('notices', 'id')) > max(id) FROM notices") is True
-        assert the(b"SELECT version_num FROM alembic_version") == revisions()[-1]
+        assert the(b"SELECT version_num FROM alembic_version") == list_revisions()[-1]
         assert the(b"SELECT to_regclass('baobab_transfer') IS NULL") is True
 
 
@@ -515,6 +515,6 @@ def test_a_source_that_is_none_is_one_line(source: Source, target: str, tmp_path
 
 def test_a_source_of_an_older_schema_is_told_to_migrate(source: Source, target: str) -> None:
     with contextlib.closing(sqlite3.connect(source.data / "baobab.db")) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = ?", (revisions()[-2],))
+        connection.execute("UPDATE alembic_version SET version_num = ?", (list_revisions()[-2],))
         connection.commit()
     assert "run `baobab migrate` first" in refused(source, target)

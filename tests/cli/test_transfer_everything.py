@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import insert, select
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.databases import database_at
 from baobab.storage.objects import store_at
 from baobab.storage.tables import metadata
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.context import Door
-from baobab.tools.oauth.access import DOOR
+from baobab.tools.core.context import RequestContext
+from baobab.tools.oauth.access import INTERFACE_NAME
 from tests.cli.test_transfer import command, files, verified
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.installation import forget_rate_limits
@@ -65,7 +65,10 @@ async def _fill_what_operators_and_refusals_fill(world: World) -> None:
     house, owner = world.baobab.house, world.callers["owner"].headers
     await house.services.part(Credits).top_up(world.org, 10**9, "invoice 1")
     await house.registry.call(
-        "oauth_register", {"redirect_uris": ["http://localhost/back"]}, ANONYMOUS, Door(DOOR, "used")
+        "oauth_register",
+        {"redirect_uris": ["http://localhost/back"]},
+        ANONYMOUS,
+        RequestContext(INTERFACE_NAME, "used"),
     )
     limits = {"visibility": "authenticated", "max_runs_per_app_per_hour": 5}
     await world.use("POST", f"/v1/{world.app}/agents", owner, name="limited", graph_spec=ASKING, **limits)
@@ -110,7 +113,7 @@ async def _let_a_program_in(world: World) -> None:
 
 @contextlib.asynccontextmanager
 async def _opened(data: Path, **settings: str) -> AsyncIterator[Baobab]:
-    server = Server(load({**SETTINGS, **settings}, data=data))
+    server = Server(load_settings({**SETTINGS, **settings}, data=data))
     async with server.open() as house:
         transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:

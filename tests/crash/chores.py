@@ -11,9 +11,9 @@ from pathlib import Path
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, update
 from sqlalchemy.schema import CreateTable
 
-from baobab.composition import house
+from baobab.composition import open_application
 from baobab.logs import configure
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.database import Database
 from baobab.storage.kv.engine import Engine, Quota
 from baobab.tools.core.auth.access import EVERYBODY
@@ -60,7 +60,7 @@ async def tally(job: Job, word: str) -> None:
 @chores.job(attempts=PATIENT)
 async def raise_key(job: Job) -> None:
     """Count a key up, and be found unfinished with it now and then."""
-    await store(job).once(job.id).incr(SPACE, "raised", 1, None, Quota())
+    await store(job).for_attempt(job.id).incr(SPACE, "raised", 1, None, Quota())
     await asyncio.sleep(0.02)
 
 
@@ -68,7 +68,7 @@ async def raise_key(job: Job) -> None:
 async def plant(job: Job, seeds: int) -> None:
     """Ask for further jobs in the transaction in which this one ends; and for one that is rolled back."""
     jobs = job.services.jobs
-    undone = job.database.unit(write=True)
+    undone = job.database.build_unit(write=True)
     await jobs.enqueue(undone, "tally", {"word": "undone"})
     await undone.rollback(RuntimeError("undone"))
     async with job.writing(last=True) as unit:
@@ -95,7 +95,7 @@ async def greet(job: Job, event: Event) -> None:
 
 @chores.job(on="app.created", attempts=PATIENT)
 async def count_app(job: Job, event: Event) -> None:
-    await store(job).once(job.id).incr(SPACE, "apps", 1, None, Quota())
+    await store(job).for_attempt(job.id).incr(SPACE, "apps", 1, None, Quota())
 
 
 @chores.job(attempts=PATIENT)
@@ -157,11 +157,11 @@ async def prepare(database: Database) -> None:
 
 
 async def work(data: Path) -> None:
-    settings = load(data=data)
+    settings = load_settings(data=data)
     configure(settings.log_level)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with house(settings, further=[chores]):
+    async with open_application(settings, further=[chores]):
         sys.stderr.write(f"{READY}\n")
         sys.stderr.flush()
         await stop.wait()

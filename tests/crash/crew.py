@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 from sqlalchemy import Select, func, select
 
-from baobab.runtime.job_rows import jobs
+from baobab.runtime.job_tables import jobs
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.engine import Engine
 from baobab.tools.core.services import Services
@@ -122,7 +122,7 @@ class Desk:
 
     async def ask(self, kind: str, count: int, *, undone: bool = False, **arguments: Any) -> list[str]:
         """Ask for so many jobs in one transaction; `undone`: which is rolled back."""
-        unit = self.services.database.unit(write=True)
+        unit = self.services.database.build_unit(write=True)
         asked = [await self.services.jobs.enqueue(unit, kind, arguments) for _ in range(count)]
         await (unit.rollback(RuntimeError("undone")) if undone else unit.commit())
         return asked
@@ -175,7 +175,7 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def desk(here: Installation) -> AsyncIterator[Desk]:
-    settings = load({**here.environment, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_JOBS": "0"}, data=here.data(0))
+    settings = load_settings({**here.environment, "BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_JOBS": "0"}, data=here.data(0))
     server = Server(settings, further=[chores])
     async with server.open() as house:
         await prepare(house.services.database)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import select, update
 
-from baobab.runtime.job_attempt import Attempt
-from baobab.runtime.job_rows import jobs
+from baobab.runtime.job_attempt import JobAttempt
+from baobab.runtime.job_tables import jobs
 from baobab.storage.database import Database
-from baobab.storage.transactions import Statements, Transactions, TransactionsOf
-from baobab.tools.core.jobs import Again, JobLost
+from baobab.storage.transactions import Statements, TransactionRunner, TransactionRunners
+from baobab.tools.core.jobs import JobLost, RetryLater
 from baobab.tools.core.services import Services
 from baobab.tools.core.toolset import Toolset
 from tests.conftest import Baobab
@@ -41,18 +41,18 @@ class Killed(BaseException):
     """What was going on is never gone on with."""
 
 
-class Moments(TransactionsOf):
+class Moments(TransactionRunners):
     """The transactions of segments, at one of which something happens."""
 
-    def __init__(self, house: TransactionsOf) -> None:
+    def __init__(self, house: TransactionRunners) -> None:
         super().__init__()
         self._house = house
         self._what: Callable[[], Awaitable[None]] | None = None
         self._left = 0
         self._after = False
 
-    def on(self, database: Database) -> Transactions:
-        return _Watched(self._house.on(database), self)
+    def on(self, database: Database) -> TransactionRunner:
+        return _Watched(self._house.get_runner(database), self)
 
     def plan(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:
         """Do so before the transaction of this number, from now on, or after it."""
@@ -72,7 +72,7 @@ class Moments(TransactionsOf):
 
 
 class _Watched:
-    def __init__(self, inner: Transactions, moments: Moments) -> None:
+    def __init__(self, inner: TransactionRunner, moments: Moments) -> None:
         self._inner = inner
         self._moments = moments
 
@@ -157,7 +157,7 @@ class Hand:
     async def _attempt(self, row: Any) -> None:
         registry = self.baobab.house.registry
         kind = registry.jobs[row.kind]
-        attempt = Attempt(row, kind, registry, self.services.database, self.services.clock)
+        attempt = JobAttempt(row, kind, registry, self.services.database, self.services.clock)
         try:
             if kind.consumes is None:
                 await kind.work(attempt, **attempt.arguments)
@@ -165,8 +165,8 @@ class Hand:
                 await kind.work(attempt, await attempt.event())
             if not attempt.ended:
                 await attempt.finish()
-        except Again as again:
-            await attempt.put_back(again.seconds, blameless=True)
+        except RetryLater as again:
+            await attempt.reschedule(again.seconds, blameless=True)
         except JobLost:
             self.lost.append(row.id)
         except Killed:
@@ -188,8 +188,8 @@ async def hand(data: Path, *further: Toolset) -> AsyncIterator[Hand]:
     """In a house that makes no jobs by itself, with an app that has the agents. further: toolsets beside our own."""
     async with installation(data, {"BAOBAB_JOBS": "0"}, further=further) as baobab:
         services = baobab.house.services
-        moments = Moments(services.part(TransactionsOf))
-        baobab.house.registry.bind(replace(services, parts={**services.parts, TransactionsOf: moments}))
+        moments = Moments(services.part(TransactionRunners))
+        baobab.house.registry.bind(replace(services, parts={**services.parts, TransactionRunners: moments}))
         made = Hand(baobab, moments, await baobab.app())
         put = await baobab.client.put(f"/v1/{made.app}/kv/seed", json={"value": 7}, headers=baobab.owner)
         assert put.status_code == 204

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from sqlalchemy import func, select
 
-from baobab.runtime.agents.rows import ENDED
-from baobab.runtime.job_rows import jobs
+from baobab.runtime.agents.tables import ENDED
+from baobab.runtime.job_tables import jobs
 from baobab.storage.databases import database_at
 from baobab.tools.approvals.tables import approvals
 from tests.cli.server_process import PATIENCE, ServerProcess

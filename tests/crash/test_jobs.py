@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from baobab.runtime.job_rows import jobs
+from baobab.runtime.job_tables import jobs
 from baobab.storage.databases import database_at
 from tests.cli.server_process import PATIENCE, serving
 from tests.crash.crew import OF_ONE_TENANT, Desk, crew, desk, frozen

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from baobab.composition import House, house
-from baobab.settings import load
+from baobab.composition import Application, open_application
+from baobab.settings import load_settings
 from tests.cli.server_process import PATIENCE, ServerProcess
 from tests.columns import begin
 from tests.crash.ledger import ABSENT, Ledger
@@ -153,7 +153,7 @@ async def move(movers: Movers, flat: Flat, after: float) -> dict[str, Any]:
     return await movers.follow(flat) if flat.move else {}
 
 
-async def replica(home: House, app: str, region: str) -> dict[str, Any]:
+async def replica(home: Application, app: str, region: str) -> dict[str, Any]:
     """Every entry that a region has of an app."""
     store = home.services.regions[region].kv
     found: dict[str, Any] = {}
@@ -202,14 +202,16 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_in_the_mid
                 for flat in flats:
                     await flat.ledger.verify(session, server.address, flat.app)
                 server.terminate()
-            async with house(load({**here.environment, "BAOBAB_JOBS": "0"}, data=here.data(0))) as home:
+            async with open_application(
+                load_settings({**here.environment, "BAOBAB_JOBS": "0"}, data=here.data(0))
+            ) as home:
                 for flat, done in zip(flats, ended, strict=True):
                     await verify_places(home, flat, done)
             for flat, done in zip(flats, ended, strict=True):
                 settle(flat, done)
 
 
-async def verify_places(home: House, flat: Flat, done: dict[str, Any]) -> None:
+async def verify_places(home: Application, flat: Flat, done: dict[str, Any]) -> None:
     """Where the app is, where it was, and that nobody else has it."""
     app = await home.services.directory.app(flat.app)
     if done["current_step"] == "aborted":

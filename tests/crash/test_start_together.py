@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from baobab.storage import migrate
 from baobab.storage.databases import database_at
-from baobab.storage.migrate import current, revisions
+from baobab.storage.migrate import list_revisions, read_revision
 from tests.crash.machines import Installation, visitor
 
 SERVERS = 4
@@ -40,13 +40,13 @@ async def left_by_an_older_version(here: Installation) -> None:
         config = Config()
         config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
         config.attributes["connection"] = connection
-        command.upgrade(config, revisions()[0])
+        command.upgrade(config, list_revisions()[0])
 
     database = database_at(here.rows_url)
     await database.open()
     async with database.writing() as connection:
         await connection.run_sync(upgrade)
-    assert await current(database) == revisions()[0]
+    assert await read_revision(database) == list_revisions()[0]
     await database.close()
 
 
@@ -71,7 +71,7 @@ async def test_servers_that_start_together_agree_on_the_schema_and_on_one_first_
                     assert [app["name"] for app in (await listed.json())["apps"]] == ["shared"]
     database = database_at(here.rows_url)
     await database.open()
-    assert await current(database) == revisions()[-1]
+    assert await read_revision(database) == list_revisions()[-1]
     async with database.reading() as connection:
         assert await connection.scalar(text("SELECT count(*) FROM accounts")) == 1
     await database.close()

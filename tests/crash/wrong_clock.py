@@ -12,8 +12,8 @@ import uvicorn
 from baobab.http.protocol import GuardedProtocol
 from baobab.logs import configure
 from baobab.server import Server
-from baobab.serving import welcome
-from baobab.settings import load
+from baobab.serving import render_welcome
+from baobab.settings import load_settings
 from baobab.storage.clock import SystemClock
 
 
@@ -30,13 +30,13 @@ class WrongClock(SystemClock):
 
 
 async def serve(ahead: float, port: int, data: Path) -> None:
-    settings = load(port=port, data=data)
+    settings = load_settings(port=port, data=data)
     configure(settings.log_level)
     server = Server(settings, clock=WrongClock(ahead))
     async with server.open():
-        front: Any = server.front
+        front: Any = server.rest_app
         config = uvicorn.Config(front, port=port, http=GuardedProtocol, lifespan="off", log_config=None)
-        sys.stderr.write(welcome(settings, server.first_key))
+        sys.stderr.write(render_welcome(settings, server.first_key))
         await uvicorn.Server(config).serve()
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from baobab.http import protocol
-from baobab.http.error_page import described
+from baobab.http.error_page import name_operation_routes
 from baobab.mcp_server.errors import ERRORS
-from baobab.runtime.agents.offers import Offers
+from baobab.runtime.agents.offers import ToolOffers
 from baobab.runtime.agents.spec import ToolRef
-from baobab.runtime.agents.validation import Offer
+from baobab.runtime.agents.validation import ToolOffer
 from baobab.settings import PREFIX, Settings
 from baobab.tools import toolsets
 from baobab.tools.core.call import Tool
@@ -176,10 +176,10 @@ def graph_tools_page(registry: Registry) -> str:
         "| Tool | Mode | For users | What it does |",
         "|---|---|---|---|",
     ]
-    offers = Offers(registry)
+    offers = ToolOffers(registry)
     for tool in registry.tools.values():
-        offer = offers.tool(ToolRef(source="builtin", name=tool.name))
-        if isinstance(offer, Offer):
+        offer = offers.get_offer(ToolRef(source="builtin", name=tool.name))
+        if isinstance(offer, ToolOffer):
             users = "yes" if offer.exposed_to == "end_user" else "no"
             lines.append(f"| [`{tool.name}`](tools.md#{tool.name}) | `{offer.mode}` | {users} | {tool.summary} |")
     return _page(lines)
@@ -205,7 +205,7 @@ def _tool(tool: Tool, registry: Registry) -> Iterator[str]:
     apart = "" if tool.mcp else "; models are not offered it over MCP"
     yield f"{f'`{tool.rest.method} {tool.rest.path}`, ' if tool.rest else ''}{tool.effect}{apart}"
     yield ""
-    yield described(tool.description, registry)
+    yield name_operation_routes(tool.description, registry)
     if tool.destructive_when is not None:
         yield ""
         yield f"Counts as destructive {tool.destructive_when}."
@@ -225,7 +225,7 @@ def _tool(tool: Tool, registry: Registry) -> Iterator[str]:
         required = tool.input_schema.get("required", ())
         for name, schema in properties.items():
             needed = "" if name in required else ", optional"
-            about = described(schema.get("description", ""), registry)
+            about = name_operation_routes(schema.get("description", ""), registry)
             yield f"| `{name}` | {_takes(schema)}{needed} | {about} |"
     codes = sorted({tool.toolset.envelope.code(kind) for kind in tool.raises})
     if codes:
@@ -257,8 +257,8 @@ def _errors(kinds: Iterable[tuple[Envelope, type[BaobabError]]], registry: Regis
         (
             family.code(kind),
             kind.status,
-            described(kind.summary, registry),
-            described(envelope_for(family, kind).place_details(kind.remediation), registry),
+            name_operation_routes(kind.summary, registry),
+            name_operation_routes(envelope_for(family, kind).place_details(kind.remediation), registry),
         )
         for family, kind in kinds
     }

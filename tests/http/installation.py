@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from baobab.composition import House
+from baobab.composition import Application
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.columns import begin
 
 KEY = "bb_sk_" + "T" * 40
@@ -49,7 +49,7 @@ class App:
 @dataclass
 class Installation:
     server: Server
-    house: House
+    house: Application
 
     @property
     def owner(self) -> dict[str, str]:
@@ -147,6 +147,6 @@ async def installation(folder: Path, clock: Any = None, **settings: str) -> Asyn
     # Nothing happens here but what is asked for: rounds of jobs would come when they come.
     environment.setdefault("BAOBAB_JOBS", "0")
     parts = {"clock": clock} if clock else {}
-    server = Server(load({**environment, **begin(folder), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
+    server = Server(load_settings({**environment, **begin(folder), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=folder), **parts)
     async with server.open() as house:
         yield Installation(server, house)

@@ -12,21 +12,21 @@ import uvicorn
 
 from baobab import serving
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.columns import begin, end
 from tests.conftest import KEY, Baobab
 
 
 @contextlib.asynccontextmanager
 async def served_at(data: Path, variables: dict[str, str]) -> AsyncIterator[Baobab]:
-    given = load({**variables, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
+    given = load_settings({**variables, **begin(data), "BAOBAB_BOOTSTRAP_KEY": KEY}, data=data)
     server = Server(given)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with server.open() as house:
-            options = {**serving._arguments(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
-            assert server.front is not None
-            running = _Quiet(uvicorn.Config(server.front, lifespan="off", **options))
+            options = {**serving._uvicorn_options(given), "loop": "asyncio", "timeout_graceful_shutdown": 1}
+            assert server.rest_app is not None
+            running = _Quiet(uvicorn.Config(server.rest_app, lifespan="off", **options))
             task = asyncio.create_task(running.serve([listener]))
             async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as client:
                 while not running.started:

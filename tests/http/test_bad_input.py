@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from baobab import tools
 from baobab.storage.tables import metadata
 from baobab.tools.core.call import Tool
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
 from tests.http.installation import Answer, App, Installation
@@ -253,7 +253,7 @@ def check(tool: Tool, answer: Answer, in_path: bool) -> str | None:
 
 async def state(world: Installation) -> dict[str, int]:
     """How many rows each table has, and what the key-value store holds."""
-    await world.house.services.trail.flush()
+    await world.house.services.audit_log.flush()
     counts: dict[str, int] = {}
     async with world.house.services.database.reading() as connection:
         for name, table in metadata.tables.items():
@@ -347,13 +347,13 @@ async def test_what_json_cannot_say_is_refused_behind_the_doors_too(world: Insta
         ("kv_expose", {"pattern": "a", "read": value, "write": "public"}),
     ]:
         with pytest.raises(BaobabError) as refusal:
-            await registry.call(name, {"app_id": app.id, **arguments}, caller, Door("test", "req_1"))
+            await registry.call(name, {"app_id": app.id, **arguments}, caller, RequestContext("test", "req_1"))
         assert refusal.value.status in {400, 413}, name
     batch = await registry.call(
         "kv_batch",
         {"app_id": app.id, "ops": [value, {"op": "set", "key": "a", "value": value}, {"op": value}]},
         caller,
-        Door("test", "req_1"),
+        RequestContext("test", "req_1"),
     )
     assert all("error" in result for result in batch["results"])
     assert await state(world) == before

@@ -495,7 +495,7 @@ async def test_a_database_that_does_not_answer_is_503_at_every_step(tmp_path: Pa
 async def test_the_access_log_keeps_no_token_that_stands_in_a_path(
     world: Installation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    front = world.server.front
+    front = world.server.rest_app
     assert front is not None
     front._sample = 1.0
     try:

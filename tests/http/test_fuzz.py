@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.tools import toolsets
 from tests.conftest import ADDRESS, KEY
 
@@ -87,7 +87,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     environment = {"BAOBAB_PLAN": "enterprise", "BAOBAB_BOOTSTRAP_KEY": KEY}
-    server = Server(load(environment, data=tmp_path_factory.mktemp("fuzz")))
+    server = Server(load_settings(environment, data=tmp_path_factory.mktemp("fuzz")))
     owner = {"authorization": f"Bearer {KEY}"}
     with asyncio.Runner() as runner:
         house = server.open()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baobab.http.request import LargeBodies, parse_object
+from baobab.http.request import LargeBodyParser, parse_object
 from tests.conftest import Baobab
 from tests.http.served import served_at
 from tests.people import Person, key, person
@@ -76,9 +76,9 @@ async def test_one_tenants_large_bodies_are_parsed_in_turns_with_anothers(
 ) -> None:
     many, one = [await person(served, name) for name in ("many", "one")]
     all_came, came, parsed = threading.Event(), list[bytes](), list[bytes]()
-    parse = LargeBodies.parse
+    parse = LargeBodyParser.parse
 
-    async def count(self: LargeBodies, raw: bytes) -> dict[str, Any]:
+    async def count(self: LargeBodyParser, raw: bytes) -> dict[str, Any]:
         came.append(raw)
         if len(came) == 7:
             all_came.set()
@@ -94,7 +94,7 @@ async def test_one_tenants_large_bodies_are_parsed_in_turns_with_anothers(
         answer = await served.client.post("/v1/chat/completions", content=content, headers=whose.headers)
         assert answer.status_code == 400, answer.text
 
-    monkeypatch.setattr(LargeBodies, "parse", count)
+    monkeypatch.setattr(LargeBodyParser, "parse", count)
     monkeypatch.setattr("baobab.http.request.parse_object", parse_when_all_came)
     await asyncio.gather(*(send(many, b"many") for _ in range(6)), send(one, b"none"))
     assert len(parsed) == 7

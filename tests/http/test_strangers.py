@@ -140,7 +140,7 @@ async def test_a_stream_of_events_ends_when_its_key_is_revoked(served: Baobab, m
     reader = {"authorization": f"Bearer {made.json()['key']}"}
     # The beat and the time between two looks are parts of seconds here.
     monkeypatch.setattr(open_streams, "RECHECK_SECONDS", 0.0)
-    monkeypatch.setattr("baobab.tools.agents.reading._BEAT_SECONDS", 0.05)
+    monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
     async with (
         asyncio.timeout(20),
         served.client.stream("GET", f"/v1/{app}/agents/asker/runs/{run}/events", headers=reader) as answer,
@@ -157,7 +157,7 @@ async def test_a_stream_of_a_stranger_ends_when_the_agent_is_made_private(
 ) -> None:
     app, run, anon = await waiting_run(served)
     token = await token_of(served, app, run, anon)
-    monkeypatch.setattr("baobab.tools.agents.reading._BEAT_SECONDS", 0.05)
+    monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
     async with (
         asyncio.timeout(20),
         served.client.stream("GET", f"/v1/{app}/public/runs/{run}/events?token={token}") as answer,
@@ -180,7 +180,7 @@ async def test_securing_an_app_ends_the_streams_of_visitors_and_voids_their_stre
     token, unused = await token_of(served, app, run, anon), await token_of(served, app, run, anon)
     # Whoever has an account of their own is a visitor here all the same.
     headers = (await person(served, "eve")).headers if signed_in_elsewhere else {}
-    monkeypatch.setattr("baobab.tools.agents.reading._BEAT_SECONDS", 0.05)
+    monkeypatch.setattr("baobab.tools.agents.run_events._BEAT_SECONDS", 0.05)
     path = f"/v1/{app}/public/runs/{run}/events"
     async with (
         asyncio.timeout(20),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.mcp_server.door import MAX_BODY
+from baobab.mcp_server.endpoint import MAX_BODY
 from tests.conftest import Baobab
 from tests.mcp_server.speaking import EARLIER, ERAS, MODERN, messages, say, spoken
 

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from baobab.mcp_server.changes import Bounds, Changes
+from baobab.mcp_server.changes import ListChanges, StreamLimits
+from baobab.mcp_server.mcp_client import McpClient
 from baobab.mcp_server.view import View
-from baobab.mcp_server.visitor import Visitor
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from tests.cli.server_process import PATIENCE as PROCESS_PATIENCE
 from tests.cli.server_process import serving
 from tests.clock import FixedClock
@@ -33,7 +33,7 @@ each_era = pytest.mark.parametrize("era", ERAS)
 
 async def publish(baobab: Baobab, topic: str, subject: str) -> None:
     services = baobab.house.services
-    unit = services.database.unit(write=True)
+    unit = services.database.build_unit(write=True)
     await services.notices.publish(unit, topic, subject)
     await unit.commit()
 
@@ -55,13 +55,13 @@ async def over(stream: Stream, era: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def bounded(
-    baobab: Baobab, bounds: Bounds, by: dict[str, str] | None = None, stream: Stream | None = None
+    baobab: Baobab, bounds: StreamLimits, by: dict[str, str] | None = None, stream: Stream | None = None
 ) -> AsyncIterator[Callable[[], contextlib.AbstractAsyncContextManager[Stream]]]:
     """GET streams with bounds of their own: what opens one, entered once for each."""
-    changes = Changes(baobab.house.registry, bounds)
+    changes = ListChanges(baobab.house.registry, bounds)
     headers = by or baobab.owner
     caller = await baobab.house.services.credentials.caller(headers["authorization"].encode())
-    who = Visitor(caller, View(), Door("mcp", "test"))
+    who = McpClient(caller, View(), RequestContext("mcp", "test"))
 
     async def serve(scope: Any, receive: Any, respond: Any) -> None:
         await changes.stream(who, scope, receive, respond)
@@ -185,7 +185,7 @@ async def test_an_expired_token_is_noticed_without_any_change(tmp_path: Path) ->
     clock = FixedClock()
     async with installation(tmp_path / "data", clock=clock) as baobab:
         by = await baobab.user(await baobab.app(), USER)
-        async with bounded(baobab, Bounds(recheck_seconds=0.01), by) as another, another() as stream:
+        async with bounded(baobab, StreamLimits(recheck_seconds=0.01), by) as another, another() as stream:
             clock.advance(3601)
             assert await over(stream, EARLIER)
 
@@ -212,7 +212,7 @@ async def test_the_ninth_stream_of_a_credential_is_refused_with_a_remedy(baobab:
 
 
 async def test_a_worker_holds_so_many_streams_and_no_more(baobab: Baobab) -> None:
-    async with bounded(baobab, Bounds(per_worker=1)) as another, another() as first, another() as second:
+    async with bounded(baobab, StreamLimits(per_worker=1)) as another, another() as first, another() as second:
         assert (first.status, second.status) == (200, 405)
 
 
@@ -247,7 +247,7 @@ class Reluctant(Stream):
 
 
 async def test_a_client_that_does_not_read_its_stream_is_dropped(baobab: Baobab) -> None:
-    bounds = Bounds(send_seconds=0.01)
+    bounds = StreamLimits(send_seconds=0.01)
     async with bounded(baobab, bounds, stream=Reluctant(0)) as another, another() as stream:
         await publish(baobab, "tools", "*")
         async with asyncio.timeout(PATIENCE):
@@ -269,7 +269,7 @@ async def test_a_subscription_whose_client_does_not_read_it_ends(baobab: Baobab)
 async def test_changes_that_come_together_are_told_once(baobab: Baobab, era: str) -> None:
     services = baobab.house.services
     async with listening(baobab, era=era) as stream:
-        unit = services.database.unit(write=True)
+        unit = services.database.build_unit(write=True)
         for topic in ("tools", "resources") * 50:
             await services.notices.publish(unit, topic, "*")
         await unit.commit()

@@ -7,14 +7,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from baobab.mcp_server.clients import client_lines
+from baobab.mcp_server.client_setup import render_client_lines
 from tests.cli.server_process import PATIENCE, serving
 from tests.docs.generate import ROOT
 
 URL, KEY = "http://127.0.0.1:8000/mcp", "bb_sk_PUT_YOUR_KEY_HERE"
 
 
-@pytest.mark.parametrize("line", client_lines(URL, KEY).values())
+@pytest.mark.parametrize("line", render_client_lines(URL, KEY).values())
 def test_the_page_about_mcp_shows_what_is_printed(line: str) -> None:
     assert "\n" not in line
     assert f"\n{line}\n" in (ROOT / "docs/mcp.md").read_text()
@@ -22,13 +22,13 @@ def test_the_page_about_mcp_shows_what_is_printed(line: str) -> None:
 
 def test_every_line_that_is_printed_carries_the_address_and_the_key(tmp_path: Path) -> None:
     with serving(tmp_path / "data") as server:
-        for name, line in client_lines(f"{server.address}/mcp", server.key).items():
+        for name, line in render_client_lines(f"{server.address}/mcp", server.key).items():
             assert f"  - {name}\n    {line}\n" in server.told
 
 
 def test_json_is_json_and_leads_to_the_tools(tmp_path: Path) -> None:
     with serving(tmp_path / "data") as server:
-        lines = client_lines(f"{server.address}/mcp", server.key)
+        lines = render_client_lines(f"{server.address}/mcp", server.key)
         entries = [json.loads(line)["mcpServers"]["baobab"] for line in lines.values() if line.startswith("{")]
         entries.append(json.loads(shlex.split(lines["VS Code"])[2]))
         for entry in entries:
@@ -43,5 +43,5 @@ def test_json_is_json_and_leads_to_the_tools(tmp_path: Path) -> None:
 
 def test_the_bridge_is_told_where_an_address_is_not_encrypted() -> None:
     name = "Claude Desktop (claude_desktop_config.json)"
-    assert "--allow-http" not in client_lines(URL, KEY)[name]
-    assert "--allow-http" in client_lines("http://10.0.0.5:8000/mcp", KEY)[name]
+    assert "--allow-http" not in render_client_lines(URL, KEY)[name]
+    assert "--allow-http" in render_client_lines("http://10.0.0.5:8000/mcp", KEY)[name]

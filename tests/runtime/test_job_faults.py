@@ -38,7 +38,7 @@ async def test_a_job_waits_for_a_store_that_does_not_answer_and_gives_up_on_one_
             raise fault
 
     async with installation(tmp_path / "data", clock=clock, further=[toolset]) as baobab:
-        unit = baobab.house.services.database.unit(write=True)
+        unit = baobab.house.services.database.build_unit(write=True)
         asked = await baobab.house.services.jobs.enqueue(unit, "meet", {})
         await unit.commit()
         for _ in range(9):

@@ -222,7 +222,7 @@ async def test_tenants_take_turns_however_much_one_has_asked_for(
     baobab, begun, go = crowded
     services = baobab.house.services
     for whose, count in (("greedy", 20), ("other", 1)):
-        unit = services.database.unit(write=True)
+        unit = services.database.build_unit(write=True)
         for _ in range(count):
             await services.jobs.enqueue(unit, "toil_on", {"whose": whose}, tenant=whose)
         await unit.commit()
@@ -238,7 +238,7 @@ async def test_an_approved_call_and_upkeep_have_slots_of_their_own(
     baobab, begun, go = crowded
     services = baobab.house.services
     one = await tenant(baobab, "one")
-    unit = services.database.unit(write=True)
+    unit = services.database.build_unit(write=True)
     for _ in range(5):
         await services.jobs.enqueue(unit, "toil_on", {"whose": "greedy"}, tenant="greedy")
     await unit.commit()
@@ -258,7 +258,7 @@ async def test_long_jobs_of_one_tenant_leave_a_slot_to_another(
     baobab, begun, go = crowded
     services = baobab.house.services
     for whose, count in (("greedy", 5), ("other", 1)):
-        unit = services.database.unit(write=True)
+        unit = services.database.build_unit(write=True)
         for _ in range(count):
             await services.jobs.enqueue(unit, "toil_long", {"whose": whose}, tenant=whose)
         await unit.commit()

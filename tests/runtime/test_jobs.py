@@ -14,7 +14,7 @@ from baobab.runtime.job_attempt import LEASE
 from baobab.storage.database import DatabaseUnavailable
 from baobab.tools.core.binding import RegistrationError
 from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Again, Event
+from baobab.tools.core.jobs import Event, RetryLater
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests import jobs
@@ -81,7 +81,7 @@ async def baobab(tmp_path: Path, clock: FixedClock, chores: Chores) -> AsyncIter
 
 async def ask(baobab: Baobab, kind: str, arguments: dict[str, Any] | None = None, **options: Any) -> str:
     services = baobab.house.services
-    unit = services.database.unit(write=True)
+    unit = services.database.build_unit(write=True)
     asked = await services.jobs.enqueue(unit, kind, arguments or {}, **options)
     await unit.commit()
     return asked
@@ -110,7 +110,7 @@ async def test_a_job_is_made_with_its_arguments_when_what_asked_for_it_is_commit
 
 async def test_a_job_that_was_asked_for_in_vain_is_never_made(baobab: Baobab, chores: Any) -> None:
     services = baobab.house.services
-    unit = services.database.unit(write=True)
+    unit = services.database.build_unit(write=True)
     await services.jobs.enqueue(unit, "note", {"word": "undone"})
     await unit.rollback(RuntimeError("the call failed"))
     await ask(baobab, "note", {"word": "done"})
@@ -181,7 +181,7 @@ async def test_a_job_that_always_fails_ends_with_what_it_failed_of(baobab: Baoba
 
 
 async def test_a_job_that_asks_to_be_made_again_has_not_failed(baobab: Baobab, chores: Any, clock: Any) -> None:
-    chores.faults[:] = [Again(10, "not yet") for _ in range(7)]
+    chores.faults[:] = [RetryLater(10, "not yet") for _ in range(7)]
     asked = await ask(baobab, "note", {"word": "patient"})
     for _ in range(8):
         await jobs.settled(baobab.house)

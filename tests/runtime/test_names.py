@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from baobab.runtime.egress import Egress, EgressTimeout, EgressUnavailable
-from baobab.runtime.names import Names
+from baobab.runtime.host_resolver import HostResolver
 from baobab.tools.core.tenancy import set_tenant
 
 PATIENCE_SECONDS = 20
@@ -43,21 +43,21 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[tuple[NameServer, Names]]:
+async def server() -> AsyncIterator[tuple[NameServer, HostResolver]]:
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
-    names = Names([f"127.0.0.1:{transport.get_extra_info('sockname')[1]}"])
+    names = HostResolver([f"127.0.0.1:{transport.get_extra_info('sockname')[1]}"])
     yield protocol, names
     await names.close()
     transport.close()
 
 
-async def ask(names: Names, host: str, tenant: str) -> list[str]:
+async def ask(names: HostResolver, host: str, tenant: str) -> list[str]:
     set_tenant(tenant)
     return await names.resolve(host, 443)
 
 
-async def test_a_name_is_asked_for_once_by_many_and_then_known(server: tuple[NameServer, Names]) -> None:
+async def test_a_name_is_asked_for_once_by_many_and_then_known(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
     found = await asyncio.gather(*(names.resolve("good.example", 443) for _ in range(20)))
     assert found == [["127.0.0.1"]] * 20
@@ -66,7 +66,7 @@ async def test_a_name_is_asked_for_once_by_many_and_then_known(server: tuple[Nam
     assert stub.asked["good.example"] == 2
 
 
-async def test_that_there_is_no_such_name_is_known_for_a_while_too(server: tuple[NameServer, Names]) -> None:
+async def test_that_there_is_no_such_name_is_known_for_a_while_too(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
     for _ in range(3):
         with pytest.raises(OSError, match="does not resolve"):
@@ -74,14 +74,14 @@ async def test_that_there_is_no_such_name_is_known_for_a_while_too(server: tuple
     assert stub.asked["none.example"] <= 2
 
 
-async def test_the_hosts_of_the_machine_are_read(server: tuple[NameServer, Names]) -> None:
+async def test_the_hosts_of_the_machine_are_read(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
     [known, *_] = [line.split() for line in Path("/etc/hosts").read_text().splitlines() if line.startswith("127.")]
     assert known[0] in await names.resolve(known[1], 443)
     assert not stub.asked
 
 
-async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tuple[NameServer, Names]) -> None:
+async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tuple[NameServer, HostResolver]) -> None:
     stub, names = server
     slow = [
         asyncio.create_task(ask(names, f"slow{number}.example", f"{who}:{number % 3}"))
@@ -103,7 +103,7 @@ async def test_slow_names_of_strangers_and_tenants_delay_nobody_else(server: tup
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_a_request_to_a_slow_name_ends_in_time_and_others_go_out(server: tuple[NameServer, Names]) -> None:
+async def test_a_request_to_a_slow_name_ends_in_time_and_others_go_out(server: tuple[NameServer, HostResolver]) -> None:
     _, names = server
     egress = Egress(["127.0.0.0/8"], resolver=names.resolve)
     served = await asyncio.start_server(_hello, "127.0.0.1", 0)
@@ -121,7 +121,7 @@ async def test_a_request_to_a_slow_name_ends_in_time_and_others_go_out(server: t
 
 
 async def test_one_tenant_with_many_requests_to_a_host_leaves_room_for_another(
-    server: tuple[NameServer, Names],
+    server: tuple[NameServer, HostResolver],
 ) -> None:
     _, names = server
     egress = Egress(["127.0.0.0/8"], resolver=names.resolve)

@@ -95,4 +95,4 @@ async def test_it_never_grows_past_its_size() -> None:
     cache = Cache(load, FixedClock(), size=10)
     for number in range(100):
         await cache.get(number)
-    assert sum(cache.held(number) is not None for number in range(100)) == 10
+    assert sum(cache.find_cached(number) is not None for number in range(100)) == 10

@@ -63,7 +63,7 @@ async def _number(database: Database) -> int:
 
 async def test_reading_then_writing_loses_no_update_among_many_callers(database: Database) -> None:
     async def increment() -> None:
-        unit = database.unit(write=True)
+        unit = database.build_unit(write=True)
         number = (await unit.execute(text("SELECT n FROM counter"))).scalar_one()
         await asyncio.sleep(0)
         await unit.execute(text("UPDATE counter SET n = :n"), {"n": number + 1})
@@ -81,7 +81,7 @@ async def test_nor_among_processes(database: Database, url: str) -> None:
 
 
 async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_in(database: Database) -> None:
-    unit = database.unit(write=True)
+    unit = database.build_unit(write=True)
     called: list[str] = []
     unit.after_commit(lambda: called.append("after"))
     await unit.execute(text("UPDATE counter SET n = 7"))
@@ -94,7 +94,7 @@ async def test_a_unit_that_is_rolled_back_leaves_nothing_and_lets_the_next_one_i
 
 
 async def test_what_waits_for_the_commit_happens_after_it_and_once(database: Database) -> None:
-    unit = database.unit(write=True)
+    unit = database.build_unit(write=True)
     called: list[str] = []
     unit.after_commit(lambda: called.append("after"))
     await unit.execute(text("UPDATE counter SET n = 1"))
@@ -107,7 +107,7 @@ async def test_what_waits_for_the_commit_happens_after_it_and_once(database: Dat
 async def test_a_unit_without_statements_costs_no_transaction(database: Database) -> None:
     async with database.writing():
         # Were it to begin one, it would wait here for ever.
-        await asyncio.wait_for(database.unit(write=True).commit(), 1)
+        await asyncio.wait_for(database.build_unit(write=True).commit(), 1)
 
 
 async def test_a_cancelled_writer_gives_its_turn_back(database: Database) -> None:
@@ -160,7 +160,7 @@ async def test_what_waits_for_the_commit_happens_though_the_caller_is_cancelled_
     told: list[str] = []
 
     async def write(moment: float) -> None:
-        async with database.working() as unit:
+        async with database.writing_unit() as unit:
             unit.after_commit(lambda: told.append("after"))
             await unit.execute(text("UPDATE counter SET n = n + 1"))
             asyncio.get_running_loop().call_later(moment, asyncio.current_task().cancel)  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
 
-from baobab.runtime.agents.rows import messages, threads
+from baobab.runtime.agents.tables import messages, threads
 from baobab.storage import migrate as migrating
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
@@ -54,7 +54,7 @@ async def test_deleted_apps_and_approved_calls_that_were_left_become_jobs(url: s
             ),
             left,
         )
-    assert await migrating.migrate(database) == migrating.revisions()[3:]
+    assert await migrating.migrate(database) == migrating.list_revisions()[3:]
     async with database.reading() as connection:
         made = {row.kind: row for row in (await connection.execute(jobs.select())).all()}
         (event,) = (await connection.execute(events.select())).all()

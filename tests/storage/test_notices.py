@@ -30,7 +30,7 @@ async def test_a_notice_is_heard_here_at_commit_and_elsewhere_at_the_next_poll(d
     heard_there: list[str] = []
     here.subscribe("key", heard_here.append)
     there.subscribe("key", heard_there.append)
-    unit = database.unit(write=True)
+    unit = database.build_unit(write=True)
     await here.publish(unit, "key", "abc")
     assert heard_here == []
     await unit.commit()
@@ -47,7 +47,7 @@ async def test_what_is_undone_is_never_heard(database: Database) -> None:
     heard: list[str] = []
     for side in (here, there):
         side.subscribe("key", heard.append)
-    unit = database.unit(write=True)
+    unit = database.build_unit(write=True)
     await here.publish(unit, "key", "abc")
     await unit.rollback(ValueError("no"))
     await there.poll()
@@ -60,7 +60,7 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
     heard: list[str] = []
     there.subscribe("key", heard.append)
     for subject in ("first", "second"):
-        unit = database.unit(write=True)
+        unit = database.build_unit(write=True)
         await here.publish(unit, "key", subject)
         await unit.commit()
         await there.poll()
@@ -70,7 +70,7 @@ async def test_old_notices_are_swept_and_later_ones_still_arrive(database: Datab
 
 
 async def told(notices: Notices, database: Database) -> None:
-    async with database.working() as unit:
+    async with database.writing_unit() as unit:
         await notices.publish(unit, "key", "abc")
 
 

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import text
 
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
-from baobab.storage.migrate import revisions
+from baobab.storage.migrate import list_revisions
 from baobab.storage.postgres import PostgresDatabase
 from tests.conftest import ADDRESS, KEY
 from tests.servers import PostgresServer, postgres
@@ -139,7 +139,7 @@ async def test_processes_that_start_together_on_an_empty_database_agree(url: str
     assert [done.returncode for done in await asyncio.gather(*started)] == [0, 0, 0]
     database = database_at(url)
     async with database.reading() as connection:
-        assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == revisions()[-1]
+        assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == list_revisions()[-1]
     await database.close()
 
 
@@ -176,7 +176,7 @@ async def test_a_schema_of_a_later_version_is_refused_in_one_line(url: str, tmp_
 async def test_an_installation_says_that_its_database_is_gone_and_recovers_by_itself(
     server: PostgresServer, url: str, tmp_path: Path
 ) -> None:
-    house = Server(load({"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path))
+    house = Server(load_settings({"BAOBAB_DATABASE_URL": url, "BAOBAB_BOOTSTRAP_KEY": KEY}, data=tmp_path))
     async with house.open():
         transport = httpx.ASGITransport(app=house, raise_app_exceptions=False)
         async with httpx.AsyncClient(

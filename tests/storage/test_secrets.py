@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from baobab.storage import secrets
-from baobab.storage.rotation import rotate
+from baobab.storage.rotation import rotate_key
 from baobab.storage.secrets import SecretUnreadable, Vault, new_key
 
 
@@ -87,7 +87,7 @@ def test_starts_at_the_same_time_agree_on_one_key(tmp_path: Path) -> None:
 def test_a_rotated_file_holds_the_new_key_before_the_old(tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
     (old,) = secrets.load_or_create(path)
-    rotate(path)
+    rotate_key(path)
     new, kept = secrets.load_or_create(path)
     assert kept == old != new
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.databases import database_at
 from baobab.storage.tables import Instant
-from baobab.storage.transactions import Statements, Transactions, transactions_on
+from baobab.storage.transactions import Statements, TransactionRunner, build_runner
 from tests.columns import address, end
 
 _COUNT = "SELECT n FROM counted locked WHERE name IN ? FOR NO KEY UPDATE OF locked"
@@ -42,8 +42,8 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def transactions(database: Database) -> AsyncIterator[Transactions]:
-    made = transactions_on(database)
+async def transactions(database: Database) -> AsyncIterator[TransactionRunner]:
+    made = build_runner(database)
     yield made
     await made.close()
 
@@ -67,7 +67,7 @@ def raising(statements: Statements) -> int:
 
 
 async def test_what_was_done_is_there_for_everybody(
-    database: Database, transactions: Transactions, *, durable: bool
+    database: Database, transactions: TransactionRunner, *, durable: bool
 ) -> None:
     assert await transactions.run(raising, durable=durable) == 0
     assert await transactions.run(raising, durable=durable) == 1
@@ -75,7 +75,7 @@ async def test_what_was_done_is_there_for_everybody(
 
 
 async def test_what_fails_leaves_nothing_and_the_next_one_in(
-    database: Database, transactions: Transactions, *, durable: bool
+    database: Database, transactions: TransactionRunner, *, durable: bool
 ) -> None:
     def failing(statements: Statements) -> None:
         raising(statements)
@@ -87,7 +87,7 @@ async def test_what_fails_leaves_nothing_and_the_next_one_in(
 
     def twice(statements: Statements) -> None:
         raising(statements)
-        statements.each("INSERT INTO counted (name, n) VALUES (?, ?)", [("z", 1), ("z", 2)])
+        statements.execute_many("INSERT INTO counted (name, n) VALUES (?, ?)", [("z", 1), ("z", 2)])
 
     for _ in range(2):
         with pytest.raises(LookupError):
@@ -99,11 +99,11 @@ async def test_what_fails_leaves_nothing_and_the_next_one_in(
     assert await transactions.run(raising, durable=durable) == 0
 
 
-async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, transactions: Transactions) -> None:
-    others = transactions_on(database)
+async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, transactions: TransactionRunner) -> None:
+    others = build_runner(database)
 
     async def by_a_unit() -> None:
-        unit = database.unit(write=True)
+        unit = database.build_unit(write=True)
         await unit.execute(text("UPDATE counted SET n = n + 1 WHERE name = 'a'"))
         await unit.commit()
 
@@ -114,7 +114,7 @@ async def test_no_update_is_lost_among_all_ways_of_writing(database: Database, t
     assert await sum_in(database) == 100
 
 
-async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transactions: Transactions) -> None:
+async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transactions: TransactionRunner) -> None:
     await transactions.run(raising, durable=False)
     async with database.writing() as connection:
         await connection.execute(text("UPDATE counted SET n = 10 WHERE name = 'a'"))
@@ -125,7 +125,7 @@ async def test_who_finds_the_turn_taken_waits_for_it(database: Database, transac
 
 
 async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_over(
-    database: Database, transactions: Transactions, *, durable: bool
+    database: Database, transactions: TransactionRunner, *, durable: bool
 ) -> None:
     for moments in range(1, 10):
         async with database.writing() as connection:
@@ -144,12 +144,12 @@ async def test_a_caller_who_is_cancelled_hears_of_it_when_the_transaction_is_ove
 
 
 async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
-    database: Database, transactions: Transactions
+    database: Database, transactions: TransactionRunner
 ) -> None:
     now, day = datetime(2026, 11, 21, 12, 0, tzinfo=timezone(timedelta(hours=2))), date(2026, 11, 21)
 
     def work(statements: Statements) -> list[int]:
-        statements.each(
+        statements.execute_many(
             "UPDATE counted SET n = ?, day = ?, at = ? WHERE name = ?", [(1, day, now, name) for name in "abcdefg"]
         )
         lists = [list("abcdefg"[:length]) for length in range(8)]
@@ -163,7 +163,7 @@ async def test_lists_of_any_length_and_moments_are_kept_as_the_tables_keep_them(
 
 async def test_a_file_that_is_none_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "rows.db").write_bytes(b"no database" * 1000)
-    made = transactions_on(database_at(f"sqlite:///{tmp_path / 'rows.db'}"))
+    made = build_runner(database_at(f"sqlite:///{tmp_path / 'rows.db'}"))
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable):
             await made.run(raising)
@@ -171,7 +171,7 @@ async def test_a_file_that_is_none_is_unavailable(tmp_path: Path) -> None:
 
 
 async def test_what_is_closed_is_unavailable(database: Database) -> None:
-    made = transactions_on(database)
+    made = build_runner(database)
     await made.run(raising)
     await made.close()
     await made.close()

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import insert
 
 from baobab import composition
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.tools.accounts import passwords
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.auth.membership import found
+from baobab.tools.core.auth.membership import create_organisation_row
 from baobab.tools.core.auth.tables import accounts, apps
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.services import Services
 from tests.clock import FixedClock
@@ -39,7 +39,7 @@ class House:
     async def use(self, tool: str, by: Caller = ANONYMOUS, *, ip: str | None = None, **arguments: Any) -> Any:
         """Call a tool; each call from an address of its own unless one is named, so that limits do not interfere."""
         request = str(next(self._requests))
-        door = Door("test", request, ip=ip or f"address {request}")
+        door = RequestContext("test", request, ip=ip or f"address {request}")
         result = await self.registry.call(tool, arguments, by, door)
         # What does not fit the declared type would be a warning here, and warnings are errors.
         self.registry.find(tool).encode(result)
@@ -56,7 +56,7 @@ class House:
         row = {"id": account_id, "email": email, "name": name, "password_hash": _ENCODED[0]}
         async with self.services.database.writing() as connection:
             await connection.execute(insert(accounts), {**row, "created_at": self.clock.now()})
-            home = await found(connection.execute, self.services, name, account_id, personal=True)
+            home = await create_organisation_row(connection.execute, self.services, name, account_id, personal=True)
         return Account(account_id, home["id"])
 
     async def join(self, organization_id: str, by: Account, email: str, role: str) -> Account:
@@ -88,6 +88,6 @@ class House:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = FixedClock()
-    async with composition.house(load(begin(tmp_path), data=tmp_path), clock=clock) as opened:
+    async with composition.open_application(load_settings(begin(tmp_path), data=tmp_path), clock=clock) as opened:
         yield House(opened.services, opened.registry, clock, tmp_path)
     end(tmp_path)

@@ -13,7 +13,7 @@ from sqlalchemy import insert
 
 from baobab.storage.kv.engine import Quota, Tier
 from baobab.tools.billing.ledger.credits import Credits
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.moves.tables import moves_table
 from baobab.tools.oauth.requests import seal
@@ -617,7 +617,7 @@ class World:
         header = caller.headers.get("authorization")
         who = await house.services.credentials.caller(header.encode() if header else None)
         try:
-            await house.registry.call(tool, arguments, who, Door("test", "matrix"))
+            await house.registry.call(tool, arguments, who, RequestContext("test", "matrix"))
         except BaobabError as error:
             return str(error.status)
         return "ok"

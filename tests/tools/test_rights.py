@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from baobab import composition
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import InvalidGrant
@@ -98,7 +98,9 @@ class Rights(RuleBasedStateMachine):
     async def _begin(self) -> None:
         clock, path = FixedClock(), Path(self.folder.name)
         opened = await self.stack.enter_async_context(
-            composition.house(load({**begin(path), "BAOBAB_PLAN": "enterprise"}, data=path), clock=clock)
+            composition.open_application(
+                load_settings({**begin(path), "BAOBAB_PLAN": "enterprise"}, data=path), clock=clock
+            )
         )
         self.house = House(opened.services, opened.registry, clock, path)
         self.owner = await self.house.sign_up("owner@example.com")

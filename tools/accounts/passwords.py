@@ -55,7 +55,7 @@ def _verify(encoded: str, password: str) -> bool:
         return False
 
 
-def _of_nobody() -> str:
+def _dummy_hash() -> str:
     """A well-formed encoding of today's parameters that no password is known for."""
     salt, result = (
         base64.b64encode(os.urandom(size)).decode().rstrip("=") for size in (_hasher.salt_len, _hasher.hash_len)
@@ -63,4 +63,4 @@ def _of_nobody() -> str:
     return f"$argon2id$v=19$m={_hasher.memory_cost},t={_hasher.time_cost},p={_hasher.parallelism}${salt}${result}"
 
 
-_nobodys = _of_nobody()
+_nobodys = _dummy_hash()

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
-from baobab.storage.secrets import Vault, digest
+from baobab.storage.secrets import Vault, digest_token
 from baobab.tools.accounts.errors import InvalidRefreshToken
 from baobab.tools.accounts.tables import refresh_tokens
 from baobab.tools.core.auth.tables import accounts
@@ -27,7 +27,7 @@ _KIND = "bb_rt_"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class SessionHolder:
     account_id: str
     email: str
 
@@ -41,10 +41,12 @@ async def start(call: Call, account_id: str) -> str:
     return token
 
 
-async def holder(services: Services, token: str) -> Holder:
+async def get_holder(services: Services, token: str) -> SessionHolder:
     """Whose token it is. A token that comes back after its grace ends its chain, which must outlive the refusal:
     so this works in transactions of its own, before the call's has begun."""
-    query = select(refresh_tokens, accounts.c.email).join(accounts).where(refresh_tokens.c.digest == digest(token))
+    query = (
+        select(refresh_tokens, accounts.c.email).join(accounts).where(refresh_tokens.c.digest == digest_token(token))
+    )
     async with services.database.reading() as connection:
         row = (await connection.execute(query)).first()
     now = services.clock.now()
@@ -55,7 +57,7 @@ async def holder(services: Services, token: str) -> Holder:
             chain = (refresh_tokens.c.family == row.family, refresh_tokens.c.revoked_at.is_(None))
             await connection.execute(update(refresh_tokens).where(*chain).values(revoked_at=now))
         raise InvalidRefreshToken("The refresh token was used before; the session has ended.")
-    return Holder(row.account_id, row.email)
+    return SessionHolder(row.account_id, row.email)
 
 
 async def rotate(call: Call, token: str) -> str:
@@ -83,7 +85,7 @@ async def end_all(call: Call, account_id: str) -> None:
 async def _keep(call: Call, token: str, account_id: str, family: str) -> None:
     now = call.now
     row = {
-        "digest": digest(token),
+        "digest": digest_token(token),
         "family": family,
         "account_id": account_id,
         "created_at": now,
@@ -93,7 +95,7 @@ async def _keep(call: Call, token: str, account_id: str, family: str) -> None:
 
 
 async def _row(call: Call, token: str) -> Any:
-    return (await call.execute(select(refresh_tokens).where(refresh_tokens.c.digest == digest(token)))).first()
+    return (await call.execute(select(refresh_tokens).where(refresh_tokens.c.digest == digest_token(token)))).first()
 
 
 def _is_live(row: Any, now: datetime) -> bool:

@@ -1,12 +1,10 @@
 """/platform: accounts of those who build apps."""
 
-from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
-from typing_extensions import TypedDict
 
 from baobab.tools.accounts import passwords, sessions
 from baobab.tools.accounts.errors import (
@@ -16,17 +14,17 @@ from baobab.tools.accounts.errors import (
     WeakPassword,
     WrongPassword,
 )
-from baobab.tools.accounts.guesses import Guesses
+from baobab.tools.accounts.password_attempts import PasswordAttempts
+from baobab.tools.accounts.schemas import Me, Organization, Refreshed, SignedIn, SignedOut, SignedUp, Updated, User
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
-from baobab.tools.core.auth.membership import found, of_account
-from baobab.tools.core.auth.roles import Role
+from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
 from baobab.tools.core.auth.signing import PLATFORM
 from baobab.tools.core.auth.tables import accounts as rows
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BadRequest, Forbidden, MissingField, SignupClosed
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.rate_limits import settled
+from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.secret import Secret
 from baobab.tools.core.services import Services
 from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
@@ -46,67 +44,6 @@ Password = Annotated[
 ]
 AnyPassword = Annotated[str, Secret(passwords.LONGEST)]
 RefreshToken = Annotated[str, Secret(100, min_length=1)]
-
-
-class User(TypedDict):
-    """A platform account."""
-
-    id: str
-    email: str
-    name: str
-    email_verified: bool
-    created_at: datetime
-
-
-class Organization(TypedDict):
-    """An organisation and the account's role in it."""
-
-    id: str
-    name: str
-    personal: Annotated[bool, Field(description="The account's own, which cannot be deleted or left.")]
-    role: Role
-    plan: str
-
-
-class SignedUp(TypedDict):
-    """A new account and its personal organisation."""
-
-    user: User
-    organization: Organization
-
-
-class Refreshed(TypedDict):
-    """A fresh pair of tokens."""
-
-    token: Annotated[str, Field(description="Access token (JWT) for `Authorization: Bearer`.")]
-    expires_in: Annotated[int, Field(description="Lifetime of `token` in seconds.")]
-    refresh_token: Annotated[str, Field(description="Good for one use within 7 days.")]
-    token_type: Literal["Bearer"]
-
-
-class SignedIn(Refreshed):
-    """Tokens and whose they are."""
-
-    user: User
-
-
-class SignedOut(TypedDict):
-    """What logout answers."""
-
-    message: str
-
-
-class Me(TypedDict):
-    """The account and where it belongs."""
-
-    user: User
-    organizations: list[Organization]
-
-
-class Updated(TypedDict):
-    """The account as it is now."""
-
-    user: User
 
 
 @accounts.tool(
@@ -140,7 +77,7 @@ async def platform_signup(call: Call, email: Email, password: Password, name: Pe
         await call.execute(insert(rows), account)
     except IntegrityError as exc:
         raise EmailTaken from exc
-    organisation = await found(call.execute, call.services, name, account["id"], personal=True)
+    organisation = await create_organisation_row(call.execute, call.services, name, account["id"], personal=True)
     _note(call, account["id"], organisation["id"])
     return {"user": _user(account), "organization": _organization({**organisation, "role": "owner"})}
 
@@ -164,7 +101,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
 
     password: the account's password.
     """
-    guesses = Guesses(call, email)
+    guesses = PasswordAttempts(call, email)
     await guesses.require_room()
     async with call.services.database.reading() as connection:
         account = (await connection.execute(select(rows).where(rows.c.email == email))).mappings().first()
@@ -173,7 +110,7 @@ async def platform_login(call: Call, email: Email, password: AnyPassword) -> Sig
     if account is None or encoded is None or not proven:
         # The refusal says no more than that; its audit row may say whose door was tried.
         if account is not None:
-            _note(call, account["id"], await _home(call.services, account["id"]))
+            _note(call, account["id"], await _home_organisation(call.services, account["id"]))
         await guesses.count_wrong()
         raise InvalidCredentials
     token = await _token(call, account["id"], email)
@@ -203,7 +140,7 @@ async def platform_refresh(call: Call, refresh_token: RefreshToken) -> Refreshed
 
     refresh_token: the newest refresh token of the session.
     """
-    owner = await sessions.holder(call.services, refresh_token)
+    owner = await sessions.get_holder(call.services, refresh_token)
     token = await _token(call, owner.account_id, owner.email)
     return _tokens(token, await sessions.rotate(call, refresh_token))
 
@@ -242,7 +179,7 @@ async def platform_me(call: Call) -> Me:
     """The account of the credential and the organisations it belongs to; a key sees its own organisation only."""
     caller = call.account
     account = (await call.execute(select(rows).where(rows.c.id == caller.account_id))).mappings().one()
-    belongs = (await call.execute(of_account(caller.account_id))).mappings()
+    belongs = (await call.execute(select_memberships(caller.account_id))).mappings()
     return {
         "user": _user(account),
         "organizations": [
@@ -292,7 +229,7 @@ async def platform_update(
                 "A key cannot set a password.",
                 remediation="Sign in with it (op:platform_login), or have the operator set one with `baobab password`.",
             )
-        encoded = await _proven(call, account_id, current_password)
+        encoded = await _verify_password(call, account_id, current_password)
         passwords.check(password)
         changes["password_hash"] = await passwords.encode(password)
         same.append(rows.c.password_hash.is_not_distinct_from(encoded))
@@ -306,7 +243,7 @@ async def platform_update(
     return {"user": _user((await call.execute(select(rows).where(rows.c.id == account_id))).mappings().one())}
 
 
-async def _proven(call: Call, account_id: str, current: str | None) -> str | None:
+async def _verify_password(call: Call, account_id: str, current: str | None) -> str | None:
     """The encoded password of an account whose holder has shown that they know it."""
     async with call.services.database.reading() as connection:
         encoded: str | None = await connection.scalar(select(rows.c.password_hash).where(rows.c.id == account_id))
@@ -315,7 +252,7 @@ async def _proven(call: Call, account_id: str, current: str | None) -> str | Non
     if current is None:
         raise MissingField("`current_password` is missing.")
     # A stolen token must not be a place to guess passwords at.
-    await settled(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
+    await resolve_answer(call.services.limits.spend("current_password", account_id, _GUESSES, _WINDOW))
     if not await passwords.matches(encoded, current):
         raise WrongPassword
     return encoded
@@ -323,16 +260,16 @@ async def _proven(call: Call, account_id: str, current: str | None) -> str | Non
 
 async def _token(call: Call, account_id: str, email: str) -> str:
     """An access token. Minted before the call's first statement: the very first one makes the platform's key pair."""
-    organisation = await _home(call.services, account_id)
+    organisation = await _home_organisation(call.services, account_id)
     claims = {"sub": account_id, "email": email, "org_id": organisation}
     _note(call, account_id, organisation)
     return await call.services.signers.mint(PLATFORM, claims, TOKEN_SECONDS)
 
 
-async def _home(services: Services, account_id: str) -> str:
+async def _home_organisation(services: Services, account_id: str) -> str:
     """The account's personal organisation."""
     async with services.database.reading() as connection:
-        return str((await connection.execute(of_account(account_id).limit(1))).one().id)
+        return str((await connection.execute(select_memberships(account_id).limit(1))).one().id)
 
 
 def _note(call: Call, account_id: str, organisation_id: str) -> None:

@@ -1,1 +1,22 @@
 """Agents: graphs that call models and tools, their runs, and the people whom those wait for."""
+
+from baobab.tools.agents import gauges, jobs
+from baobab.tools.agents.tools import agents as agents_tools
+from baobab.tools.agents.tools import deletion, forks, interrupts, public, runs, tool_servers, webhooks
+from baobab.tools.agents.toolset import agents
+
+TOOLSETS = (agents,)
+"""The families of this domain, in the order in which catalogues show them."""
+MODULES = (
+    gauges,
+    jobs,
+    agents_tools,
+    deletion,
+    forks,
+    interrupts,
+    public,
+    runs,
+    tool_servers,
+    webhooks,
+)
+"""Importing these registers the tools, jobs and gauges of the families."""

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from baobab.runtime.agents.rows import UNENDED, counts, runs
+from baobab.runtime.agents.tables import UNENDED, counts, runs
 from baobab.storage.database import Database, Unit
-from baobab.storage.tables import inserting
+from baobab.storage.tables import build_upsert
 from baobab.tools.agents.errors import LimitExceeded, Overloaded
 from baobab.tools.core.call import Call
 from baobab.tools.core.rate_limits import network
@@ -17,12 +17,12 @@ _MOST_QUEUED = 1000
 _NANOS = 10**9
 
 
-async def count(call: Call, agent: Any, who: str) -> None:
+async def count_run(call: Call, agent: Any, who: str) -> None:
     """One more start in this hour, for its user, its address and the app, though it may be refused; LimitExceeded."""
     hour = int(call.services.clock.time() // _HOUR)
     limits = {
         "max_runs_per_user_per_hour": (who, agent.max_runs_per_user_per_hour),
-        "max_runs_per_ip_per_hour": (f"ip:{network(call.door.ip)}"[:120], agent.max_runs_per_ip_per_hour),
+        "max_runs_per_ip_per_hour": (f"ip:{network(call.context.ip)}"[:120], agent.max_runs_per_ip_per_hour),
         "max_runs_per_app_per_hour": ("", agent.max_runs_per_app_per_hour),
     }
     asked = {limit: pair for limit, pair in limits.items() if pair[1] is not None}
@@ -34,7 +34,7 @@ async def count(call: Call, agent: Any, who: str) -> None:
         for limit, (subject, most) in asked.items():
             # The same address may be the user, too.
             row = {"agent_id": agent.id, "subject": f"{limit}:{subject}"[:120], "hour": hour, "started": 1}
-            adding = inserting(database.dialect, counts).values(row)
+            adding = build_upsert(database.dialect, counts).values(row)
             counted = adding.on_conflict_do_update(
                 index_elements=list(counts.primary_key), set_={"started": counts.c.started + 1}
             )
@@ -42,7 +42,7 @@ async def count(call: Call, agent: Any, who: str) -> None:
             if now > most and refused is None:
                 reset = datetime.fromtimestamp((hour + 1) * _HOUR, UTC)
                 wait = (hour + 1) * _HOUR - int(call.services.clock.time())
-                refused = _refused(limit, now - 1, most, reset, wait)
+                refused = _limit_error(limit, now - 1, most, reset, wait)
     if refused is not None:
         raise refused
 
@@ -55,12 +55,12 @@ async def find_spent_budget(call: Call, agent: Any) -> LimitExceeded | None:
     if agent.daily_budget is None:
         return None
     budget = await call.services.credits.agent_budget(call.require_app().organisation_id, agent.id)
-    spent = 0 if budget is None else budget.spent
+    spent = 0 if budget is None else budget.spent_nanos
     if spent < agent.daily_budget:
         return None
     tomorrow = datetime.combine(call.now.date(), datetime.min.time(), UTC) + timedelta(days=1)
     wait = int((tomorrow - call.now).total_seconds())
-    return _refused("daily_budget_usd", spent / _NANOS, agent.daily_budget / _NANOS, None, wait)
+    return _limit_error("daily_budget_usd", spent / _NANOS, agent.daily_budget / _NANOS, None, wait)
 
 
 async def require_room(unit: Unit, agent: Any) -> None:
@@ -69,13 +69,13 @@ async def require_room(unit: Unit, agent: Any) -> None:
         under_way = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.agent_id == agent.id)
         now = (await unit.execute(under_way)).scalar_one()
         if now >= agent.max_concurrent_runs:
-            raise _refused("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
+            raise _limit_error("max_concurrent_runs", now, agent.max_concurrent_runs, None, 5)
     queued = select(func.count()).where(UNENDED, runs.c.app_id == agent.app_id, runs.c.status == "queued")
     if (await unit.execute(queued)).scalar_one() >= _MOST_QUEUED:
         raise Overloaded
 
 
-def _refused(limit: str, current: float, most: float, reset_at: datetime | None, wait: int) -> LimitExceeded:
+def _limit_error(limit: str, current: float, most: float, reset_at: datetime | None, wait: int) -> LimitExceeded:
     details = {
         "limit": limit,
         "current": current,

@@ -10,19 +10,19 @@ from baobab.tools.core.errors import KeyLimited
 
 def are_others(value: Any) -> bool:
     """Whether approvers are named who are not the admins: these decide about whatever waits anyway."""
-    return value is not None and Approvers.read(value).of != ADMIN
+    return value is not None and Approvers.parse(value).of != ADMIN
 
 
 def names_others(graph: Any) -> bool:
     """Whether a node of a graph names such approvers."""
-    return any(named != ADMIN for named in _named(graph).values())
+    return any(named != ADMIN for named in _node_approvers(graph).values())
 
 
-def hold_graph(caller: Caller, before: Any, after: Any) -> None:
+def check_graph(caller: Caller, before: Any, after: Any) -> None:
     """KeyLimited where a caller with limits gives a graph in which others decide about a node than before."""
     if caller.limits is None:
         return
-    was, now = _named(before), _named(after)
+    was, now = _node_approvers(before), _node_approvers(after)
     for node in was.keys() | now.keys():
         if was.get(node) != now.get(node) and (node in was or now[node] != ADMIN):
             raise KeyLimited(
@@ -32,7 +32,7 @@ def hold_graph(caller: Caller, before: Any, after: Any) -> None:
             )
 
 
-def _named(graph: Any) -> dict[str, Any]:
+def _node_approvers(graph: Any) -> dict[str, Any]:
     nodes = graph.get("nodes") if isinstance(graph, Mapping) else None
     found = nodes.items() if isinstance(nodes, Mapping) else ()
     named = {name: node.get("approvers") for name, node in found if isinstance(node, Mapping)}

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from sqlalchemy import ColumnElement, select, update
 
-from baobab.runtime.agents.remote.rows import tool_servers
-from baobab.runtime.agents.rows import (
+from baobab.runtime.agents.remote.tables import tool_servers
+from baobab.runtime.agents.tables import (
     FROZEN,
     UNENDED,
     agents,

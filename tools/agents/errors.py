@@ -173,3 +173,9 @@ class Overloaded(Unavailable):
     def __init__(self) -> None:
         super().__init__(self.summary)
         self.headers["retry-after"] = "10"
+
+
+class ToolServerExists(AlreadyExists):
+    code = "tool_server_exists"
+    summary = "The app has a tool server of this name."
+    remediation = "Choose another name, or remove the other server (op:mcp_servers_delete)."

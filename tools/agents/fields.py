@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, too_deep
+from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
 from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.types import JsonObject, Text, Uuid
 
@@ -15,14 +15,14 @@ RunId = Annotated[Uuid, Field(description="The run: the `run_id` that its start 
 
 
 def _shallow(value: dict[str, Any]) -> dict[str, Any]:
-    if too_deep(value):
+    if is_too_deep(value):
         raise ValueError(f"must be nested at most {MAX_HELD_DEPTH} deep")
     return value
 
 
-Held = Annotated[JsonObject, AfterValidator(_shallow)]
+ShallowObject = Annotated[JsonObject, AfterValidator(_shallow)]
 """What a run holds from then on."""
-Input = Annotated[Held, Field(description="What the graph calls `input`.", max_length=1000)]
+Input = Annotated[ShallowObject, Field(description="What the graph calls `input`.", max_length=1000)]
 UserId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=64)]
 """A user of the app by its id, or, where that is said, a visitor by what it holds."""
 IdempotencyKey = Annotated[

@@ -2,7 +2,7 @@
 
 from sqlalchemy import func, select
 
-from baobab.runtime.agents.rows import UNENDED, runs
+from baobab.runtime.agents.tables import UNENDED, runs
 from baobab.tools.agents.toolset import agents
 from baobab.tools.core.gauges import Reading
 from baobab.tools.core.services import Services

@@ -20,6 +20,6 @@ async def writing(call: Call) -> AsyncIterator[Unit]:
         await FREEZES.require_thawed(call.unit.execute, app_id)
         yield call.unit
         return
-    async with database.working() as unit:
+    async with database.writing_unit() as unit:
         await FREEZES.require_thawed(unit.execute, app_id)
         yield unit

@@ -15,7 +15,7 @@ def approval_token(vault: Vault, run_id: str, approval_id: str) -> str:
     return "appr_" + mac.hexdigest()[:_LENGTH]
 
 
-def matching(vault: Vault, waiting: list[Any], token: str) -> Any:
+def find_matching_row(vault: Vault, waiting: list[Any], token: str) -> Any:
     """The one of the waiting approvals that a token names."""
     for row in waiting:
         if hmac.compare_digest(approval_token(vault, row.run_id, row.id).encode(), token.encode()):

@@ -1,1 +1,27 @@
 """Models: chat, embeddings, the catalogue, an app's settings for them and what they used."""
+
+from baobab.tools.ai import jobs, media
+from baobab.tools.ai.tools import administration, chat, models, provider_keys, responses, servers
+from baobab.tools.ai.tools import messages as messages_tools
+from baobab.tools.ai.toolset import ai, app_messages, gateway, messages, model_servers
+
+TOOLSETS = (
+    gateway,
+    messages,
+    ai,
+    app_messages,
+    *media.TOOLSETS,
+    model_servers,
+)
+"""The families of this domain, in the order in which catalogues show them."""
+MODULES = (
+    jobs,
+    administration,
+    chat,
+    messages_tools,
+    models,
+    provider_keys,
+    responses,
+    servers,
+)
+"""Importing these registers the tools, jobs and gauges of the families."""

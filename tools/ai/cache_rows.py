@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.storage.database import Database
-from baobab.storage.tables import inserting
+from baobab.storage.tables import build_upsert
 from baobab.tools.ai.tables import response_cache
 from baobab.tools.core.stores import Stores
 
@@ -40,7 +40,7 @@ async def keep(database: Database, *rows: dict[str, Any]) -> None:
     """Keep answers, in place of earlier ones to the same requests; the organisation's oldest make room."""
     async with database.writing() as connection:
         for start in range(0, len(rows), _AT_ONCE):
-            written = inserting(database.dialect, response_cache).values(list(rows[start : start + _AT_ONCE]))
+            written = build_upsert(database.dialect, response_cache).values(list(rows[start : start + _AT_ONCE]))
             changed = {column.name: written.excluded[column.name] for column in _rows if column.name != "digest"}
             await connection.execute(written.on_conflict_do_update(index_elements=["digest"], set_=changed))
         await _trim(connection, rows[0]["organisation_id"])
@@ -65,7 +65,7 @@ async def sweep(database: Database, now: datetime) -> None:
     """Remove those whose time is over, some in each transaction: many of them are large."""
     over = select(_rows.digest).where(_rows.expires_at <= now).limit(_AT_ONCE)
     while True:
-        async with database.writing(turn=False) as connection:
+        async with database.writing(write_lock=False) as connection:
             gone = await connection.execute(delete(response_cache).where(_rows.digest.in_(over)))
         if gone.rowcount < _AT_ONCE:
             return
@@ -84,5 +84,5 @@ class KeptAnswers:
         return
 
     async def erase(self, stores: Stores, app_id: str) -> None:
-        async with stores.database.writing(turn=False) as connection:
+        async with stores.database.writing(write_lock=False) as connection:
             await connection.execute(delete(response_cache).where(_rows.app_id == app_id))

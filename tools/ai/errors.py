@@ -8,6 +8,7 @@ from baobab.tools.core.errors import (
     AppNotFound,
     BadRequest,
     BaobabError,
+    Conflict,
     Forbidden,
     Internal,
     InvalidApiKey,
@@ -131,3 +132,59 @@ def conceal(error: CreditsExhausted | BudgetExhausted) -> None:
     error.details = {}
     error.message = error.summary
     error.remedy = "Whoever runs this app must see to it."
+
+
+class UnknownProvider(BadRequest):
+    summary = "Nobody can tell which provider this key is for."
+    remediation = "Name it in `byokProvider`, such as `openai`: a key is shown to its own provider only."
+
+
+class KeyOfAnother(BadRequest):
+    summary = "This key is another provider's, by how it begins."
+    remediation = "Put it to the provider that it is for: a key is shown to its own provider only."
+
+
+class ModelNotUsable(BadRequest):
+    summary = "The app cannot chat with this model."
+    remediation = "op:ai_models lists the models that it can call."
+
+
+class ProviderKeyNotFound(NotFound):
+    summary = "Your organisation has no key for this provider."
+    remediation = "op:provider_keys_list lists those that it has."
+
+
+class ServerNotFound(NotFound):
+    summary = "Your organisation has no such model server."
+    remediation = "op:model_servers_list lists those that it has."
+
+
+class ServerNameTaken(Conflict):
+    summary = "This name is taken: models of this server would be taken for somebody else's."
+    remediation = "Give the server another name."
+
+
+class ServerChanged(Conflict):
+    summary = "Somebody else has changed the server meanwhile."
+    remediation = "Read it with op:model_servers_get and try again."
+
+
+class KeyNeededAgain(BadRequest):
+    summary = "The key was given for another host: it is not shown to this one."
+    remediation = "Send `key` with the new `url`: the key of the new host, or null for none."
+
+
+class ItemNotFound(NotFound):
+    code = "item_not_found"
+    summary = "There is no such item here."
+    remediation = (
+        "Send the item itself in `input`: those of stored responses are kept for 30 days, unless too many come."
+    )
+
+
+class ResponseNotFound(NotFound):
+    code = "response_not_found"
+    summary = "There is no such response here."
+    remediation = (
+        "Send the items of the conversation in `input`: responses are stored for 30 days, unless too many come."
+    )

@@ -5,12 +5,13 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from baobab.runtime.gateway.patience import NO_BOUNDS, Patience
-from baobab.runtime.gateway.reach import NOTHING, Reach
+from baobab.runtime.gateway.provider_access import NO_ACCESS, ProviderAccess
+from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 from baobab.storage.cache import Cache
-from baobab.tools.ai import reach
+from baobab.tools.ai import organisation_providers
+from baobab.tools.ai.schemas import Timeouts
 from baobab.tools.ai.tables import app_ai
-from baobab.tools.ai.timeouts import Timeouts, patience_of, read_timeout
+from baobab.tools.ai.timeouts import read_timeout, retry_timeouts_of
 from baobab.tools.core.auth.callers import Account, ScopedKey
 from baobab.tools.core.call import Call
 from baobab.tools.core.services import Services
@@ -48,16 +49,16 @@ class AiSettings:
     fallback_models: tuple[str, ...] = ()
     byok_provider: str | None = None
     byok_last4: str | None = None
-    reach: Reach = NOTHING
+    provider_access: ProviderAccess = NO_ACCESS
     timeouts: Timeouts | None = None
-    patience: Patience = NO_BOUNDS
+    retry_timeouts: RetryTimeouts = NO_TIMEOUTS
     drop_params: bool | None = None
 
 
 _NOTHING_SET = AiSettings()
 
 
-class SettingsOfApps:
+class AppSettings:
     """The settings of apps, held in memory; a change anywhere clears the app's within half a second."""
 
     def __init__(self, services: Services) -> None:
@@ -67,8 +68,8 @@ class SettingsOfApps:
         services.notices.subscribe(NOTICE, self._held.forget)
         services.notices.subscribe("app", self._held.forget)
 
-    async def of(self, app_id: str) -> AiSettings:
-        return self._held.held(app_id) or await self._held.get(app_id) or _NOTHING_SET
+    async def get(self, app_id: str) -> AiSettings:
+        return self._held.find_cached(app_id) or await self._held.get(app_id) or _NOTHING_SET
 
     async def _load(self, app_id: str) -> AiSettings:
         async with self._database.reading() as connection:
@@ -76,38 +77,40 @@ class SettingsOfApps:
         own = _settings(row)
         if row is None or row.byok_key is None:
             return own
-        opens = reach.secret(self._vault, row.byok_key, context(app_id))
-        return replace(own, reach=Reach({row.byok_provider: opens}))
+        opens = organisation_providers.bind_secret(self._vault, row.byok_key, key_context(app_id))
+        return replace(own, provider_access=ProviderAccess({row.byok_provider: opens}))
 
 
-async def of_app(call: Call, app_id: str, allowed: str | None = None) -> AiSettings:
+async def get_app_settings(call: Call, app_id: str, allowed: str | None = None) -> AiSettings:
     """What calls to models go by. It begins no transaction: one that pays begins with what it pays from.
 
     allowed: what the request's header says of its time.
     """
-    own = await call.services.of(SettingsOfApps).of(app_id)
+    own = await call.services.of(AppSettings).get(app_id)
     if allowed is not None:
-        own = replace(own, patience=own.patience.within(read_timeout(allowed)))
-    theirs = await reach.of_organisation(call, call.require_app().organisation_id)
-    return replace(own, reach=own.reach.before(theirs)) if theirs else own
+        own = replace(own, retry_timeouts=own.retry_timeouts.tighten(read_timeout(allowed)))
+    theirs = await organisation_providers.get_provider_access(call, call.require_app().organisation_id)
+    return replace(own, provider_access=own.provider_access.merge(theirs)) if theirs else own
 
 
-async def of_call(call: Call, allowed: str | None = None) -> AiSettings:
+async def get_call_settings(call: Call, allowed: str | None = None) -> AiSettings:
     """What a call goes by: its app's settings, or its organisation's."""
-    return await (of_organisation(call, allowed) if call.app is None else of_app(call, call.app.id, allowed))
+    return await (
+        get_organisation_settings(call, allowed) if call.app is None else get_app_settings(call, call.app.id, allowed)
+    )
 
 
-async def of_organisation(call: Call, allowed: str | None = None) -> AiSettings:
+async def get_organisation_settings(call: Call, allowed: str | None = None) -> AiSettings:
     """What calls outside of an app go by: the caller's organisation has keys and servers, and no settings."""
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
-    theirs = await reach.of_organisation(call, caller.organisation_id)
+    theirs = await organisation_providers.get_provider_access(call, caller.organisation_id)
     if allowed is not None:
-        return AiSettings(reach=theirs, patience=read_timeout(allowed))
-    return AiSettings(reach=theirs) if theirs else _NOTHING_SET
+        return AiSettings(provider_access=theirs, retry_timeouts=read_timeout(allowed))
+    return AiSettings(provider_access=theirs) if theirs else _NOTHING_SET
 
 
-async def as_written(call: Call, app_id: str) -> AiSettings:
+async def load_app_settings(call: Call, app_id: str) -> AiSettings:
     """What the rows say in the call's own transaction."""
     return _settings((await call.execute(_query(app_id))).first())
 
@@ -127,7 +130,7 @@ def _settings(row: Any) -> AiSettings:
         byok_provider=row.byok_provider,
         byok_last4=row.byok_last4,
         timeouts=row.timeouts,
-        patience=patience_of(row.timeouts),
+        retry_timeouts=retry_timeouts_of(row.timeouts),
         drop_params=row.drop_params,
     )
 
@@ -137,6 +140,6 @@ def provider_of(key: str) -> str | None:
     return told or ("openai" if _OPENAI_MARK in key else None)
 
 
-def context(app_id: str) -> str:
+def key_context(app_id: str) -> str:
     """What a sealed key is bound to."""
     return f"app_ai.byok_key:{app_id}"

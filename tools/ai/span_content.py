@@ -15,7 +15,7 @@ _LONGEST_TEXT = 8 * 2**10
 Message = dict[str, Any]
 
 
-def asked_in(body: Mapping[str, Any]) -> str | None:
+def request_messages(body: Mapping[str, Any]) -> str | None:
     """The messages of a request, as JSON text; None where it has none."""
     given = body.get("messages", body.get("input"))
     if isinstance(given, str):
@@ -24,10 +24,10 @@ def asked_in(body: Mapping[str, Any]) -> str | None:
         return None
     before = body.get("system") or body.get("instructions")
     first = [{"role": "system", "content": before}] if isinstance(before, str) else []
-    return _written([_message(item) for item in (*first, *given)])
+    return _encode_messages([_message(item) for item in (*first, *given)])
 
 
-def said_in(answer: Mapping[str, Any]) -> str | None:
+def response_messages(answer: Mapping[str, Any]) -> str | None:
     """What a whole answer says, as JSON text; None where it holds no messages, such as embeddings."""
     if isinstance(answer.get("choices"), list):
         found = [
@@ -41,10 +41,10 @@ def said_in(answer: Mapping[str, Any]) -> str | None:
         found = [{"role": "assistant", "parts": parts, "finish_reason": str(answer.get("status"))}]
     else:
         return None
-    return _written(found)
+    return _encode_messages(found)
 
 
-def _written(messages: list[Message]) -> str:
+def _encode_messages(messages: list[Message]) -> str:
     kept: list[bytes] = []
     size = 0
     for message in reversed(messages):
@@ -64,13 +64,13 @@ def _message(told: Mapping[str, Any], usual: str = "user") -> Message:
         of = told.get("tool_call_id") or told.get("call_id") or told.get("tool_use_id")
         parts.append({"type": "tool_call_response", "id": _short(of), "response": _short(said)})
     elif told.get("type") in ("function_call", "tool_use"):
-        parts.append(_called(told, told))
+        parts.append(_tool_call_part(told, told))
     else:
         content = told.get("content")
         parts += _parts(content if isinstance(content, list) else [content])
     for call in told.get("tool_calls") or ():
         if isinstance(call, dict) and isinstance(call.get("function"), dict):
-            parts.append(_called(call, call["function"]))
+            parts.append(_tool_call_part(call, call["function"]))
     return {"role": role if isinstance(role, str) else usual, "parts": parts}
 
 
@@ -88,7 +88,7 @@ def _parts(content: list[Any]) -> list[Any]:
     return found
 
 
-def _called(call: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_call_part(call: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
     given = function.get("arguments", function.get("input"))
     return {
         "type": "tool_call",

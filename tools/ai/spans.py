@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from baobab.runtime.gateway.events import data
+from baobab.runtime.gateway.events import event_data
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.outcome import Outcome
 from baobab.runtime.gateway.reason import ProviderRefusal
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.tracing import Tracing
-from baobab.tools.ai.pieces import Joined
-from baobab.tools.ai.span_content import LARGEST, asked_in, said_in
+from baobab.tools.ai.completion_events import CompletionAssembler
+from baobab.tools.ai.span_content import LARGEST, request_messages, response_messages
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 
@@ -57,30 +57,30 @@ class ModelSpan:
         self._began = self._now()
         self._streamed = False
         self._reasons: dict[int, str] = {}
-        self._joined: Joined | None = None
+        self._joined: CompletionAssembler | None = None
 
-    def answered(self, answer: Any) -> None:
+    def record_answer(self, answer: Any) -> None:
         """A whole answer is there, on whichever wire; of a stream there is nothing to say yet."""
         if not isinstance(answer, Mapping):
             return
         self._read(answer)
         if self._content:
-            self._say(answer)
+            self._record_content(answer)
 
-    def saw(self, event: bytes) -> None:
+    def record_event(self, event: bytes) -> None:
         """An event of a stream has come."""
         if not self._streamed:
             self._streamed = True
             self._span.set_attribute("gen_ai.request.stream", value=True)
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._now() - self._began)
-            self._joined = Joined(LARGEST) if self._content else None
+            self._joined = CompletionAssembler(LARGEST) if self._content else None
             self._read(_object(event))
         elif _ENDS.search(event):
             self._read(_object(event))
         if self._joined is not None:
             self._joined.add(event)
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - only those load it who trace
 
         kind = error.code if isinstance(error, BaobabError) else type(error).__name__
@@ -92,20 +92,20 @@ class ModelSpan:
         else:
             self._span.set_status(Status(StatusCode.ERROR))
 
-    def left(self) -> None:
+    def record_abandoned(self) -> None:
         """Whoever asked has not waited for the end."""
         self._span.set_attribute("baobab.left", value=True)
 
-    def end(self, outcome: Outcome, cost: int) -> None:
+    def end(self, outcome: UsageMeter, cost: int) -> None:
         """cost: what is charged for it, in nano-dollars."""
         told: dict[str, Any] = {"baobab.cost_usd": cost / 10**9}
-        if outcome.served is not None:
-            told["gen_ai.provider.name"] = _provider(outcome.served)
-            told["baobab.upstream.model"] = outcome.served.upstream[:_LONGEST_NAME]
-        where = urlsplit(outcome.address)
+        if outcome.served_model is not None:
+            told["gen_ai.provider.name"] = _provider(outcome.served_model)
+            told["baobab.upstream.model"] = outcome.served_model.upstream_name[:_LONGEST_NAME]
+        where = urlsplit(outcome.api_base)
         if where.hostname:
             told |= {"server.address": where.hostname, "server.port": where.port or _PORTS.get(where.scheme, 443)}
-        if outcome.begun:
+        if outcome.has_begun:
             told["gen_ai.usage.input_tokens"] = outcome.prompt
             told["gen_ai.usage.output_tokens"] = outcome.completion
             further = {
@@ -120,15 +120,15 @@ class ModelSpan:
         if self._reasons:
             told["gen_ai.response.finish_reasons"] = [reason for _, reason in sorted(self._reasons.items())]
         if self._joined is not None:
-            whole = self._joined.whole(outcome)
+            whole = self._joined.build_completion(outcome)
             if whole is not None:
-                self._say(whole)
+                self._record_content(whole)
         self._span.set_attributes(told)
         self._span.end()
 
-    def hit(self, answer: Mapping[str, Any]) -> None:
+    def record_cache_hit(self, answer: Mapping[str, Any]) -> None:
         """It was answered from what is kept, and nobody was asked."""
-        self.answered(answer)
+        self.record_answer(answer)
         self._span.set_attributes({"baobab.cache": "hit", "baobab.cost_usd": 0.0})
         if self._reasons:
             reasons = [reason for _, reason in sorted(self._reasons.items())]
@@ -146,23 +146,25 @@ class ModelSpan:
         choices = told.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
-                self._end_of(choice.get("index", 0), choice.get("finish_reason"))
+                self._record_finish(choice.get("index", 0), choice.get("finish_reason"))
         delta, details = told.get("delta"), told.get("incomplete_details")
-        self._end_of(0, told.get("stop_reason") or (delta.get("stop_reason") if isinstance(delta, dict) else None))
+        self._record_finish(
+            0, told.get("stop_reason") or (delta.get("stop_reason") if isinstance(delta, dict) else None)
+        )
         if told.get("object") == "response" and told.get("status") in ("completed", "incomplete", "failed"):
-            self._end_of(0, details.get("reason") if isinstance(details, dict) else told["status"])
+            self._record_finish(0, details.get("reason") if isinstance(details, dict) else told["status"])
 
-    def _end_of(self, index: Any, reason: Any) -> None:
+    def _record_finish(self, index: Any, reason: Any) -> None:
         if isinstance(index, int) and isinstance(reason, str):
             self._reasons[index] = reason[:_LONGEST_NAME]
 
-    def _say(self, answer: Mapping[str, Any]) -> None:
-        said = said_in(answer)
+    def _record_content(self, answer: Mapping[str, Any]) -> None:
+        said = response_messages(answer)
         if said is not None:
             self._span.set_attribute("gen_ai.output.messages", said)
 
 
-def started(
+def start_span(
     call: Call, model: Model, body: Mapping[str, Any], limit: int | None, *, cache: str = ""
 ) -> ModelSpan | None:
     """The span of a call that begins now; None where nothing is traced.
@@ -177,8 +179,8 @@ def started(
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": _provider(model),
         "gen_ai.request.model": model.id,
-        "baobab.request_id": call.door.request_id,
-        **_asked(body, limit),
+        "baobab.request_id": call.context.request_id,
+        **_request_attributes(body, limit),
     }
     if call.app is not None:
         told |= {"baobab.app_id": call.app.id, "baobab.organisation_id": call.app.organisation_id}
@@ -187,12 +189,14 @@ def started(
     if cache:
         told["baobab.cache"] = cache
     if tracing.content and operation == "chat":
-        asked = asked_in(body)
+        asked = request_messages(body)
         told |= {} if asked is None else {"gen_ai.input.messages": asked}
-    return ModelSpan(tracing.start(f"{operation} {model.id}", told, call.door.trace), call, content=tracing.content)
+    return ModelSpan(
+        tracing.start_span(f"{operation} {model.id}", told, call.context.trace), call, content=tracing.content
+    )
 
 
-def _asked(body: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+def _request_attributes(body: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
     """The parameters of a request. What is none of its kind is left out: its provider will refuse it."""
     found: dict[str, Any] = {"gen_ai.request.max_tokens": limit} if limit else {}
     for name, key in _NUMBERS.items():
@@ -223,7 +227,7 @@ def _provider(model: Model) -> str:
 
 def _object(event: bytes) -> dict[str, Any]:
     try:
-        told = from_json(data(event) or b"{}")
+        told = from_json(event_data(event) or b"{}")
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}

@@ -5,27 +5,27 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from baobab.runtime.gateway.events import KEPT_ALIVE
+from baobab.runtime.gateway.events import KEEP_ALIVE
 from baobab.runtime.gateway.model import Model
-from baobab.tools.ai import ahead
-from baobab.tools.ai.asking import Asked, counted, keep_ending, told
-from baobab.tools.ai.telling import tell
+from baobab.tools.ai import read_ahead
+from baobab.tools.ai.answer_headers import set_answer_headers
+from baobab.tools.ai.model_calls import MeteredCall, keep_ending, meter_stream, render_error_event
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.stream import Stream
 
 Pieces = AsyncGenerator[bytes, None]
-Answering = Coroutine[Any, Any, tuple[Pieces, Asked]]
+Answering = Coroutine[Any, Any, tuple[Pieces, MeteredCall]]
 
 
 async def stream_answer(
     call: Call,
     model: Model,
     answering: Answering,
-    keep: Callable[[Pieces, Asked], Pieces],
-    tell_error: Callable[[BaobabError, int], bytes] = told,
+    keep: Callable[[Pieces, MeteredCall], Pieces],
+    tell_error: Callable[[BaobabError, int], bytes] = render_error_event,
     *,
-    beat: bytes = KEPT_ALIVE,
+    beat: bytes = KEEP_ALIVE,
     cache: str | None = None,
 ) -> Stream:
     """The stream of an answer that is on its way; whatever fails within ten seconds is raised.
@@ -36,22 +36,22 @@ async def stream_answer(
     """
     task = asyncio.create_task(answering)
     try:
-        there, _ = await asyncio.wait((task,), timeout=ahead.BEAT_SECONDS)
+        there, _ = await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
     except asyncio.CancelledError:
         keep_ending(_abandon(task))
         raise
     if there:
-        pieces, asked = task.result()
-        tell(call, asked.model, cache=cache)
-        return Stream(counted(keep(pieces, asked), asked, tell_error, beat))
+        pieces, metered = task.result()
+        set_answer_headers(call, metered.model, cache=cache)
+        return Stream(meter_stream(keep(pieces, metered), metered, tell_error, beat))
     # Another may answer in its place, so no header says which one it is.
     call.audit.resource_id = model.id
     return Stream(_late(task, keep, tell_error, beat))
 
 
 async def _late(
-    task: "asyncio.Task[tuple[Pieces, Asked]]",
-    keep: Callable[[Pieces, Asked], Pieces],
+    task: "asyncio.Task[tuple[Pieces, MeteredCall]]",
+    keep: Callable[[Pieces, MeteredCall], Pieces],
     tell_error: Callable[[BaobabError, int], bytes],
     beat: bytes,
 ) -> Pieces:
@@ -59,15 +59,15 @@ async def _late(
     try:
         while not task.done():
             yield beat
-            await asyncio.wait((task,), timeout=ahead.BEAT_SECONDS)
+            await asyncio.wait((task,), timeout=read_ahead.BEAT_SECONDS)
         taken = True
         try:
-            pieces, asked = task.result()
+            pieces, metered = task.result()
         except BaobabError as error:
             # The status has been sent.
             yield tell_error(error, 0)
             return
-        async with contextlib.aclosing(counted(keep(pieces, asked), asked, tell_error, beat)) as passed_on:
+        async with contextlib.aclosing(meter_stream(keep(pieces, metered), metered, tell_error, beat)) as passed_on:
             async for piece in passed_on:
                 yield piece
     finally:
@@ -75,11 +75,11 @@ async def _late(
             keep_ending(_abandon(task))
 
 
-async def _abandon(task: "asyncio.Task[tuple[Pieces, Asked]]") -> None:
+async def _abandon(task: "asyncio.Task[tuple[Pieces, MeteredCall]]") -> None:
     """Nobody wants the answer any more: its provider is left, and what it used is counted."""
     task.cancel()
     await asyncio.wait((task,))
     if not task.cancelled() and task.exception() is None:
-        pieces, asked = task.result()
+        pieces, metered = task.result()
         await pieces.aclose()
-        await asked.end()
+        await metered.end()

@@ -4,22 +4,13 @@ import re
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from baobab.runtime.gateway.patience import LONGEST_SECONDS, NO_BOUNDS, Patience
+from baobab.runtime.gateway.retry_timeouts import LONGEST_SECONDS, NO_TIMEOUTS, RetryTimeouts
+from baobab.tools.ai.schemas import Timeouts
 from baobab.tools.core.errors import BadRequest
 from baobab.tools.core.types import Text
 
-Seconds = Annotated[float, Field(ge=1, le=LONGEST_SECONDS)]
 _PART = re.compile(r"(first|between|total)=([0-9]{1,4}(?:\.[0-9]{1,3})?)")
-
-
-class Timeouts(TypedDict, total=False):
-    """Bounds in seconds. They only ever tighten those of the installation."""
-
-    first: Annotated[Seconds, Field(description="Until the first byte of a stream.")]
-    between: Annotated[Seconds, Field(description="From one piece of a stream to the next.")]
-    total: Annotated[Seconds, Field(description="All of a call, with all its tries.")]
 
 
 TimeoutHeader = Annotated[
@@ -31,14 +22,14 @@ FROM_HEADERS = {"baobab_timeout": "x-baobab-timeout"}
 """By parameter, the header of a request that gives it."""
 
 
-def patience_of(timeouts: Timeouts | None) -> Patience:
-    return Patience(**timeouts) if timeouts else NO_BOUNDS
+def retry_timeouts_of(timeouts: Timeouts | None) -> RetryTimeouts:
+    return RetryTimeouts(**timeouts) if timeouts else NO_TIMEOUTS
 
 
-def read_timeout(text: str | None) -> Patience:
+def read_timeout(text: str | None) -> RetryTimeouts:
     """What a request allows itself; BadRequest for what is neither seconds nor a list of bounds."""
     if text is None:
-        return NO_BOUNDS
+        return NO_TIMEOUTS
     parts = [part.strip() for part in (text if "=" in text else f"total={text.strip()}").split(",")]
     found = [_PART.fullmatch(part) for part in parts]
     bounds = {match[1]: float(match[2]) for match in found if match is not None}
@@ -48,4 +39,4 @@ def read_timeout(text: str | None) -> Patience:
             remediation=f"Send seconds up to {LONGEST_SECONDS:.0f}, such as `90`, or `first=30, between=20, total=90`.",
             details={"param": "x-baobab-timeout"},
         )
-    return Patience(**bounds)
+    return RetryTimeouts(**bounds)

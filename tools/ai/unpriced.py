@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.errors import RequestRefused
-from baobab.tools.ai.telling import tell_dropped
+from baobab.tools.ai.answer_headers import set_dropped_header
 from baobab.tools.core.call import Call
 
 # Surcharges that the catalogue's prices do not hold: service of another speed or place, searches that the provider
@@ -88,10 +88,10 @@ def without_unpriced(
         elif isinstance(tool, dict) and searches and setting == "drop" and not _is_chosen(tool, further):
             dropped.append(tool)
         else:
-            raise _refused(at, kind, known)
+            raise _tool_error(at, kind, known)
     if not dropped:
         return dict(further)
-    tell_dropped(call, *(f"tools.{tool['type']}" for tool in dropped))
+    set_dropped_header(call, *(f"tools.{tool['type']}" for tool in dropped))
     rest = {name: value for name, value in further.items() if name != "tools"}
     return {**rest, "tools": kept} if kept else {name: rest[name] for name in rest if name not in _WITH_TOOLS}
 
@@ -112,7 +112,7 @@ def _is_chosen(tool: Mapping[str, Any], further: Mapping[str, Any]) -> bool:
     return choice.get("type") == tool["type"] or (tool.get("name") is not None and choice.get("name") == tool["name"])
 
 
-def _refused(at: int, kind: Any, known: str) -> RequestRefused:
+def _tool_error(at: int, kind: Any, known: str) -> RequestRefused:
     named = f"is of the type `{kind[:60]}`" if isinstance(kind, str) else "has no type"
     return RequestRefused(
         f"`tools[{at}]` {named}, and only the types {known} are passed on: others have no price here.",

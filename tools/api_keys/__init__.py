@@ -1,1 +1,9 @@
 """API keys: making them, listing them, taking them out of force."""
+
+from baobab.tools.api_keys import tools
+from baobab.tools.api_keys.tools import api_keys
+
+TOOLSETS = (api_keys,)
+"""The families of this domain, in the order in which catalogues show them."""
+MODULES = (tools,)
+"""Importing these registers the tools, jobs and gauges of the families."""

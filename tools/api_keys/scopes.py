@@ -15,7 +15,7 @@ Legacy = Literal["*", "ai:gateway", "substrate"]
 Reach = Literal["app", "substrate", "both"]
 
 
-def wanted(
+def build_scopes(
     key_scope: KeyScope | None,
     target_app_id: str | None,
     additional: Sequence[Additional],
@@ -44,12 +44,12 @@ def wanted(
     return _single_purpose([ACCOUNT, *additional])
 
 
-def kind(scopes: Sequence[str]) -> str:
+def scope_kind(scopes: Sequence[str]) -> str:
     """What the key's text begins with."""
     return keys.SUBSTRATE if SUBSTRATE in scopes else keys.SERVICE
 
 
-def has(scopes: Sequence[str], sought: str) -> bool:
+def has_scope(scopes: Sequence[str], sought: str) -> bool:
     """Whether a key is found under a scope: the scope itself, or `account` or `app` for the two families."""
     match sought:
         case "account":

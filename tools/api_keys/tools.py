@@ -2,21 +2,20 @@
 
 import json
 from dataclasses import replace
-from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
-from typing_extensions import TypedDict
 
 from baobab.tools.api_keys import scopes as scoping
 from baobab.tools.api_keys.errors import KeyNotFound, KeyScopesUnclear
+from baobab.tools.api_keys.schemas import CreatedKey, Keys, ListedKey, Revoked
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.callers import Limits
-from baobab.tools.core.auth.key_limits import Families, UnknownToolset, narrowed, open_families
-from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.key_limits import Families, UnknownToolset, narrow_limits, open_families
+from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.roles import Role, rank, require_role
 from baobab.tools.core.auth.tables import api_keys as rows
 from baobab.tools.core.binding import Audit
@@ -39,56 +38,7 @@ AdditionalScopes = Annotated[list[scoping.Additional], Field(max_length=_MOST_SC
 LegacyScopes = Annotated[list[scoping.Legacy], Field(min_length=1, max_length=_MOST_SCOPES)]
 
 
-class CreatedKey(TypedDict):
-    """A new key, with its text."""
-
-    key: Annotated[str, Field(description="The key. Shown once; only its digest is kept.")]
-    key_id: str
-    prefix: Annotated[str, Field(description="The first 12 characters, by which lists show it.")]
-    name: str
-    scopes: list[str]
-    toolsets: Annotated[list[str] | None, Field(description="The families of tools it opens; null is all.")]
-    read_only: bool
-    approval: Annotated[Policy, Field(description="From which effect on its calls wait for a person.")]
-    created_at: datetime
-
-
-class ListedKey(TypedDict):
-    """A live key, without its text."""
-
-    id: str
-    prefix: str
-    name: str
-    scopes: list[str]
-    toolsets: list[str] | None
-    read_only: bool
-    approval: Policy
-    only_app_id: Annotated[
-        str | None, Field(description="The only app that it opens; null for all that its account may.")
-    ]
-    ends_at: Annotated[datetime | None, Field(description="When it ends, with the keys that it made.")]
-    account_id: Annotated[str, Field(description="The account that made it.")]
-    made_by: Annotated[
-        str | None, Field(description="The id of the key that it was made with; null where a person was signed in.")
-    ]
-    created_at: datetime
-    last_used_at: datetime | None
-
-
 _LISTED = tuple(rows.c[name] for name in ListedKey.__annotations__)
-
-
-class Keys(TypedDict):
-    """Live keys, the newest first."""
-
-    keys: list[ListedKey]
-
-
-class Revoked(TypedDict):
-    """What a revocation answers."""
-
-    revoked: Literal[True]
-    keys_revoked: Annotated[int, Field(description="How many keys that were, with those that it had made.")]
 
 
 @api_keys.tool(
@@ -146,7 +96,7 @@ async def api_keys_create(
             remediation="Have somebody make it who signs in, or with a key that has no budget.",
         )
     limits = _limits(call, toolsets, read_only, approval)
-    stored = scoping.wanted(key_scope, target_app_id, additional_scopes or [], scopes, scope)
+    stored = scoping.build_scopes(key_scope, target_app_id, additional_scopes or [], scopes, scope)
     if target_app_id is not None:
         organisation = await _app_organisation(call, target_app_id, organization_id)
         needed: Role = "admin"
@@ -160,7 +110,7 @@ async def api_keys_create(
         )
     require_role(role, needed)
     await keys.require_room(call, organisation)
-    key = keys.plaintext(call.services.ids, scoping.kind(stored))
+    key = keys.plaintext(call.services.ids, scoping.scope_kind(stored))
     row = keys.key_row(
         call.services,
         key,
@@ -225,7 +175,7 @@ async def api_keys_list(
     if not _sees_all(role):
         query = query.where(rows.c.account_id == call.account.account_id)
     found: Any = (await call.execute(query)).mappings()
-    shown = [dict(row) for row in found if scope is None or scoping.has(row["scopes"], scope)]
+    shown = [dict(row) for row in found if scope is None or scoping.has_scope(row["scopes"], scope)]
     return {"keys": cast(list[ListedKey], shown)}
 
 
@@ -272,7 +222,7 @@ async def api_keys_update(
     families = open_families(call.registry, held_to["toolsets"], held_to["approval"])
     changes["toolsets"] = None if families is None else sorted(families)
     if approval is not None:
-        await call.services.approvals.freed(call, key_id, approval)
+        await call.services.approvals.withdraw_exempt(call, key_id, approval)
     await call.execute(update(rows).where(rows.c.id == key_id).values(**changes))
     await call.services.notices.publish(call.unit, "key", row.digest)
     await call.services.notices.publish(call.unit, "tools", f"key:{key_id}")
@@ -281,7 +231,7 @@ async def api_keys_update(
     return cast(ListedKey, dict(changed))
 
 
-async def _revoking(call: Call, key_id: KeyId, keep_made: bool) -> str:
+async def _preview_revoke(call: Call, key_id: KeyId, keep_made: bool) -> str:
     row = await _live(call, key_id)
     used = f"last used {row.last_used_at:%Y-%m-%d %H:%M} UTC" if row.last_used_at else "never used"
     told = f"It would revoke the key {json.dumps(row.name)} ({row.prefix}…), {used}"
@@ -304,7 +254,7 @@ async def _revoking(call: Call, key_id: KeyId, keep_made: bool) -> str:
             "revocar, anular, eliminar clave de API"
         )
     ),
-    guard=Guard(preview=_revoking),
+    guard=Guard(preview=_preview_revoke),
 )
 async def api_keys_revoke(call: Call, key_id: KeyId, keep_made: bool = False) -> Revoked:
     """Revoke an API key for good: your own, or as admin or owner any of the organisation's. In force within 2 s.
@@ -341,7 +291,7 @@ async def _live(call: Call, key_id: str) -> Any:
 def _limits(call: Call, toolsets: list[str] | None, read_only: bool, approval: Policy) -> Limits:
     # As they are asked for: narrowing drops those that are unknown.
     asked = Limits(open_families(call.registry, toolsets, "none"), read_only, approval)
-    held_to = narrowed(asked, call.caller.limits)
+    held_to = narrow_limits(asked, call.caller.limits)
     return replace(held_to, toolsets=open_families(call.registry, held_to.toolsets, held_to.approval))
 
 
@@ -357,7 +307,7 @@ async def _role_in(call: Call, organisation_id: str) -> Role | None:
     """The caller's role, as this transaction sees it; an API key has one in its own organisation only."""
     if call.account.key_id is not None and call.account.organisation_id != organisation_id:
         return None
-    return await role_now(call, organisation_id, call.account.account_id)
+    return await load_role(call, organisation_id, call.account.account_id)
 
 
 def _sees_all(role: Role) -> bool:

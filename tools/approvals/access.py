@@ -14,7 +14,7 @@ _ACCOUNT = AnyAccount()
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ApprovalReader:
     """Whoever may have proposed a call, or be asked about one."""
 
     anonymous: bool = False
@@ -33,7 +33,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Comer:
+class ApprovalDecider:
     """An account, a key of an app or a user of an app: whatever is held to approval itself decides nothing."""
 
     anonymous: bool = False
@@ -55,4 +55,4 @@ class Comer:
             await _ACCOUNT.authorise(call, arguments)
 
 
-READERS, DECIDERS = Reader(), Comer()
+READERS, DECIDERS = ApprovalReader(), ApprovalDecider()

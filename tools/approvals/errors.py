@@ -1,6 +1,6 @@
 """What can go wrong with an approval."""
 
-from baobab.tools.core.errors import BadRequest, Conflict, NotFound
+from baobab.tools.core.errors import BadRequest, BaobabError, Conflict, NotFound
 
 
 class ApprovalNotFound(NotFound):
@@ -19,3 +19,10 @@ class OnlyRunsAreEdited(BadRequest):
     code = "APPROVAL_NOT_EDITABLE"
     summary = "Only calls of an agent's run are approved with other arguments."
     remediation = "Reject it, and say in the reason what you want instead: whoever asked must know what was done."
+
+
+class Unfinished(BaobabError):
+    code = "APPROVED_CALL_UNFINISHED"
+    status = 409
+    summary = "No server could finish the approved call; it may have been begun."
+    remediation = "Read the present state, and propose the call anew if it is still wanted."

@@ -15,12 +15,13 @@ from sqlalchemy import select, update
 
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database
-from baobab.tools.approvals.tables import Seals, approvals
+from baobab.tools.approvals.errors import Unfinished
+from baobab.tools.approvals.tables import FieldCipher, approvals
 from baobab.tools.core.auth import proposers
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppMigrating, BaobabError, Internal, ToolNotFound, Unavailable
 from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Again
+from baobab.tools.core.jobs import RetryLater
 from baobab.tools.core.steps import ENDED
 from baobab.tools.core.stores import Stores
 
@@ -30,17 +31,10 @@ if TYPE_CHECKING:
 JOB = "approvals_execute"
 MOST_ATTEMPTS = 10
 """After so many that each ended with their server, the call itself may be what ends them."""
-# Shorter than a store keeps the results of an attempt (storage/kv/once.py).
+# Shorter than a store keeps the results of an attempt (storage/kv/idempotency.py).
 GOOD_FOR = timedelta(days=1)
 _PATIENCE = timedelta(minutes=2)
 _PAUSE_SECONDS = 5.0
-
-
-class Unfinished(BaobabError):
-    code = "APPROVED_CALL_UNFINISHED"
-    status = 409
-    summary = "No server could finish the approved call; it may have been begun."
-    remediation = "Read the present state, and propose the call anew if it is still wanted."
 
 
 @dataclass(slots=True)
@@ -54,20 +48,20 @@ class ApprovedCall:
     """What the arguments name, as it was when the call was proposed."""
     _stores: dict[str, Stores] = field(default_factory=dict)
 
-    def guarded(self, region: str, stores: Stores) -> Stores:
+    def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
         """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
         if region not in self._stores:
-            self._stores[region] = replace(stores, kv=stores.kv.once(self.id))
+            self._stores[region] = replace(stores, kv=stores.kv.for_attempt(self.id))
         return self._stores[region]
 
 
-def job_of(approval_id: str) -> str:
+def job_id_of(approval_id: str) -> str:
     """The id of the job that makes an approved call."""
     return f"approval:{approval_id}"
 
 
 class Executor:
-    def __init__(self, database: Database, clock: Clock, seals: Seals, base_url: str) -> None:
+    def __init__(self, database: Database, clock: Clock, seals: FieldCipher, base_url: str) -> None:
         self._database = database
         self._clock = clock
         self._seals = seals
@@ -76,7 +70,7 @@ class Executor:
     async def ask(self, call: "Call", approval_id: str, organisation_id: str) -> None:
         """Have an approved call made when the decision is committed."""
         asked = {"approval_id": approval_id}
-        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_of(approval_id), tenant=organisation_id)
+        await call.services.jobs.enqueue(call.unit, JOB, asked, job_id=job_id_of(approval_id), tenant=organisation_id)
 
     async def execute(self, job: Job, approval_id: str) -> None:
         """One attempt; JobLost where another has taken over, Again where a later one may do better."""
@@ -90,7 +84,7 @@ class Executor:
         except (Unavailable, Internal) as error:
             # A move takes as long as it takes; while it does, nothing is done.
             if isinstance(error, AppMigrating) or self._clock.now() <= row.decided_at + _PATIENCE:
-                raise Again(_PAUSE_SECONDS, error.message) from error
+                raise RetryLater(_PAUSE_SECONDS, error.message) from error
             await self._fail(job, row, error)
         except BaobabError as error:
             await self._fail(job, row, error)
@@ -114,20 +108,20 @@ class Executor:
             await call.services.jobs.emit(call.unit, ENDED, app_id=app_id, data=told)
 
     async def _attempt(self, job: Job, row: Any) -> None:
-        self._require_hope(job, row)
+        self._check_can_succeed(job, row)
         async with self._database.reading() as connection:
             execute, credits_ = connection.execute, job.services.credits
-            caller = await proposers.restored(execute, credits_, row.caller, self._clock.now())
+            caller = await proposers.restore_caller(execute, credits_, row.caller, self._clock.now())
         tool = job.registry.find(row.tool)
         if tool.version != row.tool_version:
             raise ToolNotFound("The tool has changed since the call was proposed.")
         arguments = json.loads(self._seals.open(row.id, "arguments", row.arguments))
-        door = Door(row.door, row.request_id, base_url=self._base_url)
+        context = RequestContext(row.door, row.request_id, base_url=self._base_url)
         await job.registry.run(
-            tool, arguments, caller, door, approved=ApprovedCall(row.id, job, row.run_id, row.meaning)
+            tool, arguments, caller, context, approved=ApprovedCall(row.id, job, row.run_id, row.meaning)
         )
 
-    def _require_hope(self, job: Job, row: Any) -> None:
+    def _check_can_succeed(self, job: Job, row: Any) -> None:
         if job.attempt > MOST_ATTEMPTS:
             raise Unfinished
         if self._clock.now() > row.decided_at + GOOD_FOR:

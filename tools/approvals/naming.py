@@ -16,7 +16,7 @@ _TELLING = ("key", "name", "tool", "email")
 _MOST = 120
 
 
-class Names:
+class ApprovalLabels:
     """Looks each name up once in a call."""
 
     def __init__(self, call: Call) -> None:
@@ -26,7 +26,7 @@ class Names:
     def title(self, row: Any) -> str:
         """What would happen: the tool's first clause, and its most telling argument."""
         tool = self._call.registry.tools.get(row.tool)
-        fields = dict(service_of(self._call.services).tell_fields(row, tool))
+        fields = dict(service_of(self._call.services).render_fields(row, tool))
         if row.tool == "interrupt":
             asked = _cut(fields.get("reason", ""))
             return f"Answer a question: {asked}" if asked else "Answer a question"

@@ -22,8 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, Execute
 from baobab.storage.secrets import Vault
-from baobab.tools.approvals.executor import Executor, job_of
-from baobab.tools.approvals.tables import Seals, approvals
+from baobab.tools.approvals.executor import Executor, job_id_of
+from baobab.tools.approvals.tables import FieldCipher, approvals
 from baobab.tools.core.approvals import (
     ApprovalExpired,
     CallFailed,
@@ -33,16 +33,16 @@ from baobab.tools.core.approvals import (
     TooLargeToPropose,
     TooManyPending,
 )
-from baobab.tools.core.audit import Trail
+from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, Caller, EndUser
-from baobab.tools.core.auth.deciders import Decider, Gate, NeedsAnother, person
+from baobab.tools.core.auth.deciders import Decider, NeedsAnother, PendingDecision, person
 from baobab.tools.core.effects import Effect, Policy, needs_approval
 from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError
 from baobab.tools.core.jobs import Jobs
 from baobab.tools.core.services import Services
 from baobab.tools.core.steps import ENDED
-from baobab.tools.core.wording import Fields, tell_fields, word_call
+from baobab.tools.core.wording import Fields, describe_call, render_fields
 
 if TYPE_CHECKING:
     from baobab.tools.core.call import Call, Tool
@@ -65,18 +65,18 @@ class ApprovalService:
     """Keeps proposals, records what is decided about them, and tells their outcome to whoever made the call."""
 
     def __init__(
-        self, database: Database, clock: Clock, ids: Ids, vault: Vault, trail: Trail, jobs: Jobs, base_url: str
+        self, database: Database, clock: Clock, ids: Ids, vault: Vault, audit_log: AuditLog, jobs: Jobs, base_url: str
     ) -> None:
         self._database = database
         self._jobs = jobs
         self._clock = clock
         self._ids = ids
-        self._seals = Seals(vault)
-        self._trail = trail
+        self._seals = FieldCipher(vault)
+        self._audit_log = audit_log
         self._base_url = base_url
         self.executor = Executor(database, clock, self._seals, base_url)
 
-    def address(self, approval_id: str) -> str:
+    def approval_url(self, approval_id: str) -> str:
         """Where a person decides."""
         return f"{self._base_url}/approvals/{approval_id}"
 
@@ -85,7 +85,7 @@ class ApprovalService:
         found: dict[str, Any] = json.loads(self._seals.open(row.id, "arguments", row.arguments))
         return found
 
-    def tell_fields(self, row: Any, tool: "Tool | None") -> Fields:
+    def render_fields(self, row: Any, tool: "Tool | None") -> Fields:
         """The arguments of a row as a person reads them; none where nobody knows any more which are secrets.
 
         tool: None for one that is gone.
@@ -93,17 +93,17 @@ class ApprovalService:
         if row.fields is not None:
             fields: Fields = json.loads(self._seals.open(row.id, "fields", row.fields))
             return fields
-        return [] if tool is None else tell_fields(tool, self.arguments(row))
+        return [] if tool is None else render_fields(tool, self.arguments(row))
 
     def summarise(self, row: Any, tool: "Tool | None") -> str:
         """What the call of a row would do, as it will be made, or was. tool: None for one that is gone."""
-        return _word(tool, row, self.tell_fields(row, tool))
+        return _describe_row(tool, row, self.render_fields(row, tool))
 
     def summarise_asked(self, row: Any, tool: "Tool | None") -> str | None:
         """What was asked, where whoever approved it changed the arguments."""
         if row.asked_fields is None:
             return None
-        return _word(tool, row, json.loads(self._seals.open(row.id, "asked_fields", row.asked_fields)))
+        return _describe_row(tool, row, json.loads(self._seals.open(row.id, "asked_fields", row.asked_fields)))
 
     def _seal_fields(self, approval_id: str, column: str, fields: Fields) -> str:
         return self._seals.seal(approval_id, column, json.dumps(fields, separators=(",", ":")))
@@ -121,31 +121,31 @@ class ApprovalService:
         if len(asked) > MOST_BYTES:
             raise TooLargeToPropose(details={"max_bytes": MOST_BYTES})
         digest = _digest(call, arguments, meaning)
-        belongs_to = await proposers.owner(call)
+        belongs_to = await proposers.get_owner(call)
         async with self._database.writing() as connection:
-            row = await self._standing(connection, call, digest)
-            if row is not None and call.door.step is not None and row.status in ("expired", *_FINISHED):
-                return self._step_outcome(call, row)
+            row = await self._find_proposal(connection, call, digest)
+            if row is not None and call.context.step is not None and row.status in ("expired", *_FINISHED):
+                return self._resolve_step(call, row)
             if row is None:
-                values = await self._proposed(connection, call, belongs_to, asked, digest, meaning)
-                summary = _word(call.tool, SimpleNamespace(**values), tell_fields(call.tool, arguments))
-                refusal: BaobabError = self._required(values["id"], "pending", summary, values["expires_at"])
+                values = await self._insert_proposal(connection, call, belongs_to, asked, digest, meaning)
+                summary = _describe_row(call.tool, SimpleNamespace(**values), render_fields(call.tool, arguments))
+                refusal: BaobabError = self._approval_error(values["id"], "pending", summary, values["expires_at"])
             elif row.status in _FINISHED:
                 # Read before it is erased: what cannot be read stays.
-                result, refused = self._outcome(call, row)
+                result, refused = self._read_outcome(call, row)
                 told = {"collected_at": self._clock.now(), "result": None}
                 await connection.execute(update(approvals).where(approvals.c.id == row.id).values(**told))
                 if refused is None:
                     return result
                 refusal = refused
             else:
-                refusal = self._required(row.id, row.status, self.summarise(row, call.tool), row.expires_at)
+                refusal = self._approval_error(row.id, row.status, self.summarise(row, call.tool), row.expires_at)
         raise refusal
 
-    def _step_outcome(self, call: "Call", row: Any) -> Any:
+    def _resolve_step(self, call: "Call", row: Any) -> Any:
         if row.status == "expired":
             raise ApprovalExpired(details={"approval_id": row.id})
-        result, refused = self._outcome(call, row)
+        result, refused = self._read_outcome(call, row)
         if refused is not None:
             raise refused
         return result
@@ -167,7 +167,7 @@ class ApprovalService:
         """Where a proposal of this very caller stands; None where there is none, or its outcome has been told."""
         theirs = (
             approvals.c.id == approval_id,
-            approvals.c.proposer == proposers.name(caller),
+            approvals.c.proposer == proposers.proposer_name(caller),
             approvals.c.collected_at.is_(None),
         )
         async with self._database.reading() as connection:
@@ -194,7 +194,7 @@ class ApprovalService:
         # Whoever decides at the same time waits here, and then counts what this one has said.
         query = select(approvals).where(approvals.c.id == approval_id).with_for_update()
         row: Any = (await call.execute(query)).one()
-        decider.require(gate := Gate.of_approval(row))
+        decider.require(gate := PendingDecision.of_approval(row))
         if row.status != "pending" or row.expires_at <= call.now:
             return "lost"
         values: dict[str, Any] = {}
@@ -212,21 +212,21 @@ class ApprovalService:
             "status": status,
             "decided_at": call.now,
             "decided_by": _decided_by(call.caller),
-            "decided_with": proposers.name(call.caller),
+            "decided_with": proposers.proposer_name(call.caller),
             "reason": reason,
         }
         if edit is not None:
             asked, tool = json.loads(self._seals.open(row.id, "arguments", row.arguments)), call.registry.find(row.tool)
             if edit.whole != asked:
-                fields, used = tell_fields(tool, edit.whole), json.dumps(edit.given, separators=(",", ":"))
+                fields, used = render_fields(tool, edit.whole), json.dumps(edit.given, separators=(",", ":"))
                 values |= {
                     "arguments": self._seals.seal(row.id, "arguments", json.dumps(edit.whole, separators=(",", ":"))),
                     "used": self._seals.seal(row.id, "used", used),
-                    "asked_fields": self._seal_fields(row.id, "asked_fields", self.tell_fields(row, tool)),
+                    "asked_fields": self._seal_fields(row.id, "asked_fields", self.render_fields(row, tool)),
                     "fields": self._seal_fields(row.id, "fields", fields),
                     "edited": True,
                 }
-                told = {"summary": _word(tool, row, fields), "asked": self.summarise(row, tool)}
+                told = {"summary": _describe_row(tool, row, fields), "asked": self.summarise(row, tool)}
                 call.audit.data |= {"edited": True, **told}
         if status == "rejected":
             values |= {"finished_at": call.now, **self._seals.without_arguments(row.id)}
@@ -258,7 +258,7 @@ class ApprovalService:
         """What whoever approved a call put in place of what was asked; None where they changed nothing."""
         return None if row.used is None else json.loads(self._seals.open(row.id, "used", row.used))
 
-    async def freed(self, call: "Call", key_id: str, policy: Policy) -> None:
+    async def withdraw_exempt(self, call: "Call", key_id: str, policy: Policy) -> None:
         """Withdraw what a key proposed and need not ask for any more.
 
         The key now makes those calls by itself; one that still waited would be done a second time.
@@ -271,7 +271,7 @@ class ApprovalService:
                 "status": "rejected",
                 "decided_at": call.now,
                 "decided_by": call.account.account_id,
-                "decided_with": proposers.name(call.caller),
+                "decided_with": proposers.proposer_name(call.caller),
                 "reason": "The key's policy has changed: it need not ask for this any more.",
                 "finished_at": call.now,
                 **self._seals.without_arguments(approval_id),
@@ -290,7 +290,7 @@ class ApprovalService:
             # As they stand now: one that waits is decided in this moment, perhaps.
             held = select(*columns).where(*theirs).order_by(approvals.c.id).with_for_update()
             for approval_id, status in (await connection.execute(held)).all():
-                if status == "approved" and not await self._jobs.withdraw(connection.execute, job_of(approval_id)):
+                if status == "approved" and not await self._jobs.withdraw(connection.execute, job_id_of(approval_id)):
                     continue
                 values = {
                     "status": "rejected",
@@ -364,16 +364,16 @@ class ApprovalService:
         values = {"status": "expired", "finished_at": self._clock.now(), **self._seals.without_arguments(approval_id)}
         await connection.execute(update(approvals).where(which, approvals.c.status == "pending").values(**values))
 
-    async def has_standing(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
+    async def has_proposal(self, call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this very call was proposed before, and waits still or has an outcome to tell."""
-        query = select(approvals.c.id).where(*self._belonging(call, _digest(call, arguments, meaning))).limit(1)
+        query = select(approvals.c.id).where(*self._match_conditions(call, _digest(call, arguments, meaning))).limit(1)
         async with self._database.reading() as connection:
             return (await connection.execute(query)).first() is not None
 
-    def _belonging(self, call: "Call", digest: str) -> tuple[Any, ...]:
+    def _match_conditions(self, call: "Call", digest: str) -> tuple[Any, ...]:
         """What is true of the row that a call belongs to."""
-        same = self._same(call, digest)
-        if call.door.step is not None:
+        same = self._digest_conditions(call, digest)
+        if call.context.step is not None:
             return same
         now = self._clock.now()
         # An outcome is told whatever has become of the tool since; to be approved still, it must be the same tool.
@@ -387,23 +387,23 @@ class ApprovalService:
             ),
         )
 
-    def _same(self, call: "Call", digest: str) -> tuple[Any, ...]:
+    def _digest_conditions(self, call: "Call", digest: str) -> tuple[Any, ...]:
         return (
-            approvals.c.proposer == proposers.name(call.caller, call.door.step),
+            approvals.c.proposer == proposers.proposer_name(call.caller, call.context.step),
             approvals.c.tool == call.tool.name,
             approvals.c.arguments_digest == digest,
             approvals.c.collected_at.is_(None),
         )
 
-    async def _standing(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
+    async def _find_proposal(self, connection: AsyncConnection, call: "Call", digest: str) -> Any:
         """The row that the call belongs to, of all that were proposed by it before; None where it is a new one."""
-        belonging = self._belonging(call, digest)
-        if call.door.step is not None:
+        belonging = self._match_conditions(call, digest)
+        if call.context.step is not None:
             return await self._step_row(connection, select(approvals).where(*belonging), self._clock.now())
         first = select(approvals).where(*belonging).order_by(approvals.c.created_at, approvals.c.id).limit(1)
         row = (await connection.execute(first)).first()
         if row is None:
-            same = self._same(call, digest)
+            same = self._digest_conditions(call, digest)
             waiting = (approvals.c.status == "pending", approvals.c.tool_version == call.tool.version)
             overdue = (await connection.execute(select(approvals.c.id).where(*same, *waiting))).scalar()
             if overdue is not None:
@@ -417,7 +417,7 @@ class ApprovalService:
         await self._expire(connection, approvals.c.id == row.id, row.id)
         return (await connection.execute(same)).first()
 
-    async def _proposed(
+    async def _insert_proposal(
         self,
         connection: AsyncConnection,
         call: "Call",
@@ -426,8 +426,8 @@ class ApprovalService:
         digest: str,
         meaning: str | None,
     ) -> dict[str, Any]:
-        (organisation, account), now, step = belongs_to, self._clock.now(), call.door.step
-        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.name(call.caller, step)
+        (organisation, account), now, step = belongs_to, self._clock.now(), call.context.step
+        approval_id, proposer = "appr_" + self._ids.secret(_ID_LENGTH), proposers.proposer_name(call.caller, step)
         await self._require_room(connection, approvals.c.organisation_id == organisation, MOST_PENDING)
         await self._require_room(connection, approvals.c.proposer == proposer, MOST_PENDING_OF_ONE)
         await self._require_bytes(connection, organisation, len(asked))
@@ -437,18 +437,18 @@ class ApprovalService:
             "account_id": account,
             "app_id": call.app.id if call.app else None,
             "proposer": proposer,
-            "caller": proposers.kept(call.caller),
+            "caller": proposers.encode_caller(call.caller),
             "tool": call.tool.name,
             "tool_version": call.tool.version,
             "effect": call.effect,
-            "door": call.door.name,
-            "request_id": call.door.request_id[:80],
+            "door": call.context.name,
+            "request_id": call.context.request_id[:80],
             "arguments": self._seals.seal(approval_id, "arguments", asked),
             "arguments_digest": digest,
-            "fields": self._seal_fields(approval_id, "fields", tell_fields(call.tool, json.loads(asked))),
+            "fields": self._seal_fields(approval_id, "fields", render_fields(call.tool, json.loads(asked))),
             "status": "pending",
             "created_at": now,
-            "expires_at": now + (LIFETIME if step is None else step.patience),
+            "expires_at": now + (LIFETIME if step is None else step.approval_timeout),
             "run_id": step and step.run_id,
             "tainted": step and step.tainted,
             "approvers": step and step.approvers,
@@ -458,7 +458,7 @@ class ApprovalService:
             "meaning": meaning,
         }
         await connection.execute(insert(approvals), values)
-        await self._trail.record_proposal(connection, call, approval_id)
+        await self._audit_log.record_proposal(connection, call, approval_id)
         return values
 
     async def _require_room(self, connection: AsyncConnection, whose: Any, most: int) -> None:
@@ -475,7 +475,7 @@ class ApprovalService:
             told = f"The organisation's calls that wait for approval hold {used} bytes."
             raise TooManyPending(told, details={"limit": MOST_BYTES_PENDING, "current": used})
 
-    def _outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
+    def _read_outcome(self, call: "Call", row: Any) -> tuple[Any, BaobabError | None]:
         """What became of a proposal: a result, or a refusal."""
         if row.status == "rejected":
             return None, ApprovalRejected(row.reason, details={"approval_id": row.id})
@@ -489,22 +489,22 @@ class ApprovalService:
         found = self._seals.open(row.id, "result", row.result)
         return None if found == "null" else call.tool.decode(found), None
 
-    def _required(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
+    def _approval_error(self, approval_id: str, status: str, summary: str, expires_at: datetime) -> ApprovalRequired:
         return ApprovalRequired(
             details={
                 "approval_id": approval_id,
                 "status": status,
                 "summary": summary,
-                "decide_at": self.address(approval_id),
+                "decide_at": self.approval_url(approval_id),
                 "expires_at": expires_at.isoformat(),
             }
         )
 
 
-def _word(tool: "Tool | None", row: Any, fields: Fields) -> str:
+def _describe_row(tool: "Tool | None", row: Any, fields: Fields) -> str:
     """What the call of a row would do, with the arguments as a person reads them."""
     user_id = row.caller.get("user_id") if row.caller.get("kind") == "end_user" else None
-    return word_call(tool, fields, effect=row.effect, tainted=bool(row.tainted), user_id=user_id)
+    return describe_call(tool, fields, effect=row.effect, tainted=bool(row.tainted), user_id=user_id)
 
 
 def _decided_by(caller: Caller) -> str | None:
@@ -519,8 +519,8 @@ def _digest(call: "Call", arguments: Mapping[str, Any], meaning: str | None) -> 
 
     A run may want the same thing twice: its steps are told apart by their own ids.
     """
-    step = call.door.step
-    asking: Any = proposers.kept(call.caller)
+    step = call.context.step
+    asking: Any = proposers.encode_caller(call.caller)
     if step is not None:
         asking = [step.run_id, step.call_id]
         arguments = {name: value for name, value in arguments.items() if name not in step.pins}

@@ -76,7 +76,7 @@ approvals = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class Seals:
+class FieldCipher:
     """What only the vault can read, bound to its row and column."""
 
     vault: Vault

@@ -4,17 +4,17 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints
-from sqlalchemy import and_, func, or_, select
-from typing_extensions import TypedDict
+from sqlalchemy import and_, or_, select
 
 from baobab.runtime.agents.edits import edit_call
-from baobab.runtime.agents.rows import runs
+from baobab.runtime.agents.tables import runs
 from baobab.tools.approvals.access import DECIDERS, READERS
 from baobab.tools.approvals.errors import AlreadyDecided, ApprovalNotFound, OnlyRunsAreEdited
-from baobab.tools.approvals.executor import MOST_ATTEMPTS
-from baobab.tools.approvals.naming import Names
+from baobab.tools.approvals.naming import ApprovalLabels
+from baobab.tools.approvals.schemas import Approval, ApprovalDetail, Approvals, OneApproval, Status
 from baobab.tools.approvals.service import service_of
 from baobab.tools.approvals.tables import approvals as rows
+from baobab.tools.approvals.toolset import approvals
 from baobab.tools.core.approvals import EditsTakeOne
 from baobab.tools.core.auth import proposers
 from baobab.tools.core.auth.callers import Account, AppKey, EndUser
@@ -23,56 +23,29 @@ from baobab.tools.core.auth.deciders import (
     OWNER_OF_KEY,
     STARTER,
     USER,
-    Gate,
     NeedsAnother,
     NotAnApprover,
     NotYoursToDecide,
+    PendingDecision,
     person,
 )
-from baobab.tools.core.auth.membership import decider_of, role_now
+from baobab.tools.core.auth.membership import decider_of, load_role
 from baobab.tools.core.auth.roles import rank
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.context import Door
-from baobab.tools.core.effects import Effect
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import AppNotFound, BadRequest, BaobabError, Forbidden
 from baobab.tools.core.escaping import escape_json
-from baobab.tools.core.gauges import Reading
-from baobab.tools.core.job import Job
-from baobab.tools.core.limits import APPROVAL_REQUESTS
 from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
-from baobab.tools.core.services import Services
-from baobab.tools.core.toolset import Mcp, Toolset
-from baobab.tools.core.types import AppId, Json, JsonObject, Text
-from baobab.tools.core.wording import shown
-
-approvals = Toolset(
-    "approvals",
-    "Calls that wait for a person's approval: what they would do, and the decision.",
-    base="/v1/approvals",
-    limit=APPROVAL_REQUESTS,
-)
-
-
-# The executor itself gives up, and says so to whoever waits for the call.
-@approvals.job(attempts=10 * MOST_ATTEMPTS, approved=True)
-async def approvals_execute(job: Job, approval_id: str) -> None:
-    """Make a call that was approved."""
-    await service_of(job.services).executor.execute(job, approval_id)
-
-
-@approvals.job(every=60)
-async def approvals_tend(job: Job) -> None:
-    """Expire and forget."""
-    await service_of(job.services).tend()
-
+from baobab.tools.core.toolset import Mcp
+from baobab.tools.core.types import AppId, JsonObject, Text
+from baobab.tools.core.wording import redact_arguments
 
 ApprovalId = Annotated[
     str,
     StringConstraints(pattern=r"^appr_[A-Za-z0-9]{8,25}$", max_length=30),
     Field(description="The approval, as the refused call named it.", examples=["appr_4fT0qZ9sKx2LmN8vB1cD7eRw"]),
 ]
-Status = Literal["pending", "approved", "executed", "failed", "rejected", "expired"]
 Reason = Annotated[str, Text(1000)]
 _COLUMNS = (
     "id",
@@ -94,82 +67,6 @@ _COLUMNS = (
     "run_id",
     "agent",
 )
-
-
-class Refusal(TypedDict):
-    """Why an approved call failed."""
-
-    code: str
-    message: str
-    remediation: str
-    details: dict[str, Any]
-
-
-class Approval(TypedDict):
-    id: str
-    status: Status
-    tool: str
-    effect: Effect
-    title: Annotated[str, Field(description="What would happen, on one line.")]
-    asked_by: Annotated[str, Field(description="Who asks, in words: names as their owners chose them.")]
-    app_name: str | None
-    agent: Annotated[str | None, Field(description="The agent whose run asks.")]
-    summary: Annotated[str, Field(description="What the call would do, and with which arguments.")]
-    app_id: str | None
-    proposer: Annotated[str, Field(description="The credential that made the call.")]
-    account_id: Annotated[str, Field(description="The account that this credential belongs to.")]
-    created_at: datetime
-    expires_at: datetime
-    decided_at: datetime | None
-    decided_by: Annotated[str | None, Field(description="The account that decided, or the app's user.")]
-    reason: str | None
-    finished_at: datetime | None
-    error: Refusal | None
-    tainted: Annotated[
-        bool | None, Field(description="Whether the run that asks has read text that strangers may have written.")
-    ]
-    edited: Annotated[
-        bool | None,
-        Field(description="Whether whoever approved it changed the arguments; `summary` then says what was used."),
-    ]
-    asked_summary: Annotated[str | None, Field(description="What was asked, where the arguments were changed.")]
-    run_id: Annotated[str | None, Field(description="The run of an agent that waits for it.")]
-    approvers: Annotated[
-        Json,
-        Field(
-            description="Who decides: a word (`starter`, `user`, `member`, `admin`, or `account`: whom the key belongs "
-            'to), {"role": ...} or {"persons": ..., "of": ...}. Admins of the organisation always may.'
-        ),
-    ]
-    agreed: Annotated[list[str], Field(description="Who has approved it, where several persons must.")]
-
-
-class OneApproval(TypedDict):
-    approval: Approval
-
-
-class ApprovalDetail(OneApproval):
-    proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
-    arguments: Annotated[
-        JsonObject | None,
-        Field(
-            description="All that the call says, but for secrets; null once it is no longer kept. Of a call that was "
-            "approved with other arguments, those; they are kept."
-        ),
-    ]
-    may_decide: Annotated[bool, Field(description="Whether the caller is among those who decide.")]
-    arguments_text: Annotated[
-        str | None, Field(description="The same as text for people: nothing in it is invisible or changes its order.")
-    ]
-    run_input: Annotated[str | None, Field(description="What the run that asks was given, as text for people.")]
-    preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]
-
-
-class Approvals(TypedDict):
-    """Newest first."""
-
-    approvals: list[Approval]
-    next_cursor: str | None
 
 
 @approvals.tool(
@@ -211,7 +108,7 @@ async def approvals_list(
     if app_id is not None:
         await call.services.directory.app(app_id)
         query = query.where(rows.c.app_id == app_id)
-    of = f"approvals:{proposers.name(call.caller)}"
+    of = f"approvals:{proposers.proposer_name(call.caller)}"
     if cursor is not None:
         at, last = decode_cursor(call.services.vault, of, cursor)
         moment = datetime.fromisoformat(at)
@@ -219,10 +116,10 @@ async def approvals_list(
         query = query.where(earlier)
     found = (await call.execute(query.limit(limit + 1))).all()
     page = found[:limit]
-    following, names = None, Names(call)
+    following, names = None, ApprovalLabels(call)
     if len(found) > limit:
         following = encode_cursor(call.services.vault, of, page[-1].created_at.isoformat(), page[-1].id)
-    return {"approvals": [await _shown(call, row, names) for row in page], "next_cursor": following}
+    return {"approvals": [await _render_approval(call, row, names) for row in page], "next_cursor": following}
 
 
 @approvals.tool(
@@ -244,19 +141,20 @@ async def approvals_get(call: Call, approval_id: ApprovalId) -> ApprovalDetail:
     if _status(call, row) in ("pending", "approved"):
         asked, tool = call.services.approvals.arguments(row), call.registry.tools.get(row.tool)
         # Of a tool that is gone nobody knows any more which arguments are secrets.
-        arguments = None if tool is None else shown(tool, asked)
+        arguments = None if tool is None else redact_arguments(tool, asked)
         preview = await _preview(call, row, asked) if row.status == "pending" else None
     elif (used := service_of(call.services).used_arguments(row)) is not None:
         arguments = used
     decider = await decider_of(call, row.organisation_id)
     return {
-        "approval": await _shown(call, row),
-        "proposer_name": await proposers.called(call, row.caller),
+        "approval": await _render_approval(call, row),
+        "proposer_name": await proposers.find_key_name(call, row.caller),
         "arguments": arguments,
         "arguments_text": None if arguments is None else escape_json(arguments, indent=2),
         "run_input": await _run_input(call, row),
         "preview": preview,
-        "may_decide": decider.may(Gate.of_approval(row)) and proposers.name(call.caller) != row.proposer,
+        "may_decide": decider.may(PendingDecision.of_approval(row))
+        and proposers.proposer_name(call.caller) != row.proposer,
     }
 
 
@@ -319,19 +217,19 @@ async def _decide(
     row = await _find(call, approval_id)
     call.audit.resource_id, call.audit.organisation_id, call.audit.app_id = row.id, row.organisation_id, row.app_id
     call.audit.data["tool"] = row.tool
-    if proposers.name(call.caller) == row.proposer:
+    if proposers.proposer_name(call.caller) == row.proposer:
         raise NotYoursToDecide
     decider, edit = await decider_of(call, row.organisation_id), None
     if arguments is not None:
         if row.run_id is None:
             raise OnlyRunsAreEdited
         # Before anything is looked at on behalf of somebody who may not.
-        decider.require(Gate.of_approval(row))
+        decider.require(PendingDecision.of_approval(row))
         edit = await edit_call(call, row, decider, arguments)
     if await call.services.approvals.decide(call, row.id, decider, status, reason, edit) == "lost":
         now = await _find(call, approval_id)
         raise AlreadyDecided(details={"status": _status(call, now)})
-    return {"approval": await _shown(call, await _find(call, approval_id))}
+    return {"approval": await _render_approval(call, await _find(call, approval_id))}
 
 
 async def _find(call: Call, approval_id: str) -> Any:
@@ -354,7 +252,7 @@ async def _find(call: Call, approval_id: str) -> Any:
 async def _visible(call: Call, organisation_id: str) -> Any:
     """Which approvals of an organisation are the caller's business."""
     caller = call.caller
-    asked = rows.c.proposer == proposers.name(caller)
+    asked = rows.c.proposer == proposers.proposer_name(caller)
     if caller.limits is None and isinstance(caller, (AppKey, EndUser)):
         of_app = and_(rows.c.app_id == caller.app_id, rows.c.run_id.is_not(None))
         if isinstance(caller, AppKey):
@@ -363,7 +261,7 @@ async def _visible(call: Call, organisation_id: str) -> Any:
         return or_(asked, and_(of_app, or_(rows.c.approvers.in_((USER, f"role:{caller.role}")), theirs)))
     if not isinstance(caller, Account) or caller.limits is not None:
         return asked
-    role = await role_now(call, organisation_id, caller.account_id)
+    role = await load_role(call, organisation_id, caller.account_id)
     if role is None:
         raise Forbidden("This account is not a member of the organisation.")
     own = rows.c.organisation_id == organisation_id
@@ -379,20 +277,11 @@ async def _preview(call: Call, row: Any, arguments: dict[str, Any]) -> str | Non
         tool = call.registry.find(row.tool)
         if tool.version != row.tool_version:
             return "It would fail now: the tool has changed since the call was proposed."
-        caller = await proposers.restored(call.execute, call.services.credits, row.caller, call.now)
-        door = Door(row.door, row.request_id, base_url=call.door.base_url)
-        return await call.registry.preview(tool, arguments, caller, door, call.unit)
+        caller = await proposers.restore_caller(call.execute, call.services.credits, row.caller, call.now)
+        context = RequestContext(row.door, row.request_id, base_url=call.context.base_url)
+        return await call.registry.preview(tool, arguments, caller, context, call.unit)
     except BaobabError as error:
         return f"It would fail now: {error.message}"
-
-
-@approvals.gauge("baobab_approvals_pending")
-async def read_pending(services: Services) -> Reading:
-    """Calls that wait for a person's decision."""
-    waiting = (rows.c.status == "pending", rows.c.expires_at > services.clock.now())
-    async with services.database.reading() as connection:
-        number = await connection.scalar(select(func.count()).select_from(rows).where(*waiting))
-    return {(): float(number or 0)}
 
 
 def _past(call: Call) -> Any:
@@ -422,13 +311,13 @@ async def _run_input(call: Call, row: Any) -> str | None:
     return None if found is None else escape_json(found, indent=2)
 
 
-async def _shown(call: Call, row: Any, names: Names | None = None) -> Approval:
+async def _render_approval(call: Call, row: Any, names: ApprovalLabels | None = None) -> Approval:
     told = {
         "status": _status(call, row),
-        "approvers": Gate.of_approval(row).approvers.shape,
+        "approvers": PendingDecision.of_approval(row).approvers.as_json,
         "agreed": row.agreed or [],
     }
-    names, tool = names or Names(call), call.registry.tools.get(row.tool)
+    names, tool = names or ApprovalLabels(call), call.registry.tools.get(row.tool)
     told |= {
         "summary": service_of(call.services).summarise(row, tool),
         "asked_summary": service_of(call.services).summarise_asked(row, tool),

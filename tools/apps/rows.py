@@ -9,7 +9,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound
 
 
-async def app_now(call: Call) -> Any:
+async def get_app_row(call: Call) -> Any:
     row = (await call.execute(select(apps).where(apps.c.id == call.require_app().id))).mappings().first()
     if row is None:
         raise AppNotFound

@@ -15,15 +15,15 @@ _WORDS = (
 )  # fmt: skip
 
 
-def derived(name: str) -> str:
+def derive_subdomain(name: str) -> str:
     return name.replace("_", "-").strip("-") or "app"
 
 
-async def free(name: str, taken: Callable[[str], Awaitable[bool]], ids: Ids) -> str:
+async def pick_subdomain(name: str, is_taken: Callable[[str], Awaitable[bool]], ids: Ids) -> str:
     """A subdomain near the name: itself, with a word behind it, or with random letters."""
-    plain = derived(name)
+    plain = derive_subdomain(name)
     short = plain[:50].rstrip("-")
     for candidate in (plain, *(f"{short}-{word}" for word in _WORDS)):
-        if candidate not in RESERVED and not await taken(candidate):
+        if candidate not in RESERVED and not await is_taken(candidate):
             return candidate
     return f"{short}-{ids.base36(8)}"

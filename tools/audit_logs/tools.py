@@ -7,16 +7,12 @@ from pydantic import Field
 from sqlalchemy import func, select
 from typing_extensions import TypedDict
 
-from baobab.tools.audit_logs import trimming
 from baobab.tools.audit_logs.toolset import audit_logs
 from baobab.tools.core.audit import audit_logs as table
 from baobab.tools.core.auth.access import AppOwner
 from baobab.tools.core.call import Call
 from baobab.tools.core.toolset import Mcp
 from baobab.tools.core.types import AppId, Moment, Text
-
-__all__ = ["audit_logs", "trimming"]
-
 
 Word = Annotated[str, Text(200, min_length=1)]
 Category = Literal["auth", "admin", "function", "ai", "data", "agents"]
@@ -116,7 +112,7 @@ async def audit_logs_list(
         conditions.append(table.c.created_at < to)
     if not call.unit.writes:
         # Within a write the turn is taken; then the latest tallies are missing.
-        await call.services.trail.flush()
+        await call.services.audit_log.flush()
     total = (await call.execute(select(func.count()).select_from(table).where(*conditions))).scalar_one()
     newest_first = select(*_COLUMNS).where(*conditions).order_by(table.c.created_at.desc(), table.c.id)
     rows: Any = [dict(row) for row in (await call.execute(newest_first.limit(limit).offset(offset))).mappings()]

@@ -1,11 +1,26 @@
 """What billing does by itself: money that was set aside for calls whose process is gone comes back."""
 
+from baobab.tools.billing.ledger.budgets import BudgetPeriod
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.toolset import billing
 from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event
 
 
 @billing.job(every=30)
 async def credits_sweep(job: Job) -> None:
     """Release reservations that are past their time."""
     await job.services.part(Credits).sweep()
+
+
+_PERIODS: tuple[BudgetPeriod, ...] = ("day", "month")
+
+
+@billing.job(on="app.deleted")
+async def billing_forget_app(job: Job, event: Event) -> None:
+    """Delete the budgets of an app that is gone."""
+    assert event.app_id is not None
+    organisation: str | None = event.data.get("organization_id")
+    if organisation is not None:
+        for period in _PERIODS:
+            await job.services.part(Credits).delete_budget(organisation, "app", event.app_id, period)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.auth.roles import Role, require_role
 from baobab.tools.core.call import Call
 from baobab.tools.core.types import Uuid
@@ -12,12 +12,12 @@ from baobab.tools.core.types import Uuid
 OrganizationId = Annotated[Uuid, Field(description="Another organisation that you belong to; else the caller's own.")]
 
 
-async def acting_in(call: Call, org_id: str | None, needed: Role = "member") -> str:
+async def resolve_organisation(call: Call, org_id: str | None, needed: Role = "member") -> str:
     """The organisation that is asked for, else the caller's; Forbidden without the role in it.
 
     The directory is asked: what only looks at credits needs no transaction of its own.
     """
-    organisation = await chosen_organisation(call, org_id)
+    organisation = await resolve_organisation_id(call, org_id)
     require_role(await call.services.directory.role(organisation, call.account.account_id), needed)
     call.audit.organisation_id = organisation
     return organisation

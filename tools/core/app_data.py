@@ -116,14 +116,14 @@ async def erase_app(toolsets: Iterable[Any], stores: Stores, app_id: str, unit: 
     unit: one that is open, and holds the turn to write in its database: rows that are kept there are removed in it.
     """
     if unit is not None and unit.database is stores.database:
-        stores = replace(stores, database=cast(Any, _Within(unit)))
+        stores = replace(stores, database=cast(Any, _UnitDatabase(unit)))
     for toolset in toolsets:
         for data in toolset.app_data:
             await data.erase(stores, app_id)
     await stores.objects.delete_all(f"{app_id}/")
 
 
-class _Within:
+class _UnitDatabase:
     """A database whose transactions are all one unit, which is open and stays so."""
 
     def __init__(self, unit: Unit) -> None:
@@ -146,9 +146,9 @@ async def copy_objects(source: ObjectStore, dest: ObjectStore, app_id: str) -> N
             if reader is None:
                 continue
             try:
-                if await dest.head(key) != reader.stored:
+                if await dest.head(key) != reader.info:
                     await dest.put(
-                        key, _chunks(reader), content_type=reader.stored.content_type, max_bytes=_LARGEST_OBJECT
+                        key, _chunks(reader), content_type=reader.info.content_type, max_bytes=_LARGEST_OBJECT
                     )
             finally:
                 await reader.aclose()

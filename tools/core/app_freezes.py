@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, String, Table, and_, delete, exists, select
 
 from baobab.storage.database import Execute
-from baobab.storage.tables import inserting, metadata
+from baobab.storage.tables import build_upsert, metadata
 from baobab.tools.core.errors import AppMigrating
 
 app_freezes = Table(
@@ -29,22 +29,22 @@ class Freezes:
     family: str
 
     async def freeze(self, execute: Execute, dialect: str, app_id: str) -> None:
-        freezing = inserting(dialect, app_freezes).values(family=self.family, app_id=app_id)
+        freezing = build_upsert(dialect, app_freezes).values(family=self.family, app_id=app_id)
         await execute(freezing.on_conflict_do_nothing())
 
     async def thaw(self, execute: Execute, app_id: str) -> None:
         await execute(delete(app_freezes).where(_columns.family == self.family, _columns.app_id == app_id))
 
-    async def hold(self, execute: Execute, app_id: str) -> bool:
+    async def is_frozen(self, execute: Execute, app_id: str) -> bool:
         """Whether the app is frozen."""
         return (await execute(select(_columns.app_id).where(self._of(app_id)))).first() is not None
 
     async def require_thawed(self, execute: Execute, app_id: str) -> None:
         """AppMigrating while the app is frozen. In a transaction that writes, and so has its turn, it stays true."""
-        if await self.hold(execute, app_id):
+        if await self.is_frozen(execute, app_id):
             raise AppMigrating
 
-    def thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
+    def is_thawed(self, app_id: ColumnElement[str]) -> ColumnElement[bool]:
         """The same of the rows that a statement finds. app_id: their column."""
         return ~exists().where(self._of(app_id))
 

@@ -73,19 +73,19 @@ class Decision:
     def event(self) -> dict[str, Any]:
         """The payload of `run_resumed`, but for the call's id."""
         word = "denied" if not self.approved else "approved" if self.arguments is None else "edited"
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "approval_id": self.approval_id,
             "decision": word,
             "decided_by": self.by,
             "decided_at": self.at,
         }
         if len(self.agreed) > 1:
-            told["agreed"] = self.agreed
+            payload["agreed"] = self.agreed
         if self.arguments is not None:
-            told["args"] = self.arguments
+            payload["args"] = self.arguments
         if self.reason is not None:
-            told["reason"] = self.reason
-        return told
+            payload["reason"] = self.reason
+        return payload
 
 
 class MeaningChanged(BaobabError):
@@ -109,7 +109,7 @@ class Approvals(Protocol):
         """
         ...
 
-    async def has_standing(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
+    async def has_proposal(self, call: Any, arguments: Mapping[str, Any], meaning: str | None) -> bool:
         """Whether this very call was proposed before, and waits still or has an outcome to tell."""
         ...
 
@@ -164,7 +164,7 @@ class Approvals(Protocol):
         """The ids of an app's calls that were approved, and are not finished yet."""
         ...
 
-    async def freed(self, call: Any, key_id: str, policy: Policy) -> None:
+    async def withdraw_exempt(self, call: Any, key_id: str, policy: Policy) -> None:
         """Withdraw what a key proposed, and need not ask for any more under its new policy."""
         ...
 
@@ -177,6 +177,6 @@ class Approvals(Protocol):
         ...
 
 
-def held(caller: Caller, effect: Effect) -> bool:
+def caller_requires_approval(caller: Caller, effect: Effect) -> bool:
     """Whether what a caller holds lets it make a call of this effect with approval only."""
     return caller.limits is not None and needs_approval(effect, caller.limits.approval)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Index, String, Table, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock, Ids
 from baobab.storage.database import Database, DatabaseUnavailable, Unit
 from baobab.storage.tables import Instant, Json, metadata
@@ -51,7 +51,7 @@ class _Tally:
 _READ = Audit("tool.read", action="read")
 
 
-class Trail:
+class AuditLog:
     """Rows for control; for data (a counter may be raised a thousand times a second) one row that counts.
 
     Tallies are written each second and at shutdown; a kill loses at most that second's counts, never a row.
@@ -125,7 +125,7 @@ class Trail:
 
     async def flush(self) -> None:
         # Not half way, where what was counted is neither here nor there any more.
-        await completed(self._flush())
+        await run_to_completion(self._flush())
 
     async def _flush(self) -> None:
         tallies, self._tallies = self._tallies, {}
@@ -177,12 +177,12 @@ class Trail:
             "resource_id": note.resource_id,
             "actor_type": note.actor or caller.actor,
             "actor_id": note.actor_id or caller.actor_id,
-            "event_data": {"tool": call.tool.name, "door": call.door.name, **acted_for, **approved, **note.data},
-            "ip_address": call.door.ip,
-            "user_agent": call.door.user_agent[:300],
+            "event_data": {"tool": call.tool.name, "door": call.context.name, **acted_for, **approved, **note.data},
+            "ip_address": call.context.ip,
+            "user_agent": call.context.user_agent[:300],
             "success": failure is None,
             "error_message": failure and failure[:300],
-            "correlation_id": call.door.request_id[:80],
+            "correlation_id": call.context.request_id[:80],
             "created_at": self._clock.now(),
         }
 

@@ -20,12 +20,12 @@ from baobab.tools.core.auth.callers import Account, Caller
 from baobab.tools.core.auth.directory import App
 from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.binding import Audit, Encoded, RegistrationError, RestBinding
-from baobab.tools.core.context import AuditNote, Door, WouldDestroy
+from baobab.tools.core.context import AuditNote, RequestContext, WouldDestroy
 from baobab.tools.core.effects import Effect, exceeds, needs_approval
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppNotFound, BaobabError, Forbidden, Unavailable, UnknownField
 from baobab.tools.core.rate_limits import Allowance
-from baobab.tools.core.schema import portable, unbounded
+from baobab.tools.core.schema import find_unbounded, portable
 from baobab.tools.core.services import Services
 from baobab.tools.core.stores import Stores
 from baobab.tools.core.widening import Widens
@@ -132,7 +132,7 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; RegistrationError where a text or a list has no bound."""
         schema = portable(self.arguments.model_json_schema())
-        for path in unbounded(schema):
+        for path in find_unbounded(schema):
             raise RegistrationError(f"{self.name}: {path} has no bound; give its type a maximum")
         return schema
 
@@ -200,22 +200,22 @@ class ToolRunner(Protocol):
         tool: "Tool",
         arguments: Mapping[str, Any],
         caller: Caller,
-        door: Door,
+        context: RequestContext,
         *,
         unit: Unit | None = None,
-        approved: "Approved | None" = None,
+        approved: "ApprovedAttempt | None" = None,
     ) -> tuple[Any, "Call"]:
         """Use a tool: its result, and the record of the call."""
         ...
 
     async def preview(
-        self, tool: "Tool", arguments: Mapping[str, Any], caller: Caller, door: Door, unit: Unit
+        self, tool: "Tool", arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit
     ) -> str | None:
         """What a call would do now, in plain words and changing nothing; None where the tool cannot tell."""
         ...
 
 
-class Approved(Protocol):
+class ApprovedAttempt(Protocol):
     """The attempt at an approved call that is being made. `id` is the idempotency key of all its effects outside."""
 
     id: str
@@ -223,7 +223,7 @@ class Approved(Protocol):
     meaning: str | None
     """What the arguments name, as it was when the call was proposed."""
 
-    def guarded(self, region: str, stores: Stores) -> Stores:
+    def stores_for_attempt(self, region: str, stores: Stores) -> Stores:
         """The stores of a region, in which a later attempt does not repeat what an earlier one did."""
         ...
 
@@ -235,8 +235,8 @@ class Call:
         "app",
         "approved",
         "caller",
+        "context",
         "cost",
-        "door",
         "effect",
         "headers",
         "nested",
@@ -248,20 +248,20 @@ class Call:
     )
 
     def __init__(
-        self, registry: ToolRunner, services: Services, tool: Tool, caller: Caller, door: Door, unit: Unit
+        self, registry: ToolRunner, services: Services, tool: Tool, caller: Caller, context: RequestContext, unit: Unit
     ) -> None:
         self.registry = registry
         self.services = services
         self.tool = tool
         self.caller = caller
-        self.door = door
+        self.context = context
         self.unit = unit
         self.app: App | None = None
         self.role: Role | None = None
         self.effect = tool.effect
         """What the call does: what its tool does, or destroy, where that depends on what it finds."""
         self.allowance: Allowance | None = None
-        self.approved: Approved | None = None
+        self.approved: ApprovedAttempt | None = None
         self.nested = False
         """Whether another call makes this one, in its own unit of work."""
         self.headers: list[tuple[bytes, bytes]] | None = None
@@ -280,27 +280,27 @@ class Call:
     @property
     def waits_for_approval(self) -> bool:
         """Whether a person must agree before the call is made."""
-        if self.door.step is not None and self.door.step.asks:
+        if self.context.step is not None and self.context.step.requires_approval:
             return True
         limits = self.caller.limits
         # What is public asks for no credential: it cannot matter which one was sent along.
         return self.tool.access.credential and limits is not None and needs_approval(self.tool.effect, limits.approval)
 
     @property
-    def asks_before_destroying(self) -> bool:
+    def needs_destroy_approval(self) -> bool:
         """Whether a person must agree before this call destroys or replaces something."""
         limits = self.caller.limits
         asks = limits is not None and needs_approval("destructive", limits.approval)
         return asks and not self.nested and self.approved is None
 
-    def destroys(self) -> None:
+    def declare_destructive(self) -> None:
         """Say, before it is done, that the call destroys or replaces something that is there now.
 
         WouldDestroy where a person must agree to that first: the call then waits for them, and has changed nothing.
         """
         if self.tool.destructive_when is None:
             raise RuntimeError(f"{self.tool.name}: say with `destructive_when` in which case it destroys something")
-        if self.asks_before_destroying:
+        if self.needs_destroy_approval:
             raise WouldDestroy
 
     def require_app(self) -> App:
@@ -321,7 +321,7 @@ class Call:
         stores = self.services.regions.get(region)
         if stores is None:
             raise Unavailable(f"The app lives in the region `{region}`, which this installation does not serve.")
-        return stores if self.approved is None else self.approved.guarded(region, stores)
+        return stores if self.approved is None else self.approved.stores_for_attempt(region, stores)
 
     @property
     def now(self) -> datetime:
@@ -339,7 +339,7 @@ class Call:
         another, or as many callers as there are connections would wait for each other.
         """
         database = self.stores.database
-        if self.unit.database is database and not self.unit.untouched:
+        if self.unit.database is database and not self.unit.is_untouched:
             yield self.unit.execute
             return
         async with database.reading() as connection:
@@ -364,13 +364,13 @@ class Call:
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell whoever waits how far the call is."""
-        if self.door.report is not None:
-            await self.door.report(done, total, message)
+        if self.context.report is not None:
+            await self.context.report(done, total, message)
 
     async def invoke(self, name: str, **arguments: Any) -> Any:
         """Call another tool as the same caller, in the same unit of work; never one of a graver effect."""
         tool = self.registry.find(name)
         if exceeds(tool.effect, self.tool.effect):
             raise RuntimeError(f"{self.tool.name}: {name} has a graver effect than its caller says it has")
-        run = self.registry.run(tool, arguments, self.caller, self.door, unit=self.unit, approved=self.approved)
+        run = self.registry.run(tool, arguments, self.caller, self.context, unit=self.unit, approved=self.approved)
         return (await run)[0]

@@ -12,7 +12,7 @@ Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Door:
+class RequestContext:
     """How a call came in. `ip` is the client's address after trusted proxies; `base_url` is how it reached us."""
 
     name: str

@@ -57,7 +57,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsageLine:
     """A sum of usage. A part that was not asked for is None; the id of no app or no key is the empty string."""
 
     day: date | None
@@ -81,7 +81,7 @@ class Budget(Protocol):
         ...
 
     @property
-    def spent(self) -> int:
+    def spent_nanos(self) -> int:
         """Nano-dollars, in this day or month (UTC)."""
         ...
 
@@ -124,7 +124,7 @@ class Credits(Protocol):
     """
 
     @property
-    def budgeted(self) -> ColumnElement[bool]:
+    def budgeted_column(self) -> ColumnElement[bool]:
         """A column to select beside those of `api_keys`, of its own name: whether the key has a budget."""
         ...
 
@@ -178,6 +178,8 @@ class Credits(Protocol):
         """What was charged for the calls that a run of an agent made, without those of the runs below it."""
         ...
 
-    async def usage(self, organisation_id: str, first: date, last: date, *, app_id: str | None = None) -> list[Used]:
+    async def usage(
+        self, organisation_id: str, first: date, last: date, *, app_id: str | None = None
+    ) -> list[UsageLine]:
         """What was settled in the days (UTC) from `first` to `last`, both included, by model."""
         ...

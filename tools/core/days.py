@@ -11,14 +11,14 @@ _USUAL = timedelta(days=30)
 _OLDEST = date(2000, 1, 1)
 
 
-def _known(day: date) -> date:
+def _check_day(day: date) -> date:
     # Nobody reckons with the first days of the calendar: there are none before them.
     if day < _OLDEST:
         raise ValueError(f"must be {_OLDEST} or later")
     return day
 
 
-Day = Annotated[date, Field(strict=False), AfterValidator(_known)]
+Day = Annotated[date, Field(strict=False), AfterValidator(_check_day)]
 
 
 def first_and_last(start: date | None, end: date | None, today: date) -> tuple[date, date]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Column, Integer, RowMapping, String, Table, delete, insert, select
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.tables import Instant, metadata
@@ -81,7 +81,7 @@ class Failures:
         for region, found in self._regions.items():
             # Only where it looks: that another region does not answer is nothing to this one.
             if found.database is stores.database:
-                await completed(self._flush(region))
+                await run_to_completion(self._flush(region))
         query = (
             select(failures)
             .where(failures.c.app_id == app_id, failures.c.family == family)
@@ -100,7 +100,7 @@ class Failures:
         refused: DatabaseUnavailable | None = None
         for region in self._pending:
             try:
-                await completed(self._flush(region))
+                await run_to_completion(self._flush(region))
             except DatabaseUnavailable as exc:
                 refused = exc
         if refused is not None:

@@ -62,7 +62,7 @@ class Guide:
         if slug is not None:
             slugs = [part.slug for part in self.parts]
             if slug not in slugs:
-                raise unknown("section", slug, slugs)
+                raise build_not_found("section", slug, slugs)
             at = slugs.index(slug)
         level, text = self.parts[at].level, self.parts[at].text
         for part in self.parts[at + 1 :]:
@@ -72,7 +72,7 @@ class Guide:
         return text, None
 
 
-def unknown(what: str, name: str, known: list[str]) -> GuideNotFound:
+def build_not_found(what: str, name: str, known: list[str]) -> GuideNotFound:
     """The error for a page or a section that is not there, with the names that are."""
     near = difflib.get_close_matches(name, known, 1)
     meant = f" Did you mean `{near[0]}`?" if near else ""
@@ -83,7 +83,7 @@ def find_guide(name: str) -> Guide:
     """The page of a name, with or without `.md`; GuideNotFound where there is none."""
     guide = guides().get(name.removesuffix(".md"))
     if guide is None:
-        raise unknown("page", name, list(guides()))
+        raise build_not_found("page", name, list(guides()))
     return guide
 
 
@@ -94,7 +94,7 @@ def guides() -> Mapping[str, Guide]:
     described = {name: " ".join(text.split()) for name, text in _INDEXED.findall(texts["index"])}
     described["index"] = "Every page, and what is in it"
     names = sorted(texts, key=lambda name: (name != "index", name))
-    return {name: Guide(name, described.get(name, ""), _served(texts[name], texts)) for name in names}
+    return {name: Guide(name, described.get(name, ""), _strip_unserved(texts[name], texts)) for name in names}
 
 
 class Slugs:
@@ -110,7 +110,7 @@ class Slugs:
         return f"{slug}-{number}" if number else slug
 
 
-def _served(text: str, known: Mapping[str, str]) -> str:
+def _strip_unserved(text: str, known: Mapping[str, str]) -> str:
     """A page without remarks for those who change it, and without links to what is not served beside it."""
 
     def keep(link: re.Match[str]) -> str:

@@ -24,31 +24,31 @@ def invalid(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     missing = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "missing"]
     unknown = [_path(fault["loc"]) for fault in faults[:_MOST] if fault["type"] == "extra_forbidden"]
     if kind in ("missing", "extra_forbidden"):
-        return _misnamed(kind, missing, unknown, model, fields)
+        return _field_names_error(kind, missing, unknown, model, fields)
     if kind.endswith("_type") or kind == "is_instance_of":
         return InvalidType(message, details={"fields": fields})
     return BadRequest(message, details={"fields": fields})
 
 
-Place = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 """Where something stands in the arguments of a call."""
 
 
-def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Place]:
+def find_nulls(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
     """The fields, at any depth, that are known, were refused, and are null."""
     faults = error.errors(include_url=False, include_input=False)
     found = (_follow(arguments, fault["loc"]) for fault in faults if fault["type"] != "extra_forbidden")
     return {place for place, value in found if value is None and place and isinstance(place[-1], str)}
 
 
-def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Place]:
+def find_missing(arguments: Mapping[str, Any], error: ValidationError) -> set[Location]:
     """The fields, at any depth, that must be there and are not."""
     faults = error.errors(include_url=False, include_input=False)
     missing = [fault["loc"] for fault in faults if fault["type"] == "missing"]
     return {(*_follow(arguments, location)[0], location[-1]) for location in missing}
 
 
-def leave_out(value: Any, places: set[Place], path: Place = ()) -> Any:
+def leave_out(value: Any, places: set[Location], path: Location = ()) -> Any:
     """The same value without what stands at some places."""
     if isinstance(value, Mapping):
         kept = {name: item for name, item in value.items() if (*path, name) not in places}
@@ -58,7 +58,7 @@ def leave_out(value: Any, places: set[Place], path: Place = ()) -> Any:
     return value
 
 
-def _follow(value: Any, location: Place) -> tuple[Place, Any]:
+def _follow(value: Any, location: Location) -> tuple[Location, Any]:
     """How far a fault's location leads, and what is there. Branches of unions are no steps of it."""
     path: list[str | int] = []
     for part in location:
@@ -69,16 +69,16 @@ def _follow(value: Any, location: Place) -> tuple[Place, Any]:
     return tuple(path), value
 
 
-def _misnamed(
+def _field_names_error(
     kind: str, missing: list[str], unknown: list[str], model: type[BaseModel], fields: list[dict[str, Any]]
 ) -> BadRequest:
     """An error that names the fields that are missing and those that are unknown: often they are misspelt."""
-    said = [f"{_quoted(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
+    said = [f"{_quote_names(missing)} {'is' if len(missing) == 1 else 'are'} missing."] if missing else []
     if len(unknown) == 1:
-        said.append(f"{_quoted(unknown)} is not a field of this operation.")
+        said.append(f"{_quote_names(unknown)} is not a field of this operation.")
     elif unknown:
-        said.append(f"{_quoted(unknown)} are not fields of this operation.")
-    known = _quoted([info.alias or name for name, info in model.model_fields.items()]) or "none"
+        said.append(f"{_quote_names(unknown)} are not fields of this operation.")
+    known = _quote_names([info.alias or name for name, info in model.model_fields.items()]) or "none"
     action = "Remove it or correct its name" if len(unknown) == 1 else "Remove them or correct their names"
     if missing and unknown:
         action = "Add what is missing, and correct or remove what is unknown"
@@ -88,7 +88,7 @@ def _misnamed(
     return error(" ".join(said), remediation=remedy, details={"fields": fields})
 
 
-def _quoted(names: list[str]) -> str:
+def _quote_names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

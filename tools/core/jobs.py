@@ -25,7 +25,7 @@ class JobLost(Exception):
     """Another attempt has taken the job over; what this one was about to write is undone."""
 
 
-class Again(Exception):
+class RetryLater(Exception):
     """Raised by a job that found no fault and is to be attempted once more, so many seconds from now."""
 
     def __init__(self, seconds: float, why: str = "") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, ScopedKey
 from baobab.tools.core.call import Call, Spent
 from baobab.tools.core.plans import Plan
-from baobab.tools.core.rate_limits import Allowance, Limiter, network, settled
+from baobab.tools.core.rate_limits import Allowance, Limiter, network, resolve_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class PerAddress:
     per_app: bool = False
 
     def spend(self, call: Call, arguments: Any) -> Spent:
-        address = network(call.door.ip)
+        address = network(call.context.ip)
         subject = f"{call.app.id}:{address}" if self.per_app and call.app else address
         return call.services.limits.spend(call.tool.name, subject, self.amount, self.window)
 
@@ -34,7 +34,7 @@ def spend_of_app(call: Call, policy: str, amount: int, window: int, cost: int = 
     if not isinstance(call.caller, Anonymous):
         return limits.spend(policy, app.id, amount, window, cost)
     share = max(cost, amount // 2)
-    first = limits.spend(f"{policy}-visitor", f"{app.id}:{network(call.door.ip)}", share, window, cost)
+    first = limits.spend(f"{policy}-visitor", f"{app.id}:{network(call.context.ip)}", share, window, cost)
     if isinstance(first, Allowance):
         return limits.spend(f"{policy}-visitors", app.id, amount, window, cost)
     return _spend_both(first, limits, f"{policy}-visitors", app.id, amount, window, cost)
@@ -44,7 +44,7 @@ async def _spend_both(
     first: Awaitable[Allowance], limits: Limiter, policy: str, subject: str, amount: int, window: int, cost: int
 ) -> Allowance:
     await first
-    return await settled(limits.spend(policy, subject, amount, window, cost))
+    return await resolve_answer(limits.spend(policy, subject, amount, window, cost))
 
 
 class AppRequests:
@@ -66,7 +66,7 @@ class CallerRequests:
     of_organisation = 6000
 
     def spend(self, call: Call, arguments: Any) -> Spent:
-        return self.spend_of(call.caller, call.door.ip, call.services.limits)
+        return self.spend_of(call.caller, call.context.ip, call.services.limits)
 
     def spend_of(self, caller: Caller, ip: str, limits: Limiter) -> Spent:
         """Take one request, also where it is no call of a tool."""
@@ -95,7 +95,7 @@ class PlanRequests:
             return self._spend_of_app(call, caller.app_id)
         if not isinstance(caller, (Account, ScopedKey)):
             return CALLER_REQUESTS.spend(call, arguments)
-        plan = call.services.directory.held_plan(caller.organisation_id)
+        plan = call.services.directory.cached_plan(caller.organisation_id)
         if plan is None:
             return self._spend_later(call, caller.organisation_id)
         return self._spend(call, caller.organisation_id, plan)
@@ -122,7 +122,7 @@ class PerOrganisation:
 
     def spend(self, call: Call, arguments: Any) -> Spent:
         caller = call.caller
-        whose = caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(caller, call.door.ip)
+        whose = caller.organisation_id if isinstance(caller, (Account, ScopedKey)) else _whose(caller, call.context.ip)
         return call.services.limits.spend(call.tool.name, whose, self.amount, self.window)
 
 

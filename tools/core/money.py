@@ -47,7 +47,7 @@ class Amount:
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(_given)
+        return core_schema.no_info_plain_validator_function(_parse_amount)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         number = {"type": "number", "minimum": 0, "maximum": MOST // USD}
@@ -59,7 +59,7 @@ Usd = Annotated[
 ]
 
 
-def _given(value: object) -> int:
+def _parse_amount(value: object) -> int:
     match value:
         case bool():
             pass

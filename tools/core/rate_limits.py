@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from baobab.storage.clock import Clock
 from baobab.storage.valkey.errors import ValkeyUnavailable
-from baobab.storage.valkey.windows import Windows
+from baobab.storage.valkey.windows import SlidingWindows
 from baobab.tools.core.errors import RateLimited
 
 T = TypeVar("T")
@@ -44,12 +44,12 @@ class Limiter(Protocol):
         """Take `cost` of `amount` per `window` seconds, or raise RateLimited and take nothing."""
         ...
 
-    def used(self, policy: str, subject: str, amount: int, window: int) -> int | Awaitable[int]:
+    def count_used(self, policy: str, subject: str, amount: int, window: int) -> int | Awaitable[int]:
         """How much of the window is taken now."""
         ...
 
 
-async def settled(answer: T | Awaitable[T]) -> T:
+async def resolve_answer(answer: T | Awaitable[T]) -> T:
     """What a limiter answers, whichever it is."""
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -63,7 +63,7 @@ class RateLimits:
 
     def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
         now = self._now()
-        taken = self._taken(policy, subject, amount, window, now)
+        taken = self._live_window(policy, subject, amount, window, now)
         left = amount - len(taken) - cost
         if left < 0:
             raise RateLimited(
@@ -75,10 +75,10 @@ class RateLimits:
             taken.extend([now] * cost)
         return Allowance(policy, amount, left, window, math.ceil(taken[0] + window - now))
 
-    def used(self, policy: str, subject: str, amount: int, window: int) -> int:
-        return len(self._taken(policy, subject, amount, window, self._now()))
+    def count_used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        return len(self._live_window(policy, subject, amount, window, self._now()))
 
-    def _taken(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
+    def _live_window(self, policy: str, subject: str, amount: int, window: int, now: float) -> deque[float]:
         """When each of what still counts was taken, oldest first."""
         name = (policy, subject, amount, window)
         taken = self._windows.get(name)
@@ -111,7 +111,7 @@ class SharedRateLimits:
     nobody passes unlimited.
     """
 
-    def __init__(self, windows: Windows, clock: Clock) -> None:
+    def __init__(self, windows: SlidingWindows, clock: Clock) -> None:
         self._windows = windows
         self._own = RateLimits(clock)
         self._alone = False
@@ -120,21 +120,21 @@ class SharedRateLimits:
         try:
             left, wait = await self._windows.take(_name(policy, subject, amount, window), amount, window, cost)
         except ValkeyUnavailable as exc:
-            self._part(exc)
+            self._fall_back(exc)
             return self._own.spend(policy, subject, amount, window, cost)
         self._rejoin()
         if left < 0:
             raise RateLimited(wait, amount, window)
         return Allowance(policy, amount, left, window, wait)
 
-    async def used(self, policy: str, subject: str, amount: int, window: int) -> int:
+    async def count_used(self, policy: str, subject: str, amount: int, window: int) -> int:
         try:
-            return await self._windows.used(_name(policy, subject, amount, window), window)
+            return await self._windows.count_used(_name(policy, subject, amount, window), window)
         except ValkeyUnavailable as exc:
-            self._part(exc)
-            return self._own.used(policy, subject, amount, window)
+            self._fall_back(exc)
+            return self._own.count_used(policy, subject, amount, window)
 
-    def _part(self, exc: ValkeyUnavailable) -> None:
+    def _fall_back(self, exc: ValkeyUnavailable) -> None:
         if not self._alone:
             self._alone = True
             _log.warning("rate limits are counted by each worker for itself: Valkey does not answer (%s)", exc.reason)
@@ -156,13 +156,13 @@ class Remaining:
         self._limiter = limiter
 
     async def spend(self, policy: str, subject: str, amount: int, window: int, cost: int = 1) -> Allowance:
-        left = amount - await self.used(policy, subject, amount, window)
+        left = amount - await self.count_used(policy, subject, amount, window)
         if left < cost:
             raise RateLimited(window, amount, window)
         return Allowance(policy, amount, left, window, window)
 
-    async def used(self, policy: str, subject: str, amount: int, window: int) -> int:
-        return await settled(self._limiter.used(policy, subject, amount, window))
+    async def count_used(self, policy: str, subject: str, amount: int, window: int) -> int:
+        return await resolve_answer(self._limiter.count_used(policy, subject, amount, window))
 
 
 def network(address: str) -> str:

@@ -18,8 +18,8 @@ from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.access import require_sign_in
 from baobab.tools.core.auth.callers import Account, Anonymous, Caller, ScopedKey
 from baobab.tools.core.binding import RegistrationError
-from baobab.tools.core.call import Approved, Call, Tool
-from baobab.tools.core.context import Door, WouldDestroy
+from baobab.tools.core.call import ApprovedAttempt, Call, Tool
+from baobab.tools.core.context import RequestContext, WouldDestroy
 from baobab.tools.core.errors import (
     AppMigrating,
     AppNotFound,
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class Observer(Protocol):
     """Told of every call that ended: metrics and traces hang here."""
 
-    def __call__(self, tool: Tool, door: Door, outcome: str, seconds: float) -> None: ...
+    def __call__(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None: ...
 
 
 class Registry:
@@ -91,9 +91,9 @@ class Registry:
             raise ToolNotFound(details={"name": name[:128]})
         return tool
 
-    def naming(self, door: Door) -> Naming:
+    def naming(self, context: RequestContext) -> Naming:
         """What operations are called in the errors that a door tells."""
-        return self.name_by_route if door.name == "rest" else self.name_by_tool
+        return self.name_by_route if context.name == "rest" else self.name_by_tool
 
     def name_by_route(self, name: str) -> str:
         """Method and path of an operation; its tool's name where it has no route."""
@@ -108,7 +108,11 @@ class Registry:
     def visible_to(self, caller: Caller) -> list[Tool]:
         """The tools that models of this caller are offered, by name."""
         return sorted(
-            (t for t in self.tools.values() if t.mcp and t.access.admits(caller) and not key_limits.passed(caller, t)),
+            (
+                t
+                for t in self.tools.values()
+                if t.mcp and t.access.admits(caller) and not key_limits.find_exceeded_limit(caller, t)
+            ),
             key=lambda t: t.name,
         )
 
@@ -118,20 +122,26 @@ class Registry:
             tool.prepare()
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], caller: Caller, door: Door, *, unit: Unit | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        context: RequestContext,
+        *,
+        unit: Unit | None = None,
     ) -> Any:
         """Use a tool. The result of its handler, or a BaobabError and nothing changed."""
-        return (await self.run(self.find(name), arguments, caller, door, unit=unit))[0]
+        return (await self.run(self.find(name), arguments, caller, context, unit=unit))[0]
 
     async def run(
         self,
         tool: Tool,
         arguments: Mapping[str, Any],
         caller: Caller,
-        door: Door,
+        context: RequestContext,
         *,
         unit: Unit | None = None,
-        approved: Approved | None = None,
+        approved: ApprovedAttempt | None = None,
     ) -> tuple[Any, Call]:
         """As `call`, with the record of the call: doors tell callers what is left of their allowance.
 
@@ -141,8 +151,8 @@ class Registry:
         nested = unit is not None
         if unit is not None and tool.effect != "read" and not unit.writes:
             raise RuntimeError(f"{tool.name}: a read may not invoke a tool that changes something")
-        work = unit or services.database.unit(write=tool.effect != "read" or approved is not None)
-        call = Call(self, services, tool, caller, door, work)
+        work = unit or services.database.build_unit(write=tool.effect != "read" or approved is not None)
+        call = Call(self, services, tool, caller, context, work)
         call.approved = approved
         call.nested = nested
         started = time.perf_counter()
@@ -151,23 +161,25 @@ class Registry:
             result = await self._steps(call, arguments, nested)
         except BaobabError as error:
             outcome = error.code
-            error.naming = self.naming(door)
+            error.naming = self.naming(context)
             if not nested:
-                await self.record_refusal(tool, arguments, door, error)
+                await self.record_refusal(tool, arguments, context, error)
             raise
         except BaseException as exc:
             outcome = "error"
             if not nested and isinstance(exc, Exception):
-                await self.record_refusal(tool, arguments, door, Internal())
+                await self.record_refusal(tool, arguments, context, Internal())
             raise
         finally:
             if self.observers:
                 seconds = time.perf_counter() - started
                 for observe in self.observers:
-                    observe(tool, door, outcome, seconds)
+                    observe(tool, context, outcome, seconds)
         return result, call
 
-    async def record_refusal(self, tool: Tool, arguments: Mapping[str, Any], door: Door, error: BaobabError) -> None:
+    async def record_refusal(
+        self, tool: Tool, arguments: Mapping[str, Any], context: RequestContext, error: BaobabError
+    ) -> None:
         """Keep a refusal for the developer of its app, where the tool's family keeps them.
 
         Calls that are made record theirs themselves; doors record what they refuse before they make a call. What names
@@ -180,7 +192,7 @@ class Registry:
             app = await self.services.directory.app(arguments.get(tool.app_parameter or ""))
         except (AppNotFound, DatabaseUnavailable):
             return
-        method, path = (door.method, door.path) if door.method else (door.name.upper(), tool.name)
+        method, path = (context.method, context.path) if context.method else (context.name.upper(), tool.name)
         subject = arguments.get(toolset.keeps_failures)
         if isinstance(subject, str) and not subject.isprintable():
             subject = quote(subject[:600], safe="", errors="backslashreplace")
@@ -188,27 +200,27 @@ class Registry:
         self.services.failures.record(app, toolset.name, method, path, error.status, code, subject)
 
     async def preview(
-        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door, unit: Unit
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext, unit: Unit
     ) -> str | None:
         """What a call would do now, in plain words and changing nothing; None where the tool cannot tell.
 
         Raises what the call would be refused with. unit: that of the read which asks.
         """
-        call = Call(self, self.services, tool, caller, door, unit)
-        key_limits.hold(caller, tool, arguments.get(tool.app_parameter or ""))
-        values = await self._admitted(call, arguments, nested=True)
+        call = Call(self, self.services, tool, caller, context, unit)
+        key_limits.check_limits(caller, tool, arguments.get(tool.app_parameter or ""))
+        values = await self._admit_call(call, arguments, nested=True)
         if tool.preview is None:
             return None
         told: str = await tool.preview(call, **values)
         return told
 
-    async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, door: Door) -> None:
+    async def admit(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext) -> None:
         """Raise what a call would be refused with whatever the arguments say that its door has not read yet.
 
         Nothing is taken from the rate limit here; it is only looked whether something is left.
         """
         asking = replace(self.services, limits=Remaining(self.services.limits))
-        call = Call(self, asking, tool, caller, door, self.services.database.unit(write=False))
+        call = Call(self, asking, tool, caller, context, self.services.database.build_unit(write=False))
         try:
             if tool.app_parameter is not None:
                 call.app = await self.services.directory.app(arguments.get(tool.app_parameter))
@@ -216,31 +228,33 @@ class Registry:
                 require_sign_in(call)
             await tool.access.authorise(call, arguments)
             if tool.access.credential:
-                key_limits.hold(caller, tool, None if call.app is None else call.app.id)
+                key_limits.check_limits(caller, tool, None if call.app is None else call.app.id)
             if tool.limit is not None and isinstance(spent := tool.limit.spend(call, arguments), Awaitable):
                 await spent
         finally:
-            if not call.unit.untouched:
+            if not call.unit.is_untouched:
                 await call.unit.commit()
         # What is done for the call from here on is done for whoever it is for.
         set_tenant(_tenant(call))
 
     async def recheck(self, call: Call) -> None:
         """Raise what a call that goes on for long would be refused with if it were made now."""
-        again = Call(self, self.services, call.tool, call.caller, call.door, self.services.database.unit(write=False))
+        again = Call(
+            self, self.services, call.tool, call.caller, call.context, self.services.database.build_unit(write=False)
+        )
         arguments = {} if call.app is None else {call.tool.app_parameter or "": call.app.id}
         try:
             if call.app is not None:
                 again.app = await self.services.directory.app(call.app.id)
             await call.tool.access.authorise(again, arguments)
-            key_limits.hold(call.caller, call.tool, None if call.app is None else call.app.id)
+            key_limits.check_limits(call.caller, call.tool, None if call.app is None else call.app.id)
         finally:
-            if not again.unit.untouched:
+            if not again.unit.is_untouched:
                 await again.unit.commit()
 
     async def _steps(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> Any:
         try:
-            values = await self._admitted(call, arguments, nested)
+            values = await self._admit_call(call, arguments, nested)
             if not nested and call.approved is None and call.waits_for_approval:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
                 # Proposals have a transaction of their own: no turn may be held that they would wait for.
@@ -249,7 +263,7 @@ class Registry:
                 if answer is not None:
                     return answer
                 return await call.services.approvals.propose(call, arguments, meaning)
-            if call.tool.destructive_when is not None and call.asks_before_destroying:
+            if call.tool.destructive_when is not None and call.needs_destroy_approval:
                 return await self._work_or_propose(call, values, arguments)
             if call.approved is not None and not nested and call.approved.meaning is not None:
                 meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
@@ -262,15 +276,15 @@ class Registry:
                 raise AppNotFound from exc
             raise
         except (DatabaseDamaged, StoreDamaged) as exc:
-            raise _damaged(call, exc.reason) from exc
+            raise _damaged_error(call, exc.reason) from exc
         except DatabaseUnavailable as exc:
-            raise _unanswered(call, "The database does not answer.", exc.reason) from exc
+            raise _unavailable_error(call, "The database does not answer.", exc.reason) from exc
         except SpaceFrozen as exc:
             raise AppMigrating from exc
         except StoreUnavailable as exc:
-            raise _unanswered(call, "The key-value store does not answer.", exc.reason) from exc
+            raise _unavailable_error(call, "The key-value store does not answer.", exc.reason) from exc
         except ObjectsUnavailable as exc:
-            raise _unanswered(call, "The object store does not answer.", exc.reason) from exc
+            raise _unavailable_error(call, "The object store does not answer.", exc.reason) from exc
 
     async def _foresee(
         self, call: Call, arguments: Mapping[str, Any], values: dict[str, Any], meaning: str | None
@@ -280,15 +294,15 @@ class Registry:
         A call that could only fail once a person has approved it is refused at once, as its preview knows. One that was
         proposed before is not asked again: its outcome may be waiting, and may be why it would fail now.
         """
-        tool, step = call.tool, call.door.step
+        tool, step = call.tool, call.context.step
         # What an agent's step asks about is what whoever wrote the agent wants to see.
-        idle = None if step is not None and step.asks else tool.idle
+        idle = None if step is not None and step.requires_approval else tool.idle
         if tool.preview is None and idle is None:
             return None
-        if await call.services.approvals.has_standing(call, arguments, meaning):
+        if await call.services.approvals.has_proposal(call, arguments, meaning):
             return None
-        unit = call.services.database.unit(write=False)
-        reading = Call(self, call.services, tool, call.caller, call.door, unit)
+        unit = call.services.database.build_unit(write=False)
+        reading = Call(self, call.services, tool, call.caller, call.context, unit)
         reading.app, reading.role = call.app, call.role
         try:
             answer = None if idle is None else await idle(reading, **values)
@@ -304,7 +318,7 @@ class Registry:
     async def _work_or_propose(self, call: Call, values: dict[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Make the call where it destroys nothing now; else it waits for a person, as one that always does."""
         meaning = None if call.tool.meaning is None else await call.tool.meaning(call, **values)
-        if not await call.services.approvals.has_standing(call, arguments, meaning):
+        if not await call.services.approvals.has_proposal(call, arguments, meaning):
             try:
                 return await self._work(call, values, nested=False)
             except WouldDestroy:
@@ -314,12 +328,12 @@ class Registry:
         await call.unit.commit()
         return await call.services.approvals.propose(call, arguments, meaning)
 
-    async def _admitted(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
+    async def _admit_call(self, call: Call, arguments: Mapping[str, Any], nested: bool) -> dict[str, Any]:
         """The validated arguments of a call that may be made."""
         tool = call.tool
         if not isinstance(call.caller, Anonymous) and not tool.names_fit(arguments):
             # Before any look-up: who misspells `app_id` must not be told that there is no such app.
-            _validated(tool, arguments)
+            _validate_arguments(tool, arguments)
         if tool.app_parameter is not None:
             call.app = await call.services.directory.app(arguments.get(tool.app_parameter))
         if tool.access.anonymous:
@@ -328,16 +342,16 @@ class Registry:
         if not nested:
             set_tenant(_tenant(call))
         if call.caller.limits is not None and not nested and tool.access.credential:
-            key_limits.hold(call.caller, tool, None if call.app is None else call.app.id)
+            key_limits.check_limits(call.caller, tool, None if call.app is None else call.app.id)
         if tool.limit is not None and not nested and call.approved is None:
             allowance = tool.limit.spend(call, arguments)
             # What is counted in this process is here already: no coroutine on the hot path.
             if allowance is not None and not isinstance(allowance, Allowance):
                 allowance = await allowance
             call.allowance = allowance
-        values = _validated(tool, arguments)
+        values = _validate_arguments(tool, arguments)
         if tool.widens and not nested:
-            key_limits.hold_arguments(call.caller, tool, values, arguments)
+            key_limits.check_arguments(call.caller, tool, values, arguments)
         return values
 
     async def _work(self, call: Call, values: dict[str, Any], nested: bool) -> Any:
@@ -346,24 +360,24 @@ class Registry:
             result = await tool.handler(call, **values)
             if tool.audit is not None:
                 if tool.audit.tallied:
-                    call.services.trail.tally(call, values)
+                    call.services.audit_log.tally(call, values)
                 else:
-                    await call.services.trail.record(call, values)
+                    await call.services.audit_log.record(call, values)
             if call.approved is not None and not nested:
                 await call.services.approvals.finish(call, result)
-            if not nested and not call.unit.untouched:
+            if not nested and not call.unit.is_untouched:
                 await call.unit.commit()
         except BaseException as exc:
             if nested:
                 raise
             await call.unit.rollback(exc)
             if isinstance(exc, BaobabError) and not isinstance(exc, Internal):
-                await call.services.trail.record_failure(call, values, exc)
+                await call.services.audit_log.record_failure(call, values, exc)
             raise
         return result
 
 
-def _validated(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The handler's arguments. BadRequest names what is wrong with those that came.
 
     Null for what may be left out means that it was left out, unless its type gives null a meaning.
@@ -387,16 +401,16 @@ def _validated(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     raise invalid(error, tool.arguments) from error
 
 
-def _unanswered(call: Call, message: str, reason: str) -> Unavailable:
+def _unavailable_error(call: Call, message: str, reason: str) -> Unavailable:
     """What the caller is told. The reason is for operators: a fault of our own may look like a store's, too."""
-    told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
-    _log.warning("a store does not answer", extra=told)
+    fields = {"request_id": call.context.request_id, "tool": call.tool.name, "reason": reason}
+    _log.warning("a store does not answer", extra=fields)
     return Unavailable(message)
 
 
-def _damaged(call: Call, reason: str) -> Damaged:
-    told = {"request_id": call.door.request_id, "tool": call.tool.name, "reason": reason}
-    _log.error("a store is damaged: restore it from a backup", extra=told)
+def _damaged_error(call: Call, reason: str) -> Damaged:
+    fields = {"request_id": call.context.request_id, "tool": call.tool.name, "reason": reason}
+    _log.error("a store is damaged: restore it from a backup", extra=fields)
     return Damaged()
 
 
@@ -406,7 +420,7 @@ def _tenant(call: Call) -> str:
         return call.caller.organisation_id
     if call.app is not None and not isinstance(call.caller, Anonymous):
         return call.app.organisation_id
-    return f"{STRANGER}:{network(call.door.ip)}"
+    return f"{STRANGER}:{network(call.context.ip)}"
 
 
 def _shape(path: str) -> str:

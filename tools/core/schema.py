@@ -16,19 +16,19 @@ def portable(schema: Schema) -> Schema:
     return _object(_inline(schema, definitions))
 
 
-def unbounded(schema: Schema, path: str = "") -> Iterator[str]:
+def find_unbounded(schema: Schema, path: str = "") -> Iterator[str]:
     """The places that take a text or a list of any size."""
     needed = _BOUNDS.get(schema.get("type", ""))
     if needed and not any(word in schema for word in needed) and schema.get("format") not in _SHORT_FORMATS:
         yield path or "the result"
     for name, inner in schema.get("properties", {}).items():
-        yield from unbounded(inner, f"{path}.{name}".lstrip("."))
+        yield from find_unbounded(inner, f"{path}.{name}".lstrip("."))
     for word in ("items", "additionalProperties"):
         if isinstance(schema.get(word), dict):
-            yield from unbounded(schema[word], f"{path}[]")
+            yield from find_unbounded(schema[word], f"{path}[]")
     for word in ("anyOf", "oneOf", "allOf"):
         for inner in schema.get(word, ()):
-            yield from unbounded(inner, path)
+            yield from find_unbounded(inner, path)
 
 
 def _inline(node: Any, definitions: Schema) -> Any:

@@ -10,7 +10,7 @@ from baobab.storage.database import Database
 from baobab.storage.notices import Notices
 from baobab.storage.secrets import Vault
 from baobab.tools.core.approvals import Approvals
-from baobab.tools.core.audit import Trail
+from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Directory
 from baobab.tools.core.auth.signing import Signers
@@ -24,7 +24,7 @@ from baobab.tools.core.stores import Stores
 T = TypeVar("T")
 
 
-class Outgoing(Protocol):
+class HttpClient(Protocol):
     """The one guarded client for requests that leave the platform."""
 
     async def request(self, method: str, url: str, **options: Any) -> Any: ...
@@ -65,12 +65,12 @@ class Services:
     directory: Directory
     signers: Signers
     credentials: Credentials
-    trail: Trail
+    audit_log: AuditLog
     failures: Failures
     approvals: Approvals
     jobs: Jobs
     credits: Credits
-    outgoing: Outgoing
+    http_client: HttpClient
     parts: Mapping[type, object] = field(default_factory=dict)
     """What engines and domains bring beside these, by its class."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

@@ -18,8 +18,8 @@ class Step:
     call_id: str
     organisation_id: str
     account_id: str
-    patience: timedelta
-    asks: bool = False
+    approval_timeout: timedelta
+    requires_approval: bool = False
     """Whether it waits for a person, whatever its caller may do without one."""
     tainted: bool = False
     """Whether text from outside has been read on the way to it."""

@@ -47,10 +47,10 @@ class NameText(Text):
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = Text.__get_pydantic_core_schema__(self, source, handler)
-        return core_schema.no_info_after_validator_function(_seen, text)
+        return core_schema.no_info_after_validator_function(_check_visible, text)
 
 
-def _seen(name: str) -> str:
+def _check_visible(name: str) -> str:
     for character in name:
         if not is_seen(character):
             raise ValueError(f"must not contain the invisible character U+{ord(character):04X}")

@@ -31,21 +31,21 @@ class HiddenIsUnknown(BadRequest):
     )
 
 
-def tell_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
+def render_fields(tool: Tool, arguments: Mapping[str, Any]) -> Fields:
     """Every argument by its name, as a person reads it: secrets hidden, what is cut of a long value counted.
 
     Before the operations of a batch stands how many there are of each kind.
     """
     fields: list[tuple[str, str]] = []
-    for name, value in shown(tool, arguments).items():
+    for name, value in redact_arguments(tool, arguments).items():
         counted = _count_operations(_field_schema(tool.input_schema, name), value)
         if counted:
             fields.append((escape_name(name) + COUNTED, counted))
-        fields.append((escape_name(name), _shown(value)))
+        fields.append((escape_name(name), _shorten_value(value)))
     return fields
 
 
-def word_call(
+def describe_call(
     tool: Tool | None, fields: Fields, *, effect: str, tainted: bool = False, user_id: str | None = None
 ) -> str:
     """The tool's own first sentence, what follows from it, and every argument.
@@ -64,7 +64,7 @@ def word_call(
     return "\n".join(line for line in lines if line)
 
 
-def shown(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def redact_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as a person may see them: what their schema calls write-only is a secret."""
     safe: dict[str, Any] = _without_secrets(tool.input_schema, dict(arguments))
     return safe
@@ -133,7 +133,7 @@ def _without_secrets(schema: Mapping[str, Any], value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = escape_json(value)
     if len(text) <= _LONGEST_VALUE:
         return text

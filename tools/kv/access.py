@@ -40,11 +40,11 @@ async def runs_app(call: "Call") -> bool:
 
 
 async def rule_book(call: "Call") -> RuleBook:
-    return await call.services.of(RuleBooks).of(call.require_app().id)
+    return await call.services.of(RuleBooks).get(call.require_app().id)
 
 
 @dataclass(frozen=True, slots=True)
-class Exposed:
+class ExposedAccess:
     """`key`: the rules are asked for the key of the call. Without it (a batch) the handler asks for each of its own."""
 
     verb: Verb

@@ -108,7 +108,7 @@ class RuleBooks:
         services.notices.subscribe(NOTICE, self._books.forget)
         services.notices.subscribe("app", self._books.forget)
 
-    async def of(self, app_id: str) -> RuleBook:
+    async def get(self, app_id: str) -> RuleBook:
         return await self._books.get(app_id) or RuleBook(())
 
     async def _load(self, app_id: str) -> RuleBook:

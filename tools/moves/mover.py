@@ -15,7 +15,7 @@ from baobab.tools.core.app_data import MOVE_ENDED, AppData, copy_objects, erase_
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import OUTAGES, Again, JobLost
+from baobab.tools.core.jobs import OUTAGES, JobLost, RetryLater
 from baobab.tools.core.stores import Stores
 from baobab.tools.moves.tables import BEFORE_FLIP, STEPS, moves_table
 
@@ -41,7 +41,7 @@ class Mover:
         while self._row.completed_at is None:
             try:
                 await self._step()
-            except (Again, JobLost):
+            except (RetryLater, JobLost):
                 raise
             except OUTAGES as exc:
                 _log.warning("move %s: a store does not answer (%s)", self._row.id, exc)
@@ -98,10 +98,10 @@ class Mover:
         for data in self._data:
             await data.freeze(self._source, self._row.app_id)
         for approval_id in await self._services.approvals.list_approved_of_app(self._row.app_id):
-            if await self._source.kv.begun(self._row.app_id, approval_id):
+            if await self._source.kv.has_written(self._row.app_id, approval_id):
                 for data in self._data:
                     await data.thaw(self._source, self._row.app_id)
-                raise Again(_PAUSE_SECONDS, "an approved call is under way")
+                raise RetryLater(_PAUSE_SECONDS, "an approved call is under way")
 
     async def _flip(self) -> None:
         """From this commit on, requests go to the destination."""
@@ -118,7 +118,7 @@ class Mover:
     async def _unblock(self) -> None:
         left = SETTLED_SECONDS - (self._services.clock.now() - self._row.step_started_at).total_seconds()
         if left > 0:
-            raise Again(left, "workers hear of the new region")
+            raise RetryLater(left, "workers hear of the new region")
         for data in self._data:
             await data.thaw(self._dest, self._row.app_id)
 
@@ -138,15 +138,15 @@ class Mover:
         await erase_app(self._job.registry.toolsets, self._dest, self._row.app_id)
         async with self._job.writing(last=True) as unit:
             await self._set(unit, self._values(row.ending))
-            await self._tell(unit, row.ending)
+            await self._emit_ended(unit, row.ending)
 
     async def _enter(self, step: str, **values: Any) -> None:
         async with self._job.writing(last=step == "completed") as unit:
             await self._set(unit, self._values(step) | values)
             if step == "completed":
-                await self._tell(unit, step)
+                await self._emit_ended(unit, step)
 
-    async def _tell(self, unit: Unit, outcome: str) -> None:
+    async def _emit_ended(self, unit: Unit, outcome: str) -> None:
         told = {"migration_id": self._row.id, "outcome": outcome}
         await self._services.jobs.emit(unit, MOVE_ENDED, app_id=self._row.app_id, data=told)
 
@@ -157,7 +157,7 @@ class Mover:
             values["ending"] = "failed"
         async with self._job.writing() as unit:
             await self._set(unit, values)
-        raise Again(min(_PAUSE_SECONDS * 2 ** min(tried - 1, 10), _LONGEST_PAUSE_SECONDS), told)
+        raise RetryLater(min(_PAUSE_SECONDS * 2 ** min(tried - 1, 10), _LONGEST_PAUSE_SECONDS), told)
 
     def _values(self, step: str) -> dict[str, Any]:
         now = self._services.clock.now()
@@ -169,7 +169,7 @@ class Mover:
         asked = moves_table.c.ending.is_(None) if self._row.ending is None else moves_table.c.ending == self._row.ending
         before = (moves_table.c.id == self._row.id, moves_table.c.current_step == self._row.current_step, asked)
         if (await unit.execute(update(moves_table).where(*before).values(**values))).rowcount != 1:
-            raise Again(0, "the move is to end")
+            raise RetryLater(0, "the move is to end")
 
     async def _now(self) -> Any:
         async with self._services.database.reading() as connection:

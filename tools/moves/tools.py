@@ -1,124 +1,33 @@
 """Moving an app to another region: /v1/apps/{app_id}/move, its migrations, and the copies that are left behind."""
 
-from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import exists, insert, select, update
-from typing_extensions import TypedDict
 
-from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.auth.access import AnyAccount, AppOwner
-from baobab.tools.core.auth.membership import chosen_organisation
+from baobab.tools.core.auth.membership import resolve_organisation_id
 from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
-from baobab.tools.core.job import Job
-from baobab.tools.core.jobs import Again
-from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
+from baobab.tools.core.toolset import Guard, Mcp, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.moves.errors import (
-    MOVE_ENVELOPE,
     DestRegionRequired,
     Ineligible,
     MoveNotFound,
     NoReplica,
     TooLateToAbort,
 )
-from baobab.tools.moves.mover import Mover
-from baobab.tools.moves.tables import BEFORE_FLIP, TEARING_DOWN, Step, moves_table
+from baobab.tools.moves.schemas import Aborting, ActiveMove, Move, MoveReversed, MoveStarted, Replicas, TornDown
+from baobab.tools.moves.tables import BEFORE_FLIP, TEARING_DOWN, moves_table
+from baobab.tools.moves.toolset import moves
 
-moves = Toolset("moves", "Moving an app, with its data, to another region.", envelope=MOVE_ENVELOPE)
-
-ReplicaState = Literal["pending", "active", "torn_down"]
 MoveId = Annotated[Uuid, Field(description="The move, as op:moves_start or op:moves_active names it.")]
 Region = Annotated[str, Text(40), Field(description="A region that op:system_regions names.", examples=["eu-west-1"])]
 
 
-_ELSEWHERE_SECONDS = 300.0
-
-
-class Progress(TypedDict):
-    keys: NotRequired[int]
-    bytes: NotRequired[int]
-
-
-class MoveStarted(TypedDict):
-    migration_id: str
-    status: Literal["queued"]
-
-
-class MoveReversed(MoveStarted):
-    migrationId: str
-    path: Annotated[str, Field(description="Where to read how far it is.")]
-
-
-class Move(TypedDict):
-    migration_id: str
-    app_id: str
-    current_step: Step
-    source_region: str
-    dest_region: str
-    source_replica_state: ReplicaState
-    last_error: str | None
-    retry_count: int
-    created_at: datetime
-    step_started_at: datetime
-    completed_at: datetime | None
-    progress: Progress
-
-
-class ActiveMove(TypedDict):
-    migration: Move | None
-
-
-class Aborting(TypedDict):
-    migration_id: str
-    status: Literal["aborting"]
-
-
-class Replica(TypedDict):
-    migration_id: str
-    app_id: str
-    region: str
-    source_region: str
-    dest_region: str
-    state: ReplicaState
-    since: datetime
-    completed_at: datetime | None
-
-
-class Replicas(TypedDict):
-    source_replicas: list[Replica]
-
-
-class TornDown(TypedDict):
-    status: Literal["torn_down"]
-
-
-# Large apps must not take the place of every other job.
-@moves.job(attempts=1000, at_once=2)
-async def moves_advance(job: Job, move_id: str) -> None:
-    """Make what is left of a move."""
-    async with job.database.reading() as connection:
-        row = (await connection.execute(select(moves_table).where(moves_table.c.id == move_id))).one()
-    await Mover(job, row).advance()
-
-
-@moves.job(attempts=1000)
-async def moves_tear_down(job: Job, app_id: str, region: str) -> None:
-    """Remove the copy of an app that a move has left behind."""
-    stores = job.services.regions.get(region)
-    if stores is None:
-        raise Again(_ELSEWHERE_SECONDS, f"the region {region} is not served here")
-    await erase_app(job.registry.toolsets, stores, app_id)
-    left = (moves_table.c.app_id == app_id, moves_table.c.source_region == region)
-    going = moves_table.c.source_replica_state == TEARING_DOWN
-    async with job.writing(last=True) as unit:
-        await unit.execute(update(moves_table).where(*left, going).values(source_replica_state="torn_down"))
-
-
-async def _starting(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:
+async def _preview_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> str:
     if not dest_region:
         raise DestRegionRequired
     await _require_eligible(call, app_id, dest_region)
@@ -139,7 +48,7 @@ async def _starting(call: Call, app_id: AppId, dest_region: Region | None = None
             "mover, migrar la aplicación a otra región, trasladar"
         )
     ),
-    guard=Guard(preview=_starting),
+    guard=Guard(preview=_preview_start),
 )
 async def moves_start(call: Call, app_id: AppId, dest_region: Region | None = None) -> MoveStarted:
     """Move an app with its data to another region.
@@ -183,7 +92,7 @@ async def moves_get(call: Call, app_id: AppId, migration_id: MoveId) -> Move:
     return _move(await _of_app(call, app_id, migration_id))
 
 
-async def _aborting(call: Call, app_id: AppId, migration_id: MoveId) -> str:
+async def _preview_abort(call: Call, app_id: AppId, migration_id: MoveId) -> str:
     row = await _of_app(call, app_id, migration_id)
     going = row.completed_at is None and row.current_step in BEFORE_FLIP and row.ending is None
     if not going and (row.ending != "aborted" or row.completed_at is not None):
@@ -198,7 +107,7 @@ async def _aborting(call: Call, app_id: AppId, migration_id: MoveId) -> str:
     raises=(MoveNotFound, TooLateToAbort),
     audit=Audit("app.move.abort", resource="app"),
     mcp=Mcp(keywords="cancel, stop a migration or relocation to a region; Umzug abbrechen; cancelar la migración"),
-    guard=Guard(preview=_aborting),
+    guard=Guard(preview=_preview_abort),
 )
 async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborting:
     """Give a move up, and leave the app where it is. Not possible once requests go to the new region."""
@@ -212,8 +121,8 @@ async def moves_abort(call: Call, app_id: AppId, migration_id: MoveId) -> Aborti
     return {"migration_id": row.id, "status": "aborting"}
 
 
-async def _reversing(call: Call, app_id: AppId, migration_id: MoveId) -> str:
-    row = await _reversible(call, app_id, migration_id)
+async def _preview_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> str:
+    row = await _get_reversible(call, app_id, migration_id)
     await _require_eligible(call, app_id, row.source_region)
     return f"It would move the app back to the region {row.source_region}, and replace the old copy there."
 
@@ -232,11 +141,11 @@ async def _reversing(call: Call, app_id: AppId, migration_id: MoveId) -> str:
             "revertir la migración, volver"
         )
     ),
-    guard=Guard(preview=_reversing),
+    guard=Guard(preview=_preview_reverse),
 )
 async def moves_reverse(call: Call, app_id: AppId, migration_id: MoveId) -> MoveReversed:
     """Move an app back to the region that it came from, with what was written since. The old copy there is replaced."""
-    row = await _reversible(call, app_id, migration_id)
+    row = await _get_reversible(call, app_id, migration_id)
     begun = await _start(call, app_id, row.source_region)
     move_id = begun["migration_id"]
     return {**begun, "migrationId": move_id, "path": f"/v1/apps/{app_id}/migrations/{move_id}"}
@@ -260,7 +169,7 @@ async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replic
     org_id: another organisation that you belong to; the caller's when left out.
     """
     mine = (
-        moves_table.c.organisation_id == await chosen_organisation(call, org_id),
+        moves_table.c.organisation_id == await resolve_organisation_id(call, org_id),
         moves_table.c.source_replica_state == "active",
     )
     rows = await call.execute(select(moves_table).where(*mine).order_by(moves_table.c.created_at.desc()).limit(1000))
@@ -281,7 +190,7 @@ async def source_replicas_list(call: Call, org_id: Uuid | None = None) -> Replic
     }
 
 
-async def _tearing_down(call: Call, migration_id: MoveId) -> str:
+async def _preview_teardown(call: Call, migration_id: MoveId) -> str:
     row = await _of_admin(call, migration_id)
     underway = (moves_table.c.app_id == row.app_id, moves_table.c.completed_at.is_(None))
     if row.source_replica_state != "active" or (await call.execute(select(moves_table.c.id).where(*underway))).first():
@@ -302,7 +211,7 @@ async def _tearing_down(call: Call, migration_id: MoveId) -> str:
             "borrar copia antigua, réplica"
         )
     ),
-    guard=Guard(preview=_tearing_down),
+    guard=Guard(preview=_preview_teardown),
 )
 async def source_replicas_delete(call: Call, migration_id: MoveId) -> TornDown:
     """Delete the copy that a move has left behind. The move can then not be reversed any more."""
@@ -369,7 +278,7 @@ async def _of_app(call: Call, app_id: str, move_id: str) -> Any:
     return row
 
 
-async def _reversible(call: Call, app_id: str, move_id: str) -> Any:
+async def _get_reversible(call: Call, app_id: str, move_id: str) -> Any:
     """A move of an app that has ended and left a copy behind."""
     row = await _of_app(call, app_id, move_id)
     if row.source_replica_state != "active" or row.completed_at is None:

@@ -9,7 +9,7 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.errors import BaobabError
 from baobab.tools.oauth.errors import ThroughOAuthOnly
 
-DOOR = "oauth"
+INTERFACE_NAME = "oauth"
 """The name of the door that has verified what the protocol asks to be verified."""
 
 
@@ -26,7 +26,7 @@ class OAuthEndpoints:
         return False
 
     async def authorise(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        if call.door.name != DOOR:
+        if call.context.name != INTERFACE_NAME:
             raise ThroughOAuthOnly
 
 

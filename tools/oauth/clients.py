@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from baobab.tools.core.escaping import is_seen
 from baobab.tools.core.types import Text
@@ -13,19 +12,10 @@ MOST_REDIRECTS = 10
 NAMELESS = "Unnamed client"
 
 
-class Client(TypedDict):
-    """A client, as it describes itself."""
-
-    client_id: str
-    name: Annotated[str, Field(description="What it calls itself; nobody has checked that.")]
-    redirect_uris: list[str]
-    document: Annotated[bool, Field(description="Whether the id is the address of its metadata document.")]
-
-
 ClientId = Annotated[str, Text(2000, min_length=1), Field(description="The client's id.")]
 ClientName = Annotated[str, Text(LONGEST_NAME)]
 
 
-def readable(name: str, otherwise: str) -> str:
+def readable_name(name: str, otherwise: str) -> str:
     """A name without characters that show as nothing or turn the text around them."""
     return "".join(c for c in name if c.isprintable() and is_seen(c)).strip()[:LONGEST_NAME] or otherwise

@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json
 
 from baobab.runtime.addresses import EgressError
-from baobab.runtime.shares import Shares
-from baobab.tools.core.rate_limits import settled
+from baobab.runtime.keyed_semaphore import KeyedSemaphore
+from baobab.tools.core.rate_limits import resolve_answer
 from baobab.tools.core.services import Services
 from baobab.tools.core.tenancy import current_tenant
 from baobab.tools.oauth import redirects
-from baobab.tools.oauth.clients import MOST_REDIRECTS, Client, readable
+from baobab.tools.oauth.clients import MOST_REDIRECTS, readable_name
 from baobab.tools.oauth.errors import DocumentRefused, RedirectRefused
+from baobab.tools.oauth.schemas import Client
 
 _MAX_BYTES = 10 * 1024
 _TIMEOUT = 5.0
@@ -39,15 +40,15 @@ def is_address(client_id: str) -> bool:
     return client_id.startswith("https://")
 
 
-class Documents:
+class ClientDocuments:
     """What was fetched a short while ago, and what was refused a shorter while ago."""
 
     def __init__(self, services: Services) -> None:
-        self._outgoing = services.outgoing
+        self._outgoing = services.http_client
         self._limits = services.limits
         self._now = services.clock.monotonic
         self._kept: dict[str, tuple[float, Client | str]] = {}
-        self._shares = Shares(1)
+        self._shares = KeyedSemaphore(1)
         self._asking: Counter[str] = Counter()
 
     async def client(self, address: str) -> Client:
@@ -59,11 +60,11 @@ class Documents:
         kept = self._current(address)
         if kept is None:
             # Strangers name these addresses: few are fetched at a time, and one host keeps no other's place for long.
-            async with self._place(address):
+            async with self._fetch_slot(address):
                 kept = self._current(address)
                 if kept is None:
-                    await settled(self._limits.spend("oauth-document", current_tenant(), _MOST_A_MINUTE, 60))
-                    kept = self._keep(address, await self._fetched(address))
+                    await resolve_answer(self._limits.spend("oauth-document", current_tenant(), _MOST_A_MINUTE, 60))
+                    kept = self._keep(address, await self._fetch_client(address))
         if isinstance(kept[1], str):
             raise DocumentRefused(kept[1])
         return kept[1]
@@ -73,7 +74,7 @@ class Documents:
         return kept if kept is not None and kept[0] > self._now() else None
 
     @asynccontextmanager
-    async def _place(self, address: str) -> AsyncGenerator[None, None]:
+    async def _fetch_slot(self, address: str) -> AsyncGenerator[None, None]:
         """A fetch of whoever asks, of the site and of all; DocumentRefused where many wait for one already."""
         asking = current_tenant()
         if self._asking[asking] >= _MOST_WAITING:
@@ -81,9 +82,9 @@ class Documents:
         self._asking[asking] += 1
         try:
             async with (
-                self._shares.place(asking),
-                self._shares.place(("site", _site(address)), _MOST_OF_A_SITE),
-                self._shares.place("all", _MOST_AT_ONCE),
+                self._shares.acquire_slot(asking),
+                self._shares.acquire_slot(("site", _site(address)), _MOST_OF_A_SITE),
+                self._shares.acquire_slot("all", _MOST_AT_ONCE),
             ):
                 yield
         finally:
@@ -99,7 +100,7 @@ class Documents:
         kept = self._kept[address] = (self._now() + seconds, found)
         return kept
 
-    async def _fetched(self, address: str) -> Client | str:
+    async def _fetch_client(self, address: str) -> Client | str:
         """The client, or in words why there is none."""
         if not _ADDRESS.fullmatch(address) or _STEPS.search(urlsplit(address).path):
             return "The client's id is no address of a document."
@@ -141,7 +142,7 @@ def _read(address: str, document: Any) -> Client:
     host = urlsplit(address).netloc
     return {
         "client_id": address,
-        "name": readable(name if isinstance(name, str) else "", host),
-        "redirect_uris": [redirects.check(uri) for uri in uris],
+        "name": readable_name(name if isinstance(name, str) else "", host),
+        "redirect_uris": [redirects.check_redirect(uri) for uri in uris],
         "document": True,
     }

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, insert, select, update
 
-from baobab.storage.secrets import digest
+from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import keys
-from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.tables import api_keys
 from baobab.tools.core.call import Call
 from baobab.tools.oauth.errors import InvalidGrant
@@ -29,7 +29,7 @@ def expiry(now: datetime, ends_at: datetime | None) -> datetime:
     return usual if ends_at is None else min(usual, ends_at)
 
 
-async def begin_grant(call: Call, key_id: str, about: dict[str, Any]) -> str:
+async def create_grant(call: Call, key_id: str, about: dict[str, Any]) -> str:
     """Keep a grant, whose key has been kept; its first refresh token."""
     await call.execute(insert(oauth_grants), {"key_id": key_id, **about, "created_at": call.now})
     return await _add_refresh_token(call, key_id)
@@ -47,7 +47,7 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
         raise InvalidGrant("The refresh token is too old, or what it stood for was revoked.")
     if key.ends_at is not None and key.ends_at <= call.now:
         raise InvalidGrant("The access that a person gave has ended.", remediation="Ask that person for it anew.")
-    if await role_now(call, key.organisation_id, key.account_id) is None:
+    if await load_role(call, key.organisation_id, key.account_id) is None:
         raise InvalidGrant("Who agreed is no longer a member of the organisation.")
     vault, context = call.services.vault, f"oauth_refresh_tokens.successor:{row.digest}"
     unused = (oauth_refresh_tokens.c.digest == row.digest, oauth_refresh_tokens.c.used_at.is_(None))
@@ -63,7 +63,7 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
     text = keys.plaintext(call.services.ids)
     now = call.now
     expires_at = expiry(now, key.ends_at)
-    values = {"digest": digest(text), "prefix": text[:12], "expires_at": expires_at}
+    values = {"digest": digest_token(text), "prefix": text[:12], "expires_at": expires_at}
     await call.execute(update(api_keys).where(*live).values(**values))
     await call.services.notices.publish(call.unit, "key", key.digest)
     made = {
@@ -82,7 +82,7 @@ async def rotate(call: Call, row: Any) -> dict[str, Any] | None:
 
 async def find_refresh_token(call: Call, client_id: str | None, token: str) -> Any:
     """The row of a client's refresh token; InvalidGrant where there is none."""
-    which: list[ColumnElement[bool]] = [oauth_refresh_tokens.c.digest == digest(token)]
+    which: list[ColumnElement[bool]] = [oauth_refresh_tokens.c.digest == digest_token(token)]
     if client_id is not None:
         which.append(oauth_grants.c.client_id == client_id)
     query = select(oauth_refresh_tokens, oauth_grants.c.scope).join(
@@ -96,6 +96,6 @@ async def find_refresh_token(call: Call, client_id: str | None, token: str) -> A
 
 async def _add_refresh_token(call: Call, key_id: str) -> str:
     token = _REFRESH + call.services.ids.secret(_LENGTH)
-    row = {"digest": digest(token), "key_id": key_id, "created_at": call.now}
+    row = {"digest": digest_token(token), "key_id": key_id, "created_at": call.now}
     await call.execute(insert(oauth_refresh_tokens), row)
     return token

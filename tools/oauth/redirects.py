@@ -14,7 +14,7 @@ _EDITORS = frozenset(
 _TEXT = re.compile(r"[!#-;=?-\[\]_a-z~]+")
 
 
-def check(uri: str) -> str:
+def check_redirect(uri: str) -> str:
     """The address itself; RedirectRefused for one that no client is sent back to."""
     reason = _refusal(uri)
     if reason:
@@ -22,7 +22,7 @@ def check(uri: str) -> str:
     return uri
 
 
-def same(registered: str, asked: str) -> bool:
+def is_same_redirect(registered: str, asked: str) -> bool:
     """Whether an address is the registered one; http on loopback may have any port (RFC 8252, 7.3)."""
     if _refusal(asked):
         return False
@@ -32,7 +32,7 @@ def same(registered: str, asked: str) -> bool:
     return _apart(one, one.netloc.lower()) == _apart(other, other.netloc.lower())
 
 
-def shown(uri: str) -> str:
+def display_host(uri: str) -> str:
     """Whom an address leads to, for a person to judge: its host, or the scheme of a program on their machine."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"

@@ -88,7 +88,7 @@ def seal(
     return services.vault.seal(json.dumps(asdict(request)).encode(), _CONTEXT)
 
 
-def opened(services: Services, text: str) -> Request:
+def open_request(services: Services, text: str) -> Request:
     """The request of a text; RequestGone for one that was not made here, or too long ago."""
     try:
         request = Request(**json.loads(services.vault.open(text, _CONTEXT)))

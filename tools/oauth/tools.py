@@ -8,15 +8,14 @@ from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field
-from sqlalchemy import delete, func, insert, or_, select, update
-from typing_extensions import TypedDict
+from sqlalchemy import insert, or_, select, update
 
-from baobab.storage.secrets import digest
+from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.key_limits import Families, UnknownToolset, open_families
-from baobab.tools.core.auth.membership import role_now
+from baobab.tools.core.auth.membership import load_role
 from baobab.tools.core.auth.roles import require_role
 from baobab.tools.core.auth.tables import api_keys, apps, organisations
 from baobab.tools.core.binding import Audit
@@ -25,16 +24,15 @@ from baobab.tools.core.days import Day
 from baobab.tools.core.effects import Policy
 from baobab.tools.core.errors import AppNotFound, BadRequest
 from baobab.tools.core.escaping import escape_text
-from baobab.tools.core.job import Job
 from baobab.tools.core.limits import PerAddress
 from baobab.tools.core.plan_room import PlanLimitReached
 from baobab.tools.core.secret import Secret
-from baobab.tools.core.toolset import Guard, Rest, Toolset
+from baobab.tools.core.toolset import Guard, Rest
 from baobab.tools.core.types import AppId, Text, Uuid
 from baobab.tools.oauth import redirects
 from baobab.tools.oauth.access import OAUTH_ENDPOINTS
-from baobab.tools.oauth.clients import MOST_REDIRECTS, NAMELESS, Client, ClientId, ClientName, readable
-from baobab.tools.oauth.documents import Documents, is_address
+from baobab.tools.oauth.clients import MOST_REDIRECTS, NAMELESS, ClientId, ClientName, readable_name
+from baobab.tools.oauth.documents import ClientDocuments, is_address
 from baobab.tools.oauth.errors import (
     DocumentRefused,
     InvalidGrant,
@@ -45,16 +43,27 @@ from baobab.tools.oauth.errors import (
 )
 from baobab.tools.oauth.grants import (
     REFRESH_LIFETIME,
-    begin_grant,
+    create_grant,
     expiry,
     find_refresh_token,
     rotate,
 )
-from baobab.tools.oauth.requests import LONGEST, Request, opened
+from baobab.tools.oauth.requests import LONGEST, Request, open_request
+from baobab.tools.oauth.schemas import (
+    AskedFor,
+    Client,
+    Decided,
+    Exchanged,
+    PendingCode,
+    PendingRefresh,
+    Program,
+    Programs,
+    Revoked,
+)
 from baobab.tools.oauth.tables import oauth_clients, oauth_codes, oauth_grants, oauth_refresh_tokens
+from baobab.tools.oauth.toolset import oauth
 
 CODE_LIFETIME = timedelta(minutes=5)
-UNUSED_CLIENTS_KEPT = timedelta(days=30)
 _CODE_LENGTH = 43
 _OF_KEYS = " (OAuth)"
 _NAMES = ("client_name", "organization_name", "only_app_name")
@@ -73,113 +82,6 @@ Decision = Literal["approve", "deny"]
 OrganizationId = Annotated[Uuid, Field(description="An organisation of yours; the token's own when left out.")]
 
 
-class Family(TypedDict):
-    """A family of tools."""
-
-    name: str
-    description: str
-
-
-class AskedFor(TypedDict):
-    """What a client asks for, as a person should see it."""
-
-    client_id: str
-    client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
-    client_document: Annotated[bool, Field(description="Whether the client's id is the address of its own document.")]
-    redirect_host: Annotated[str, Field(description="Whom the key goes to: a host, or the scheme of a local program.")]
-    scopes: list[str]
-    families: Annotated[list[Family], Field(description="What the key may be narrowed to: families of tools.")]
-    server: Annotated[str, Field(description="The name of this server, as the client asked for it.")]
-    expires_at: datetime
-
-
-class Decided(TypedDict):
-    """Where the browser goes now."""
-
-    redirect_to: str
-
-
-class PendingCode(TypedDict):
-    """What a code is bound to."""
-
-    redirect_uri: str
-    redirect_given: bool
-    code_challenge: str
-    resource: str | None
-    scopes: list[str]
-    expires_at: datetime
-
-
-class Exchanged(TypedDict):
-    """The key that a code was good for."""
-
-    access_token: Annotated[
-        str | None, Field(description="None where the code had been used: then the key of its first use is revoked.")
-    ]
-    refresh_token: str | None
-    expires_in: int
-    scope: str
-
-
-class PendingRefresh(TypedDict):
-    """What a refresh token is good for."""
-
-    scope: str
-    expires_at: datetime
-
-
-class Program(TypedDict):
-    """A program that has a key of yours by OAuth."""
-
-    id: str
-    client_name: str
-    client_id: str
-    redirect_host: str
-    organization_id: str
-    organization_name: str
-    scope: str
-    toolsets: Annotated[list[str] | None, Field(description="The families of tools that it may use; null is all.")]
-    only_app_id: Annotated[str | None, Field(description="The only app that it may use; null for all that you may.")]
-    only_app_name: str | None
-    read_only: bool
-    approval: Policy
-    ends_at: Annotated[datetime | None, Field(description="When its access ends; null: when it is revoked.")]
-    created_at: datetime
-    last_used_at: datetime | None
-
-
-class Programs(TypedDict):
-    programs: list[Program]
-
-
-class Revoked(TypedDict):
-    revoked: bool
-
-
-oauth = Toolset("oauth", "OAuth: keys for MCP clients, with a person's consent.", mcp=False)
-
-
-@oauth.job(every=3600)
-async def oauth_forget(job: Job) -> None:
-    """Forget codes that are past, and clients that registered and never came to a decision."""
-    now = job.services.clock.now()
-    forgotten = (oauth_clients.c.last_used_at.is_(None), oauth_clients.c.created_at < now - UNUSED_CLIENTS_KEPT)
-    async with job.writing(last=True) as unit:
-        await unit.execute(delete(oauth_codes).where(oauth_codes.c.expires_at < now))
-        await unit.execute(delete(oauth_clients).where(*forgotten))
-        # A grant whose newest refresh token nobody has used in its time is over.
-        newest = (
-            select(oauth_refresh_tokens.c.key_id)
-            .group_by(oauth_refresh_tokens.c.key_id)
-            .having(func.max(oauth_refresh_tokens.c.created_at) < now - REFRESH_LIFETIME)
-        )
-        ended = api_keys.c.ends_at <= now
-        over = (or_(api_keys.c.id.in_(newest), ended), api_keys.c.revoked_at.is_(None))
-        await unit.execute(update(api_keys).where(*over).values(revoked_at=now))
-        past = (oauth_refresh_tokens.c.used_at < now - REFRESH_LIFETIME,)
-        await unit.execute(delete(oauth_refresh_tokens).where(*past))
-
-
 @oauth.tool(
     access=OAUTH_ENDPOINTS,
     effect="write",
@@ -195,8 +97,8 @@ async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: C
     """
     client: Client = {
         "client_id": call.services.ids.uuid(),
-        "name": readable(client_name or "", NAMELESS),
-        "redirect_uris": [redirects.check(uri) for uri in redirect_uris],
+        "name": readable_name(client_name or "", NAMELESS),
+        "redirect_uris": [redirects.check_redirect(uri) for uri in redirect_uris],
         "document": False,
     }
     row = {"id": client["client_id"], "name": client["name"], "redirect_uris": client["redirect_uris"]}
@@ -210,7 +112,7 @@ async def oauth_register(call: Call, redirect_uris: RedirectUris, client_name: C
 async def oauth_client(call: Call, client_id: ClientId) -> Client:
     """A client by its id: one that registered, or one whose id is the address of its metadata document."""
     if is_address(client_id):
-        return await call.services.of(Documents).client(client_id)
+        return await call.services.of(ClientDocuments).client(client_id)
     row = (await call.execute(select(oauth_clients).where(oauth_clients.c.id == client_id))).first()
     if row is None:
         raise UnknownClient
@@ -220,12 +122,12 @@ async def oauth_client(call: Call, client_id: ClientId) -> Client:
 @oauth.tool("GET /oauth/request", access=EVERYBODY, effect="read", raises=(RequestGone,))
 async def oauth_request(call: Call, request: Sealed) -> AskedFor:
     """What a client asks for: what the consent page shows to the person who decides."""
-    asked = opened(call.services, request)
+    asked = open_request(call.services, request)
     return {
         "client_id": asked.client_id,
         "client_name": asked.client_name,
         "client_document": asked.document,
-        "redirect_host": redirects.shown(asked.redirect_uri),
+        "redirect_host": redirects.display_host(asked.redirect_uri),
         "scopes": asked.scopes,
         "families": [
             {"name": family.name, "description": family.description} for family in call.registry.toolsets if family.mcp
@@ -266,14 +168,14 @@ async def oauth_decide(
     only_app_id: the only app that the key opens, one of the organisation's; all that the account may when left out.
     last_day: the day (UTC) at whose end the access ends for good; when left out, it lasts until it is revoked.
     """
-    asked = opened(call.services, request)
+    asked = open_request(call.services, request)
     organisation = organization_id or call.account.organisation_id
-    require_role(await role_now(call, organisation, call.account.account_id), "member")
-    host = redirects.shown(asked.redirect_uri)
+    require_role(await load_role(call, organisation, call.account.account_id), "member")
+    host = redirects.display_host(asked.redirect_uri)
     call.audit.resource_id, call.audit.organisation_id = asked.client_id[:200], organisation
     call.audit.data |= {"decision": decision, "client": asked.client_name, "redirect_host": host}
     if decision == "deny":
-        return _sent_back(asked, error="access_denied", error_description="The person refused.")
+        return _redirect_back(asked, error="access_denied", error_description="The person refused.")
     if only_app_id is not None:
         await _require_app(call, only_app_id, organisation, asked.scopes)
     families = open_families(call.registry, toolsets, approval)
@@ -287,7 +189,7 @@ async def oauth_decide(
             raise UnknownClient
     code = call.services.ids.secret(_CODE_LENGTH)
     row = {
-        "digest": digest(code),
+        "digest": digest_token(code),
         "client_id": asked.client_id,
         "client_name": asked.client_name,
         "redirect_uri": asked.redirect_uri,
@@ -312,7 +214,7 @@ async def oauth_decide(
         "only_app_id": only_app_id,
         "ends_at": ends_at and ends_at.isoformat(),
     }
-    return _sent_back(asked, code=code)
+    return _redirect_back(asked, code=code)
 
 
 @oauth.tool(access=OAUTH_ENDPOINTS, effect="read", raises=(InvalidGrant,))
@@ -364,7 +266,7 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
         first = select(oauth_codes.c.key_id).where(oauth_codes.c.digest == row.digest).scalar_subquery()
         call.audit.data |= {"replayed": True, "keys_revoked": await keys.revoke(call, api_keys.c.id == first)}
         return {"access_token": None, "refresh_token": None, "expires_in": 0, "scope": scope}
-    if await role_now(call, row.organisation_id, row.account_id) is None:
+    if await load_role(call, row.organisation_id, row.account_id) is None:
         raise InvalidGrant("Who agreed is no longer a member of the organisation.")
     await keys.require_room(call, row.organisation_id)
     if row.ends_at is not None and row.ends_at <= call.now:
@@ -375,10 +277,10 @@ async def oauth_exchange(call: Call, client_id: ClientId, code: Code) -> Exchang
     about = {
         "client_id": row.client_id,
         "client_name": row.client_name,
-        "redirect_host": redirects.shown(row.redirect_uri)[:300],
+        "redirect_host": redirects.display_host(row.redirect_uri)[:300],
         "scope": scope,
     }
-    refresh_token = await begin_grant(call, kept["id"], about)
+    refresh_token = await create_grant(call, kept["id"], about)
     call.audit.resource_id = kept["id"]
     call.audit.data |= {"prefix": kept["prefix"], "scopes": kept["scopes"]}
     seconds = int((expires_at - now).total_seconds())
@@ -422,8 +324,8 @@ async def oauth_revoke(call: Call, token: SecretToken, client_id: ClientId | Non
     grants = select(oauth_grants.c.key_id)
     if client_id is not None:
         grants = grants.where(oauth_grants.c.client_id == client_id)
-    refreshing = select(oauth_refresh_tokens.c.key_id).where(oauth_refresh_tokens.c.digest == digest(token))
-    mine = or_(api_keys.c.digest == digest(token), api_keys.c.id.in_(refreshing))
+    refreshing = select(oauth_refresh_tokens.c.key_id).where(oauth_refresh_tokens.c.digest == digest_token(token))
+    mine = or_(api_keys.c.digest == digest_token(token), api_keys.c.id.in_(refreshing))
     gone = await keys.revoke(call, api_keys.c.id.in_(grants), mine)
     call.audit.nothing_done = gone == 0
     return {"revoked": gone > 0}
@@ -479,13 +381,13 @@ async def _require_app(call: Call, app_id: str, organisation: str, scopes: list[
 
 async def _code(call: Call, client_id: str, code: str) -> Any:
     """The row of a client's code; InvalidGrant where there is none, or it has expired."""
-    which = (oauth_codes.c.digest == digest(code), oauth_codes.c.client_id == client_id)
+    which = (oauth_codes.c.digest == digest_token(code), oauth_codes.c.client_id == client_id)
     row = (await call.execute(select(oauth_codes).where(*which))).first()
     if row is None or row.expires_at <= call.now:
         raise InvalidGrant
     return row
 
 
-def _sent_back(asked: Request, **parameters: str) -> Decided:
+def _redirect_back(asked: Request, **parameters: str) -> Decided:
     """The client's address with the answer, its own state, and who answers (RFC 9207)."""
     return {"redirect_to": redirects.answer(asked.redirect_uri, **parameters, state=asked.state, iss=asked.issuer)}

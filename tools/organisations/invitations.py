@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
-from baobab.storage.secrets import digest
+from baobab.storage.secrets import digest_token
 from baobab.tools.core.auth.roles import Role
 from baobab.tools.core.auth.tables import accounts, invitations, members
 from baobab.tools.core.call import Call
@@ -41,7 +41,7 @@ async def create(call: Call, organization_id: str, email: str, role: Role) -> tu
         "role": role,
         "account_id": call.account.account_id,
         "key_id": call.account.key_id,
-        "token_digest": digest(token),
+        "token_digest": digest_token(token),
         "created_at": now,
         "expires_at": now + LIFETIME,
     }
@@ -49,7 +49,7 @@ async def create(call: Call, organization_id: str, email: str, role: Role) -> tu
     return row, token
 
 
-async def pending(call: Call, organization_id: str) -> list[Any]:
+async def list_pending(call: Call, organization_id: str) -> list[Any]:
     query = select(invitations).where(*_open(organization_id), invitations.c.expires_at > call.now)
     return list((await call.execute(query.order_by(invitations.c.created_at, invitations.c.id))).mappings())
 
@@ -76,7 +76,7 @@ async def withdraw_those_of(call: Call, organization_id: str, account_id: str) -
 
 async def accept(call: Call, token: str) -> Any:
     """The row of an invitation that the caller's account accepts by this."""
-    row = (await call.execute(select(invitations).where(invitations.c.token_digest == digest(token)))).first()
+    row = (await call.execute(select(invitations).where(invitations.c.token_digest == digest_token(token)))).first()
     if row is None:
         raise InvitationNotFound
     own = select(accounts.c.email).where(accounts.c.id == call.account.account_id)

@@ -1,17 +1,15 @@
 """/v1/organizations and /v1/invitations."""
 
 import json
-from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
-from typing_extensions import TypedDict
 
 from baobab.tools.core.auth import keys
 from baobab.tools.core.auth.access import AnyAccount
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_to
-from baobab.tools.core.auth.membership import found, of_account, role_now
+from baobab.tools.core.auth.membership import create_organisation_row, load_role, select_memberships
 from baobab.tools.core.auth.roles import Role, rank
 from baobab.tools.core.auth.tables import accounts, api_keys, apps, members
 from baobab.tools.core.auth.tables import organisations as rows
@@ -34,7 +32,19 @@ from baobab.tools.organisations.errors import (
     OrganisationHasApps,
     PersonalOrganisation,
 )
-from baobab.tools.organisations.standing import another_owner, organisation, reaches
+from baobab.tools.organisations.membership_checks import check_other_owner, check_role_rank, load_organisation
+from baobab.tools.organisations.schemas import (
+    Deleted,
+    Invitation,
+    Invitations,
+    Invited,
+    Joined,
+    Members,
+    Organization,
+    Organizations,
+    Removed,
+    RoleSet,
+)
 
 organisations = Toolset("organisations", "Organisations, their members and invitations.", base="/v1")
 
@@ -48,91 +58,6 @@ InvitationId = Annotated[Uuid, Field(description="The invitation.")]
 InvitationToken = Annotated[
     str, Secret(60, pattern=r"^inv_[A-Za-z0-9]+$"), Field(description="What the inviter passed on.")
 ]
-
-
-class Organization(TypedDict):
-    """An organisation and the caller's role in it."""
-
-    id: str
-    name: str
-    personal: Annotated[bool, Field(description="An account's own: it has one owner and cannot be deleted.")]
-    role: Role
-    plan: str
-    created_at: datetime
-
-
-class Organizations(TypedDict):
-    """The organisations of the caller, its own personal one first."""
-
-    organizations: list[Organization]
-
-
-class OrganizationMember(TypedDict):
-    """An account in an organisation."""
-
-    account_id: str
-    email: str
-    name: str
-    role: Role
-    joined_at: datetime
-
-
-class Members(TypedDict):
-    """All members, the earliest first."""
-
-    members: list[OrganizationMember]
-
-
-class Invitation(TypedDict):
-    """An open invitation; its token is not among what is kept."""
-
-    id: str
-    email: str
-    role: Role
-    created_at: datetime
-    expires_at: datetime
-
-
-class Invitations(TypedDict):
-    """The open invitations, the earliest first."""
-
-    invitations: list[Invitation]
-
-
-class Invited(TypedDict):
-    """A new invitation with its token."""
-
-    invitation: Invitation
-    token: Annotated[str, Field(description="Shown once. Pass it on yourself; no mail is sent.")]
-
-
-class Joined(TypedDict):
-    """The organisation that the caller now belongs to."""
-
-    organization: Organization
-
-
-class Deleted(TypedDict):
-    """What a deletion answers."""
-
-    deleted: Literal[True]
-    id: str
-
-
-class Removed(TypedDict):
-    """A member who is one no longer."""
-
-    removed: Literal[True]
-    account_id: str
-    keys_revoked: Annotated[int, Field(description="API keys of that account in this organisation, now revoked.")]
-
-
-class RoleSet(TypedDict):
-    """A member's role as it is now."""
-
-    account_id: str
-    role: Role
-    keys_revoked: Annotated[int, Field(description="App keys that went with the higher role.")]
 
 
 @organisations.tool(
@@ -150,7 +75,7 @@ class RoleSet(TypedDict):
 async def organisations_list(call: Call) -> Organizations:
     """List the organisations that the account belongs to; an API key sees its own only."""
     caller = call.account
-    belongs = (await call.execute(of_account(caller.account_id))).mappings()
+    belongs = (await call.execute(select_memberships(caller.account_id))).mappings()
     return {
         "organizations": [
             _organization(row) for row in belongs if caller.key_id is None or row["id"] == caller.organisation_id
@@ -182,7 +107,7 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
     owned = select(func.count()).where(members.c.account_id == owner_id, members.c.role == "owner")
     if ((await call.execute(owned)).scalar() or 0) >= MOST_OWNED:
         raise OrganisationFull(f"This account owns {MOST_OWNED} organisations.", details={"limit": MOST_OWNED})
-    row = await found(call.execute, call.services, name, owner_id, personal=False)
+    row = await create_organisation_row(call.execute, call.services, name, owner_id, personal=False)
     call.audit.resource_id = call.audit.organisation_id = row["id"]
     return _organization({**row, "role": "owner"})
 
@@ -195,7 +120,7 @@ async def organisations_create(call: Call, name: OrganizationName) -> Organizati
 )
 async def organisations_get(call: Call, organization_id: OrganizationId) -> Organization:
     """Read one organisation."""
-    row = await organisation(call, organization_id)
+    row = await load_organisation(call, organization_id)
     return _organization(row)
 
 
@@ -214,15 +139,15 @@ async def organisations_update(call: Call, organization_id: OrganizationId, name
 
     name: the new name.
     """
-    row = await organisation(call, organization_id, "admin")
+    row = await load_organisation(call, organization_id, "admin")
     call.audit.resource_id = organization_id
     await call.execute(update(rows).where(rows.c.id == organization_id).values(name=name))
     await call.services.notices.publish(call.unit, "organisation", organization_id)
     return _organization({**row, "name": name})
 
 
-async def _deletable(call: Call, organization_id: str) -> Any:
-    row = await organisation(call, organization_id, "owner")
+async def _get_deletable(call: Call, organization_id: str) -> Any:
+    row = await load_organisation(call, organization_id, "owner")
     if row["personal"]:
         raise PersonalOrganisation("A personal organisation cannot be deleted.")
     left = (await call.execute(select(func.count()).where(apps.c.organisation_id == organization_id))).scalar()
@@ -231,8 +156,8 @@ async def _deletable(call: Call, organization_id: str) -> Any:
     return row
 
 
-async def _deleting(call: Call, organization_id: OrganizationId) -> str:
-    row = await _deletable(call, organization_id)
+async def _preview_delete(call: Call, organization_id: OrganizationId) -> str:
+    row = await _get_deletable(call, organization_id)
     here = members.c.organisation_id == organization_id
     who = (await call.execute(select(func.count()).where(here))).scalar_one()
     live = await _live_keys(call, api_keys.c.organisation_id == organization_id)
@@ -246,11 +171,11 @@ async def _deleting(call: Call, organization_id: OrganizationId) -> str:
     raises=(PersonalOrganisation, OrganisationHasApps),
     audit=Audit("organization.delete", action="delete", resource="organization"),
     mcp=Mcp(keywords="remove, close, dissolve a team, workspace, company; Organisation löschen; eliminar organización"),
-    guard=Guard(preview=_deleting),
+    guard=Guard(preview=_preview_delete),
 )
 async def organisations_delete(call: Call, organization_id: OrganizationId) -> Deleted:
     """Delete an organisation for good, with its API keys and invitations. Its apps must be deleted before."""
-    await _deletable(call, organization_id)
+    await _get_deletable(call, organization_id)
     call.audit.resource_id = organization_id
     await keys.revoke(call, api_keys.c.organisation_id == organization_id)
     await call.execute(delete(rows).where(rows.c.id == organization_id))
@@ -318,13 +243,13 @@ async def organisations_set_role(
 
     role: `member` uses the apps, `admin` runs them and invites, `owner` may do everything.
     """
-    row = await organisation(call, organization_id, "admin")
+    row = await load_organisation(call, organization_id, "admin")
     before = await _role_of(call, organization_id, account_id)
-    reaches(row["role"], before, role)
+    check_role_rank(row["role"], before, role)
     if row["personal"] and "owner" in (before, role) and before != role:
         raise PersonalOrganisation("A personal organisation has one owner.")
     if before == "owner" != role:
-        await another_owner(call, organization_id)
+        await check_other_owner(call, organization_id)
     who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(update(members).where(*who).values(role=role))
     revoked = 0
@@ -338,20 +263,20 @@ async def organisations_set_role(
     return {"account_id": account_id, "role": role, "keys_revoked": revoked}
 
 
-async def _removable(call: Call, organization_id: str, account_id: str) -> tuple[Any, Role]:
+async def _get_removable(call: Call, organization_id: str, account_id: str) -> tuple[Any, Role]:
     leaving = account_id == call.account.account_id
-    row = await organisation(call, organization_id, "member" if leaving else "admin")
+    row = await load_organisation(call, organization_id, "member" if leaving else "admin")
     role = await _role_of(call, organization_id, account_id)
-    reaches(row["role"], role)
+    check_role_rank(row["role"], role)
     if role == "owner":
         if row["personal"]:
             raise PersonalOrganisation("The owner of a personal organisation cannot leave it.")
-        await another_owner(call, organization_id)
+        await check_other_owner(call, organization_id)
     return row, role
 
 
-async def _removing(call: Call, organization_id: OrganizationId, account_id: AccountId) -> str:
-    row, role = await _removable(call, organization_id, account_id)
+async def _preview_remove(call: Call, organization_id: OrganizationId, account_id: AccountId) -> str:
+    row, role = await _get_removable(call, organization_id, account_id)
     email = (await call.execute(select(accounts.c.email).where(accounts.c.id == account_id))).scalar_one()
     live = await _live_keys(call, *_keys_of(organization_id, account_id))
     place = json.dumps(row["name"])
@@ -372,7 +297,7 @@ async def _removing(call: Call, organization_id: OrganizationId, account_id: Acc
             "quitar miembro, expulsar, salir"
         )
     ),
-    guard=Guard(preview=_removing),
+    guard=Guard(preview=_preview_remove),
 )
 async def organisations_remove_member(call: Call, organization_id: OrganizationId, account_id: AccountId) -> Removed:
     """Remove a member, or leave with your own account id. What the account had handed out is void from then on.
@@ -383,7 +308,7 @@ async def organisations_remove_member(call: Call, organization_id: OrganizationI
     Admins remove members and admins, owners everybody. The last owner stays, and so does that of a personal
     organisation.
     """
-    _, role = await _removable(call, organization_id, account_id)
+    _, role = await _get_removable(call, organization_id, account_id)
     who = (members.c.organisation_id == organization_id, members.c.account_id == account_id)
     await call.execute(delete(members).where(*who))
     revoked = await keys.revoke(call, *_keys_of(organization_id, account_id))
@@ -429,8 +354,8 @@ async def organisations_invite(
     email: the address of the account that may accept.
     role: the role it will have; not above your own.
     """
-    row = await organisation(call, organization_id, "admin")
-    reaches(row["role"], role)
+    row = await load_organisation(call, organization_id, "admin")
+    check_role_rank(row["role"], role)
     if row["personal"] and role == "owner":
         raise PersonalOrganisation("A personal organisation has one owner.")
     invitation, token = await invited.create(call, organization_id, email, role)
@@ -449,18 +374,18 @@ async def organisations_invite(
 )
 async def organisations_invitations(call: Call, organization_id: OrganizationId) -> Invitations:
     """List the invitations that can still be accepted."""
-    return {"invitations": [_invitation(row) for row in await invited.pending(call, organization_id)]}
+    return {"invitations": [_invitation(row) for row in await invited.list_pending(call, organization_id)]}
 
 
-async def _withdrawable(call: Call, organization_id: str, invitation_id: str) -> Any:
-    row = await organisation(call, organization_id, "admin")
+async def _get_withdrawable(call: Call, organization_id: str, invitation_id: str) -> Any:
+    row = await load_organisation(call, organization_id, "admin")
     found = await invited.find(call, organization_id, invitation_id)
-    reaches(row["role"], found.role)
+    check_role_rank(row["role"], found.role)
     return found
 
 
-async def _withdrawing(call: Call, organization_id: OrganizationId, invitation_id: InvitationId) -> str:
-    found = await _withdrawable(call, organization_id, invitation_id)
+async def _preview_withdraw(call: Call, organization_id: OrganizationId, invitation_id: InvitationId) -> str:
+    found = await _get_withdrawable(call, organization_id, invitation_id)
     return f"It would withdraw the invitation of {found.email} as {found.role}."
 
 
@@ -471,13 +396,13 @@ async def _withdrawing(call: Call, organization_id: OrganizationId, invitation_i
     raises=(InvitationNotFound, AboveOwnRole),
     audit=Audit("organization.invitation.delete", action="delete", resource="invitation"),
     mcp=Mcp(keywords="cancel, revoke, take back an invite; Einladung zurückziehen; cancelar invitación"),
-    guard=Guard(preview=_withdrawing),
+    guard=Guard(preview=_preview_withdraw),
 )
 async def organisations_withdraw_invitation(
     call: Call, organization_id: OrganizationId, invitation_id: InvitationId
 ) -> Deleted:
     """Withdraw an invitation; its token is void at once."""
-    await _withdrawable(call, organization_id, invitation_id)
+    await _get_withdrawable(call, organization_id, invitation_id)
     call.audit.resource_id = invitation_id
     await invited.withdraw(call, invitation_id)
     return {"deleted": True, "id": invitation_id}
@@ -502,7 +427,7 @@ async def organisations_accept_invitation(call: Call, token: InvitationToken) ->
     invitation = await invited.accept(call, token)
     organization_id, account_id = invitation.organisation_id, call.account.account_id
     call.audit.resource_id, call.audit.organisation_id = invitation.id, organization_id
-    if await role_now(call, organization_id, account_id) is not None:
+    if await load_role(call, organization_id, account_id) is not None:
         raise AlreadyMember
     here = select(func.count()).where(members.c.organisation_id == organization_id)
     if ((await call.execute(here)).scalar() or 0) >= MOST_MEMBERS:
@@ -515,13 +440,13 @@ async def organisations_accept_invitation(call: Call, token: InvitationToken) ->
     }
     await call.execute(insert(members), member)
     await call.services.notices.publish(call.unit, "members", organization_id)
-    row = await organisation(call, organization_id)
+    row = await load_organisation(call, organization_id)
     return {"organization": _organization(row)}
 
 
 async def _role_of(call: Call, organization_id: str, account_id: str) -> Role:
     call.audit.resource_id = account_id
-    role = await role_now(call, organization_id, account_id)
+    role = await load_role(call, organization_id, account_id)
     if role is None:
         raise MemberNotFound
     return role

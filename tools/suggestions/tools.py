@@ -1,24 +1,22 @@
 """POST /suggestions."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 from pydantic_core import to_json
-from sqlalchemy import delete, insert
+from sqlalchemy import insert
 from typing_extensions import TypedDict
 
 from baobab.tools.core.auth.access import EVERYBODY, AnyAccount, owner_role
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.call import Call
 from baobab.tools.core.errors import AppNotFound, Forbidden
-from baobab.tools.core.job import Job
 from baobab.tools.core.limits import PerAddress, PerOrganisation
-from baobab.tools.core.toolset import Mcp, Rest, Toolset
+from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import AppId, JsonObject, Text
 from baobab.tools.suggestions.tables import table
-
-suggestions = Toolset("suggestions", "Tell the operators what is missing or wrong.")
+from baobab.tools.suggestions.toolset import suggestions
 
 _NOBODY = "anonymous"
 """The `user_id` of suggestions that came without an account."""
@@ -31,7 +29,6 @@ Solution = Annotated[str, Text(10_000)]
 ToolName = Annotated[str, Text(128)]
 
 _MOST_A_DAY = 100
-_KEPT = timedelta(days=365)
 _LARGEST_CONTEXT = 16 * 1024
 
 
@@ -178,10 +175,3 @@ async def suggestions_public_create(
     await call.execute(insert(table), row)
     call.audit.resource_id = suggestion_id
     return {"id": suggestion_id, "status": status}
-
-
-@suggestions.job(every=86_400)
-async def suggestions_prune(job: Job) -> None:
-    """Forget what was suggested more than a year ago."""
-    async with job.writing() as unit:
-        await unit.execute(delete(table).where(table.c.created_at < job.services.clock.now() - _KEPT))

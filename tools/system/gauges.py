@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from baobab.runtime.job_rows import jobs
+from baobab.runtime.job_tables import jobs
 from baobab.storage.database import DatabaseUnavailable
 from baobab.storage.kv.errors import KvError
 from baobab.storage.objects.errors import ObjectError
@@ -92,14 +92,14 @@ async def _ask_stores(services: Services) -> dict[tuple[str, ...], float | None]
     """How many seconds each store took to answer; None where it did not."""
     asked: dict[str, Awaitable[float | None]] = {}
     for region, stores in services.regions.items():
-        asked[f"database:{region}"] = _timed(stores.database.ping, DatabaseUnavailable)
-        asked[f"kv:{region}"] = _timed(stores.kv.check, KvError)
-        asked[f"objects:{region}"] = _timed(stores.objects.check, ObjectError)
+        asked[f"database:{region}"] = _measure_latency(stores.database.ping, DatabaseUnavailable)
+        asked[f"kv:{region}"] = _measure_latency(stores.kv.check, KvError)
+        asked[f"objects:{region}"] = _measure_latency(stores.objects.check, ObjectError)
     answers = await asyncio.gather(*asked.values())
     return {(store,): seconds for store, seconds in zip(asked, answers, strict=True)}
 
 
-async def _timed(ask: Callable[[], Awaitable[None]], failure: type[Exception]) -> float | None:
+async def _measure_latency(ask: Callable[[], Awaitable[None]], failure: type[Exception]) -> float | None:
     began = time.perf_counter()
     try:
         await ask()

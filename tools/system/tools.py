@@ -14,11 +14,8 @@ from baobab.tools.core.call import Call
 from baobab.tools.core.guides import GuideNotFound, find_guide, guides
 from baobab.tools.core.toolset import Mcp, Rest
 from baobab.tools.core.types import Text
-from baobab.tools.system import gauges
 from baobab.tools.system.guidance import guidance
 from baobab.tools.system.toolset import system
-
-__all__ = ["gauges", "system"]
 
 SERVICE = "baobab"
 

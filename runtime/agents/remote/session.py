@@ -13,10 +13,16 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from baobab.runtime.agents.remote.authority import Tokens
-from baobab.runtime.agents.remote.described import MOST_TOOLS, Described, Listing, described, listing
 from baobab.runtime.agents.remote.errors import ToolServerFailed, ToolServerTimeout
 from baobab.runtime.agents.remote.server import ToolServer
+from baobab.runtime.agents.remote.tokens import TokenCache
+from baobab.runtime.agents.remote.tool_description import (
+    MOST_TOOLS,
+    ToolDescription,
+    ToolListing,
+    build_listing,
+    describe_tool,
+)
 from baobab.runtime.agents.remote.transport import MOST_BYTES, GuardedTransport
 from baobab.runtime.egress import Egress, EgressTimeout
 from baobab.tools.core.errors import BaobabError
@@ -25,7 +31,7 @@ _MOST_PAGES = 20
 _LONGEST_MESSAGE = 500
 _SELF = types.Implementation(name="Baobab", version="1")
 # What the library may raise of what a server sends. Task groups wrap it.
-_RAISED = (MCPError, ValueError, RuntimeError, OSError, httpx2.HTTPError, BaobabError, ExceptionGroup)
+_LIBRARY_ERRORS = (MCPError, ValueError, RuntimeError, OSError, httpx2.HTTPError, BaobabError, ExceptionGroup)
 
 # What they log of it holds words and addresses of strangers; what went wrong is told by us.
 for _name in ("mcp.client", "httpx2"):
@@ -45,7 +51,7 @@ class Session:
     """
 
     def __init__(
-        self, egress: Egress, tokens: Tokens, server: ToolServer, auth: Mapping[str, Any] | None, *, seconds: float
+        self, egress: Egress, tokens: TokenCache, server: ToolServer, auth: Mapping[str, Any] | None, *, seconds: float
     ) -> None:
         listens = server.transport == "sse"
         self._transport = GuardedTransport(
@@ -55,41 +61,43 @@ class Session:
         self._listens = listens
         self._seconds = seconds
 
-    async def tools(self) -> Listing:
+    async def list_tools(self) -> ToolListing:
         """What the server offers."""
 
         async def work(session: ClientSession) -> list[types.Tool]:
             found: list[types.Tool] = []
-            async for page in _pages(session):
+            async for page in _list_pages(session):
                 found += page
                 if len(found) > MOST_TOOLS:
                     break
             return found
 
-        found = await self._within(work)
-        return listing((tool.name, tool.description, tool.input_schema, _reads(tool)) for tool in found)
+        found = await self._run_in_session(work)
+        return build_listing((tool.name, tool.description, tool.input_schema, _is_read_only(tool)) for tool in found)
 
-    async def call(
-        self, tool: Described, arguments: Mapping[str, Any], idempotency_key: str
+    async def call_tool(
+        self, tool: ToolDescription, arguments: Mapping[str, Any], idempotency_key: str
     ) -> types.CallToolResult | None:
         """What a tool answers; None where the server describes it otherwise now, or not at all: it is not called."""
 
         async def work(session: ClientSession) -> types.CallToolResult | None:
-            async for page in _pages(session):
+            async for page in _list_pages(session):
                 for each in page:
                     if each.name == tool.name:
-                        now = described(each.name, each.description, each.input_schema, read_only=_reads(each))
+                        now = describe_tool(
+                            each.name, each.description, each.input_schema, read_only=_is_read_only(each)
+                        )
                         same = now is not None and now.digest == tool.digest
-                        return await _called(session, tool.name, arguments, idempotency_key) if same else None
+                        return await _request_call(session, tool.name, arguments, idempotency_key) if same else None
             return None
 
-        return await self._within(work)
+        return await self._run_in_session(work)
 
-    def hidden(self, text: str) -> str:
+    def hide_credential(self, text: str) -> str:
         """Words of the server without the credential that it was shown."""
-        return self._transport.hidden(text)
+        return self._transport.hide_credential(text)
 
-    async def _within(self, work: Callable[[ClientSession], Awaitable[T]]) -> T:
+    async def _run_in_session(self, work: Callable[[ClientSession], Awaitable[T]]) -> T:
         # The transport knows how long it may take.
         http = httpx2.AsyncClient(transport=self._transport, trust_env=False, timeout=None)
         wire: Any = (
@@ -103,10 +111,10 @@ class Session:
                 return await work(client.session)
         except TimeoutError as exc:
             raise self._transport.failure or ToolServerTimeout() from exc
-        except _RAISED as exc:
-            raise self._told(exc) from exc
+        except _LIBRARY_ERRORS as exc:
+            raise self._translate_error(exc) from exc
 
-    def _told(self, error: Exception) -> BaobabError:
+    def _translate_error(self, error: Exception) -> BaobabError:
         if isinstance(self._transport.failure, EgressTimeout):
             return ToolServerTimeout()
         if self._transport.failure is not None:
@@ -115,13 +123,15 @@ class Session:
             error = error.exceptions[0]
         if isinstance(error, MCPError) and error.code not in _NO_WORDS and error.message not in _STAND_INS:
             # The server's own words: to whoever reads them they are data.
-            return ToolServerFailed(f"The tool server refused: {self.hidden(error.message)[:_LONGEST_MESSAGE]}")
+            return ToolServerFailed(
+                f"The tool server refused: {self.hide_credential(error.message)[:_LONGEST_MESSAGE]}"
+            )
         if self._transport.refusal:
             return ToolServerFailed(f"The tool server answered {self._transport.refusal}.")
         return ToolServerFailed()
 
 
-async def _called(
+async def _request_call(
     session: ClientSession, name: str, arguments: Mapping[str, Any], idempotency_key: str
 ) -> types.CallToolResult:
     meta: Any = {"idempotencyKey": idempotency_key}
@@ -130,7 +140,7 @@ async def _called(
     return await session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
 
 
-async def _pages(session: ClientSession) -> AsyncIterator[list[types.Tool]]:
+async def _list_pages(session: ClientSession) -> AsyncIterator[list[types.Tool]]:
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
         params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
@@ -141,5 +151,5 @@ async def _pages(session: ClientSession) -> AsyncIterator[list[types.Tool]]:
             return
 
 
-def _reads(tool: types.Tool) -> bool:
+def _is_read_only(tool: types.Tool) -> bool:
     return tool.annotations is not None and tool.annotations.read_only_hint is True

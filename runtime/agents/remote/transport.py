@@ -12,8 +12,8 @@ from urllib.parse import urljoin
 import httpx2
 
 from baobab.runtime.addresses import Target, UrlRefused
-from baobab.runtime.agents.remote.authority import Tokens
 from baobab.runtime.agents.remote.errors import ToolServerDenied
+from baobab.runtime.agents.remote.tokens import TokenCache
 from baobab.runtime.egress import Egress, EgressStream
 from baobab.tools.core.errors import BaobabError
 
@@ -21,8 +21,8 @@ MOST_BYTES = 2**20
 """Of one answer."""
 _LEAVING_SECONDS = 2.0
 # The client's own; framing is the egress's, and cookies are nobody's.
-_NOT_SENT = frozenset(["host", "connection", "accept-encoding", "content-length", "transfer-encoding", "cookie"])
-_NOT_TOLD = frozenset(["content-encoding", "content-length", "transfer-encoding", "set-cookie"])
+_UNSENT_HEADERS = frozenset(["host", "connection", "accept-encoding", "content-length", "transfer-encoding", "cookie"])
+_HIDDEN_HEADERS = frozenset(["content-encoding", "content-length", "transfer-encoding", "set-cookie"])
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -35,7 +35,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         egress: Egress,
-        tokens: Tokens,
+        tokens: TokenCache,
         server_id: str,
         url: str,
         auth: Mapping[str, Any] | None,
@@ -46,65 +46,65 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._egress = egress
         self._tokens = tokens
         self._server_id = server_id
-        self._target = Target.of(url, https_only=False)
+        self._target = Target.parse(url, https_only=False)
         self._auth = auth
         self._deadline = asyncio.get_running_loop().time() + seconds
         self._listens = listens
         self.failure: BaobabError | None = None
         self.refusal = 0
         """The status of the last answer, where it said no."""
-        self._shown: str | None = None
+        self._authorization: str | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET" and not self._listens:
             # A server that speaks without being asked is not listened to.
             return httpx2.Response(405, request=request)
         try:
-            return await self._sent(request)
+            return await self._send_request(request)
         except BaobabError as exc:
             self.failure = self.failure or exc
             raise
 
-    def hidden(self, text: str) -> str:
+    def hide_credential(self, text: str) -> str:
         """Words of the server without what it was shown: some repeat it when they complain."""
-        return text if self._shown is None else text.replace(self._shown.rpartition(" ")[2], "***")
+        return text if self._authorization is None else text.replace(self._authorization.rpartition(" ")[2], "***")
 
-    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+    async def _send_request(self, request: httpx2.Request) -> httpx2.Response:
         url = str(request.url)
-        if Target.of(url, https_only=False).origin != self._target.origin:
+        if Target.parse(url, https_only=False).origin != self._target.origin:
             raise UrlRefused("The server leads to another host.")
         body = await request.aread()
-        answer, stack = await self._asked(request, url, body)
+        answer, stack = await self._open_stream(request, url, body)
         # A token that was held may have been withdrawn: once, another is asked for.
-        if answer.status == 401 and self._tokens.forget(self._server_id):
+        if answer.status == 401 and self._tokens.forget_token(self._server_id):
             await stack.aclose()
-            answer, stack = await self._asked(request, url, body)
+            answer, stack = await self._open_stream(request, url, body)
         try:
-            self._check(answer, request.method, url)
+            self._check_answer(answer, request.method, url)
         except BaobabError:
             await stack.aclose()
             raise
-        told = [(name, value) for name, value in answer.headers.items() if name.lower() not in _NOT_TOLD]
-        return httpx2.Response(answer.status, headers=told, stream=_Body(self, answer, stack), request=request)
+        headers = [(name, value) for name, value in answer.headers.items() if name.lower() not in _HIDDEN_HEADERS]
+        return httpx2.Response(answer.status, headers=headers, stream=_Body(self, answer, stack), request=request)
 
-    async def _asked(self, request: httpx2.Request, url: str, body: bytes) -> tuple[EgressStream, AsyncExitStack]:
+    async def _open_stream(self, request: httpx2.Request, url: str, body: bytes) -> tuple[EgressStream, AsyncExitStack]:
         """An answer, and what ends it."""
         stack = AsyncExitStack()
         sending = self._egress.stream(
             request.method,
             url,
-            headers=await self._headers(request),
+            headers=await self._build_headers(request),
             body=body or None,
             max_bytes=MOST_BYTES,
-            timeout=self._seconds(request.method),
+            timeout=self._get_timeout(request.method),
         )
         return await stack.enter_async_context(sending), stack
 
-    def _check(self, answer: EgressStream, method: str, url: str) -> None:
+    def _check_answer(self, answer: EgressStream, method: str, url: str) -> None:
         location = answer.headers.get("Location")
         if 300 <= answer.status < 400 and location is not None:
             try:
-                onward = Target.of(urljoin(url, location), https_only=False)
+                onward = Target.parse(urljoin(url, location), https_only=False)
             except ValueError as exc:
                 raise UrlRefused from exc
             if onward.origin != self._target.origin:
@@ -114,12 +114,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if method != "DELETE":
             self.refusal = answer.status if answer.status >= 400 else 0
 
-    async def _headers(self, request: httpx2.Request) -> dict[str, str]:
-        headers = {name: value for name, value in request.headers.items() if name not in _NOT_SENT}
-        self._shown = await self._tokens.header(self._server_id, self._target.url, self._auth)
-        return headers if self._shown is None else {**headers, "authorization": self._shown}
+    async def _build_headers(self, request: httpx2.Request) -> dict[str, str]:
+        headers = {name: value for name, value in request.headers.items() if name not in _UNSENT_HEADERS}
+        self._authorization = await self._tokens.get_authorization(self._server_id, self._target.url, self._auth)
+        return headers if self._authorization is None else {**headers, "authorization": self._authorization}
 
-    def _seconds(self, method: str) -> float:
+    def _get_timeout(self, method: str) -> float:
         left = max(self._deadline - asyncio.get_running_loop().time(), 0.0)
         # Taking leave is a courtesy that nobody waits for.
         return _LEAVING_SECONDS if method == "DELETE" else left

@@ -90,32 +90,32 @@ class ChatRequest:
     include_usage: bool
 
 
-def read(request: Mapping[str, Any], budget: Budget) -> ChatRequest:
+def parse_request(request: Mapping[str, Any], budget: Budget) -> ChatRequest:
     """The request with everything checked. Raises BadParameter, and OverBudget."""
     budget.spend(1 + sum(len(part) for part in request.values() if isinstance(part, list)))
-    tools = _tools(request)
-    tools, must_call = _choose(tools, request.get("tool_choice"))
-    response_format, schema = _response_format(request)
+    tools = _parse_tools(request)
+    tools, must_call = _choose_tools(tools, request.get("tool_choice"))
+    response_format, schema = _parse_response_format(request)
     limit = "max_completion_tokens" if request.get("max_completion_tokens") is not None else "max_tokens"
     return ChatRequest(
-        messages=_messages(request.get("messages")),
+        messages=_parse_messages(request.get("messages")),
         tools=tools,
         tools_text=_write_tools(request, budget),
         must_call=must_call,
-        parallel=_flag(request, "parallel_tool_calls", otherwise=True),
+        parallel=_read_flag(request, "parallel_tool_calls", otherwise=True),
         response_format=response_format,
         schema=schema,
-        most_tokens=min(_whole(request, limit, MAX_OUTPUT), MAX_OUTPUT),
-        choices=_whole(request, "n", 1, most=MOST_CHOICES),
-        stop=_stop(request.get("stop")),
-        include_usage=_flag(_object(request, "stream_options"), "include_usage", otherwise=False),
+        most_tokens=min(_read_integer(request, limit, MAX_OUTPUT), MAX_OUTPUT),
+        choices=_read_integer(request, "n", 1, most=MOST_CHOICES),
+        stop=_parse_stop(request.get("stop")),
+        include_usage=_read_flag(_read_object(request, "stream_options"), "include_usage", otherwise=False),
     )
 
 
-def _messages(given: Any) -> tuple[Message, ...]:
+def _parse_messages(given: Any) -> tuple[Message, ...]:
     if not isinstance(given, list) or not given:
         raise BadParameter("messages", "must be an array of one or more messages")
-    messages = tuple(_message(message, f"messages[{number}]") for number, message in enumerate(given))
+    messages = tuple(_parse_message(message, f"messages[{number}]") for number, message in enumerate(given))
     open_calls: set[str] = set()
     for number, message in enumerate(messages):
         if message.role == "tool":
@@ -130,14 +130,14 @@ def _messages(given: Any) -> tuple[Message, ...]:
     return messages
 
 
-def _message(given: Any, at: str) -> Message:
+def _parse_message(given: Any, at: str) -> Message:
     if not isinstance(given, Mapping):
         raise BadParameter(at, "must be an object")
     role = _ROLES.get(str(given.get("role")))
     if role is None:
         raise BadParameter(f"{at}.role", f"must be one of {', '.join(_ROLES)}")
-    text, attachments = _content(given.get("content"), f"{at}.content")
-    calls = _calls(given.get("tool_calls"), f"{at}.tool_calls") if role == "assistant" else ()
+    text, attachments = _parse_content(given.get("content"), f"{at}.content")
+    calls = _parse_calls(given.get("tool_calls"), f"{at}.tool_calls") if role == "assistant" else ()
     answers = given.get("tool_call_id")
     if given["role"] == "tool" and not isinstance(answers, str):
         raise BadParameter(f"{at}.tool_call_id", "must be the id of the call whose result this is")
@@ -146,7 +146,7 @@ def _message(given: Any, at: str) -> Message:
     return Message(role, text, attachments, calls, answers if given["role"] == "tool" else None)
 
 
-def _content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
+def _parse_content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
     if given is None or isinstance(given, str):
         return given or "", ()
     if not isinstance(given, list):
@@ -156,7 +156,7 @@ def _content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
     for number, part in enumerate(given):
         kind = str(part.get("type")) if isinstance(part, Mapping) else ""
         if kind in {"text", "refusal"}:
-            texts.append(_text(part, kind, f"{at}[{number}]"))
+            texts.append(_read_text(part, kind, f"{at}[{number}]"))
         elif kind in _ATTACHMENTS:
             if not part.get(kind):
                 raise BadParameter(f"{at}[{number}].{kind}", "is missing")
@@ -166,44 +166,44 @@ def _content(given: Any, at: str) -> tuple[str, tuple[str, ...]]:
     return "\n".join(texts), tuple(attachments)
 
 
-def _calls(given: Any, at: str) -> tuple[ToolCall, ...]:
+def _parse_calls(given: Any, at: str) -> tuple[ToolCall, ...]:
     calls: list[ToolCall] = []
-    for number, call in enumerate(_array(given, at)):
+    for number, call in enumerate(_check_array(given, at)):
         where = f"{at}[{number}]"
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
             raise BadParameter(f"{where}.function", "must be an object")
-        name, arguments = _text(function, "name", f"{where}.function"), _text(function, "arguments", where)
-        calls.append(ToolCall(_text(call, "id", where), name, arguments))
+        name, arguments = _read_text(function, "name", f"{where}.function"), _read_text(function, "arguments", where)
+        calls.append(ToolCall(_read_text(call, "id", where), name, arguments))
     return tuple(calls)
 
 
-def _tools(request: Mapping[str, Any]) -> tuple[Tool, ...]:
+def _parse_tools(request: Mapping[str, Any]) -> tuple[Tool, ...]:
     tools: dict[str, Tool] = {}
-    if json_text.deeper(request.get("tools"), _MOST_DEPTH):
+    if json_text.is_deeper(request.get("tools"), _MOST_DEPTH):
         raise BadParameter("tools", "is nested too deeply")
-    for number, tool in enumerate(_array(request.get("tools"), "tools")):
+    for number, tool in enumerate(_check_array(request.get("tools"), "tools")):
         at = f"tools[{number}]"
         if not isinstance(tool, Mapping) or tool.get("type") != "function":
             raise BadParameter(f"{at}.type", "must be `function`")
-        function = _object(tool, "function", at)
+        function = _read_object(tool, "function", at)
         name = function.get("name")
         if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
             raise BadParameter(f"{at}.function.name", "must be 1 to 64 letters, digits, `_` or `-`")
         if name in tools:
             raise BadParameter(f"{at}.function.name", f"there are two tools called {name}")
-        tools[name] = Tool(name, _object(function, "parameters", f"{at}.function"))
+        tools[name] = Tool(name, _read_object(function, "parameters", f"{at}.function"))
     return tuple(tools.values())
 
 
 def _write_tools(request: Mapping[str, Any], budget: Budget) -> str:
     """The tools as the text that they are counted as."""
-    text = json_text.write(request["tools"]) if request.get("tools") else ""
+    text = json_text.encode_json(request["tools"]) if request.get("tools") else ""
     budget.spend(len(text) // 64)
     return text
 
 
-def _choose(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], bool]:
+def _choose_tools(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], bool]:
     """The tools that may be called, and whether one must be."""
     if choice is None or choice == "auto":
         return tools, False
@@ -211,10 +211,10 @@ def _choose(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], boo
         return (), False
     mode, names = choice, [tool.name for tool in tools]
     if isinstance(choice, Mapping):
-        allowed = _object(choice, "allowed_tools", "tool_choice")
+        allowed = _read_object(choice, "allowed_tools", "tool_choice")
         mode = allowed.get("mode") if choice.get("type") == "allowed_tools" else "required"
         options = allowed.get("tools") if choice.get("type") == "allowed_tools" else [choice]
-        names = [_chosen(option) for option in _array(options, "tool_choice.allowed_tools.tools")]
+        names = [_chosen_name(option) for option in _check_array(options, "tool_choice.allowed_tools.tools")]
     if str(mode) not in {"auto", "required"}:
         raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")
     known = {tool.name: tool for tool in tools}
@@ -226,37 +226,39 @@ def _choose(tools: tuple[Tool, ...], choice: Any) -> tuple[tuple[Tool, ...], boo
     return tuple(known[name] for name in names), mode == "required"
 
 
-def _chosen(option: Any) -> str:
+def _chosen_name(option: Any) -> str:
     if not isinstance(option, Mapping) or option.get("type") != "function":
         raise BadParameter("tool_choice", "must be `none`, `auto`, `required` or name a function")
-    return _text(_object(option, "function", "tool_choice"), "name", "tool_choice.function")
+    return _read_text(_read_object(option, "function", "tool_choice"), "name", "tool_choice.function")
 
 
-def _response_format(
+def _parse_response_format(
     request: Mapping[str, Any],
 ) -> tuple[Literal["text", "json_object", "json_schema"], Mapping[str, Any]]:
-    given = _object(request, "response_format")
+    given = _read_object(request, "response_format")
     match given.get("type", "text"):
         case "text":
             return "text", {}
         case "json_object":
             return "json_object", {}
         case "json_schema":
-            schema = _object(_object(given, "json_schema", "response_format"), "schema", "response_format.json_schema")
-            if json_text.deeper(schema, _MOST_DEPTH):
+            schema = _read_object(
+                _read_object(given, "json_schema", "response_format"), "schema", "response_format.json_schema"
+            )
+            if json_text.is_deeper(schema, _MOST_DEPTH):
                 raise BadParameter("response_format", "is nested too deeply")
             return "json_schema", schema
     raise BadParameter("response_format.type", "must be text, json_object or json_schema")
 
 
-def _stop(given: Any) -> tuple[str, ...]:
-    stops = [given] if isinstance(given, str) else _array(given, "stop")
+def _parse_stop(given: Any) -> tuple[str, ...]:
+    stops = [given] if isinstance(given, str) else _check_array(given, "stop")
     if len(stops) > 4 or not all(isinstance(stop, str) and stop for stop in stops):
         raise BadParameter("stop", "must be a string, or an array of up to four")
     return tuple(stops)
 
 
-def _whole(request: Mapping[str, Any], name: str, otherwise: int, most: int | None = None) -> int:
+def _read_integer(request: Mapping[str, Any], name: str, otherwise: int, most: int | None = None) -> int:
     value = request.get(name)
     if value is None:
         return otherwise
@@ -265,27 +267,27 @@ def _whole(request: Mapping[str, Any], name: str, otherwise: int, most: int | No
     return value
 
 
-def _flag(holder: Mapping[str, Any], name: str, *, otherwise: bool) -> bool:
+def _read_flag(holder: Mapping[str, Any], name: str, *, otherwise: bool) -> bool:
     value = holder.get(name)
     if value is not None and not isinstance(value, bool):
         raise BadParameter(name, "must be true or false")
     return otherwise if value is None else value
 
 
-def _array(given: Any, at: str) -> list[Any]:
+def _check_array(given: Any, at: str) -> list[Any]:
     if given is not None and not isinstance(given, list):
         raise BadParameter(at, "must be an array")
     return given or []
 
 
-def _object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, Any]:
+def _read_object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, Any]:
     value = holder.get(name)
     if value is not None and not isinstance(value, Mapping):
         raise BadParameter(f"{at}.{name}" if at else name, "must be an object")
     return value or {}
 
 
-def _text(holder: Mapping[str, Any], name: str, at: str) -> str:
+def _read_text(holder: Mapping[str, Any], name: str, at: str) -> str:
     value = holder.get(name)
     if not isinstance(value, str):
         raise BadParameter(f"{at}.{name}", "must be a string")

@@ -48,29 +48,31 @@ class MiniLm:
         self._tokenizer.no_padding()
 
     def embed(self, texts: Sequence[str]) -> list["array[float]"]:
-        sequences = [self._cut(tokens) for tokens in self._tokens(texts)]
+        sequences = [self._truncate_tokens(tokens) for tokens in self._tokenise(texts)]
         vectors: dict[int, array[float]] = {}
-        for indexes in _batches(sequences):
-            for index, vector in zip(indexes, self._network.vectors([sequences[i] for i in indexes]), strict=True):
+        for indexes in _list_batches(sequences):
+            for index, vector in zip(
+                indexes, self._network.compute_vectors([sequences[i] for i in indexes]), strict=True
+            ):
                 vectors[index] = array("f", vector.tobytes())
         return [vectors[index] for index in range(len(texts))]
 
     def count(self, text: str) -> int:
-        return len(next(self._tokens([text])))
+        return len(next(self._tokenise([text])))
 
-    def _tokens(self, texts: Sequence[str]) -> Iterator[list[int]]:
+    def _tokenise(self, texts: Sequence[str]) -> Iterator[list[int]]:
         for start in range(0, len(texts), _TEXTS):
             # `encode` would do one text and keep the GIL.
             some = [text[:_CHARACTERS] for text in texts[start : start + _TEXTS]]
             for encoding in self._tokenizer.encode_batch_fast(some):
                 yield encoding.ids
 
-    def _cut(self, tokens: list[int]) -> list[int]:
+    def _truncate_tokens(self, tokens: list[int]) -> list[int]:
         """At most `max_tokens`, and the last still the one that ends a text."""
         return tokens if len(tokens) <= self.max_tokens else [*tokens[: self.max_tokens - 1], tokens[-1]]
 
 
-def _batches(sequences: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def _list_batches(sequences: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """The indexes of all sequences, those of one length together, in lists of at most `_TOKENS` tokens."""
     batch: list[int] = []
     tokens = 0

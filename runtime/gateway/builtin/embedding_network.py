@@ -28,46 +28,46 @@ class Network:
     def __init__(self, weights: Mapping[str, Matrix]) -> None:
         self._weights = weights
 
-    def vectors(self, texts: Sequence[Sequence[int]]) -> Matrix:
+    def compute_vectors(self, texts: Sequence[Sequence[int]]) -> Matrix:
         """(texts, 384), in the order of the texts, each of 1 to 512 token ids. Texts of one length that stand next to
         each other go through attention together.
         """
         lengths = [len(text) for text in texts]
-        hidden = self._embedded(texts)
+        hidden = self._embed_tokens(texts)
         for layer in range(_LAYERS):
-            hidden = self._layer(f"encoder.layer.{layer}", hidden, lengths)
+            hidden = self._apply_layer(f"encoder.layer.{layer}", hidden, lengths)
         starts = np.cumsum([0, *lengths[:-1]])
         # The sum has the mean's direction, and the length goes away.
         sums: Matrix = np.add.reduceat(hidden, starts, axis=0)
         sums /= np.linalg.norm(sums, axis=1, keepdims=True)
         return sums
 
-    def _embedded(self, texts: Sequence[Sequence[int]]) -> Matrix:
+    def _embed_tokens(self, texts: Sequence[Sequence[int]]) -> Matrix:
         tokens = np.concatenate([np.asarray(text) for text in texts])
         positions = np.concatenate([np.arange(len(text)) for text in texts])
         hidden: Matrix = self._weights["embeddings.word_embeddings.weight"][tokens]
         hidden += self._weights["embeddings.position_embeddings.weight"][positions]
         hidden += self._weights["embeddings.token_type_embeddings.weight"][0]
-        return self._normalised("embeddings.LayerNorm", hidden)
+        return self._normalise_rows("embeddings.LayerNorm", hidden)
 
-    def _layer(self, name: str, hidden: Matrix, lengths: Sequence[int]) -> Matrix:
-        seen = self._linear(f"{name}.attention.output.dense", self._attention(name, hidden, lengths))
+    def _apply_layer(self, name: str, hidden: Matrix, lengths: Sequence[int]) -> Matrix:
+        seen = self._apply_linear(f"{name}.attention.output.dense", self._apply_attention(name, hidden, lengths))
         seen += hidden
-        hidden = self._normalised(f"{name}.attention.output.LayerNorm", seen)
-        wide = self._linear(f"{name}.intermediate.dense", hidden)
+        hidden = self._normalise_rows(f"{name}.attention.output.LayerNorm", seen)
+        wide = self._apply_linear(f"{name}.intermediate.dense", hidden)
         for row in range(0, len(wide), _ROWS):
-            _gelu(wide[row : row + _ROWS])
-        thought = self._linear(f"{name}.output.dense", wide)
+            _apply_gelu(wide[row : row + _ROWS])
+        thought = self._apply_linear(f"{name}.output.dense", wide)
         thought += hidden
-        return self._normalised(f"{name}.output.LayerNorm", thought)
+        return self._normalise_rows(f"{name}.output.LayerNorm", thought)
 
-    def _attention(self, name: str, hidden: Matrix, lengths: Sequence[int]) -> Matrix:
+    def _apply_attention(self, name: str, hidden: Matrix, lengths: Sequence[int]) -> Matrix:
         queries, keys, values = (
-            self._linear(f"{name}.attention.self.{part}", hidden) for part in ("query", "key", "value")
+            self._apply_linear(f"{name}.attention.self.{part}", hidden) for part in ("query", "key", "value")
         )
         queries *= np.float32(_HEAD**-0.5)
         seen = np.empty_like(hidden)
-        for rows, texts, length in _runs(lengths):
+        for rows, texts, length in _group_lengths(lengths):
             # (texts, heads, length, 32) each
             query, key, value = (
                 part[rows].reshape(texts, length, _HEADS, _HEAD).transpose(0, 2, 1, 3)
@@ -80,12 +80,12 @@ class Network:
             seen[rows] = (shares @ value).transpose(0, 2, 1, 3).reshape(texts * length, _WIDTH)
         return seen
 
-    def _linear(self, name: str, rows: Matrix) -> Matrix:
+    def _apply_linear(self, name: str, rows: Matrix) -> Matrix:
         result: Matrix = rows @ self._weights[f"{name}.weight"].T
         result += self._weights[f"{name}.bias"]
         return result
 
-    def _normalised(self, name: str, rows: Matrix) -> Matrix:
+    def _normalise_rows(self, name: str, rows: Matrix) -> Matrix:
         """The rows, changed in place to mean 0 and variance 1, then scaled and shifted."""
         rows -= rows.mean(axis=1, keepdims=True)
         variances = np.einsum("ij,ij->i", rows, rows) / np.float32(_WIDTH)
@@ -95,7 +95,7 @@ class Network:
         return rows
 
 
-def _runs(lengths: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
+def _group_lengths(lengths: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
     """Neighbours of one length: the rows of their tokens, how many they are, and the length."""
     start = 0
     for length, group in groupby(lengths):
@@ -104,7 +104,7 @@ def _runs(lengths: Sequence[int]) -> Iterator[tuple[slice, int, int]]:
         start += texts * length
 
 
-def _gelu(rows: Matrix) -> None:
+def _apply_gelu(rows: Matrix) -> None:
     """GELU in place, as max(x, 0) - |x| * erfc(|x| / sqrt 2) / 2, which loses no digits to cancellation.
 
     numpy has no erfc. This is formula 7.1.26 of Abramowitz and Stegun, whose error is below 1.5e-7: about that of the

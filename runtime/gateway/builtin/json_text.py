@@ -12,11 +12,11 @@ _MOST_OBJECTS = 64
 _MOST_READ = 100_000
 
 
-def _refuse(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def read_at(text: str, at: int) -> tuple[Any, int]:
@@ -25,21 +25,21 @@ def read_at(text: str, at: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError as deep:
         raise ValueError("nested too deeply") from deep
-    if deeper(value, _MOST_DEPTH):
+    if is_deeper(value, _MOST_DEPTH):
         raise ValueError("nested too deeply")
     return value, end
 
 
-def objects(texts: Iterable[str], budget: Budget) -> list[dict[str, Any]]:
+def find_objects(texts: Iterable[str], budget: Budget) -> list[dict[str, Any]]:
     """The JSON objects that stand in texts, in order. No more after so many, or so many braces that begin none; of a
     text its first 100,000 characters are read. Raises OverBudget.
     """
-    found: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
     failures = 0
     for whole in texts:
         text = whole[:_MOST_READ]
         at = text.find("{")
-        while at >= 0 and failures < _MOST_FAILURES and len(found) < _MOST_OBJECTS:
+        while at >= 0 and failures < _MOST_FAILURES and len(values) < _MOST_OBJECTS:
             try:
                 value, end = read_at(text, at)
             except ValueError:
@@ -47,17 +47,17 @@ def objects(texts: Iterable[str], budget: Budget) -> list[dict[str, Any]]:
                 budget.spend(1 + (len(text) - at) // 256)
             else:
                 budget.spend(1 + (end - at) // 64)
-                found.append(value)
+                values.append(value)
             at = text.find("{", end)
-    return found
+    return values
 
 
-def write(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """Compact JSON, with characters as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def deeper(value: Any, most: int) -> bool:
+def is_deeper(value: Any, most: int) -> bool:
     """Whether a value is nested in more levels than that."""
     level = [value]
     for _ in range(most + 1):

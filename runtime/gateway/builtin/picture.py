@@ -19,14 +19,14 @@ _MOST_READ = 400
 _QUICK = 1
 
 
-def draw_png(width: int, height: int, said: Sequence[str], seed: str) -> bytes:
+def draw_png(width: int, height: int, texts: Sequence[str], seed: str) -> bytes:
     """The picture as a PNG file. said: texts, each of which begins a line."""
     from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
-    digest = blake2b("\0".join((seed, *said)).encode("utf-8", "replace"), digest_size=8).digest()
+    digest = blake2b("\0".join((seed, *texts)).encode("utf-8", "replace"), digest_size=8).digest()
     hue = int.from_bytes(digest[:2]) / 65536
     picture = Image.new("P", (width, height), 0)
-    colours = (_colour(hue, 0.7), _colour(hue, 0.45), _colour(hue, 0.1), b"\xff\xff\xff")
+    colours = (_encode_colour(hue, 0.7), _encode_colour(hue, 0.45), _encode_colour(hue, 0.1), b"\xff\xff\xff")
     picture.putpalette(b"".join(colours))
     canvas = ImageDraw.Draw(picture)
     band = 16 + digest[2] % 64
@@ -35,7 +35,7 @@ def draw_png(width: int, height: int, said: Sequence[str], seed: str) -> bytes:
     size = max(6, min(width // 18, height // 12))
     font = ImageFont.load_default(size)
     across = max(4, int(width / (size * 0.6)) - 2)
-    wrapped = [line for text in said for line in textwrap.wrap(_plain(text[:_MOST_READ]), across)]
+    wrapped = [line for text in texts for line in textwrap.wrap(_strip_accents(text[:_MOST_READ]), across)]
     lines = wrapped[: max(1, height // (size + 4) - 1)]
     text = "\n".join(lines)
     west, north, east, south = canvas.multiline_textbbox((width / 2, height / 2), text, font=font, anchor="mm")
@@ -49,10 +49,10 @@ def draw_png(width: int, height: int, said: Sequence[str], seed: str) -> bytes:
     return file.getvalue()
 
 
-def _plain(text: str) -> str:
+def _strip_accents(text: str) -> str:
     """The text in the letters that Pillow's own font has: accents are left out."""
     return "".join(part for part in unicodedata.normalize("NFKD", text) if not unicodedata.combining(part))
 
 
-def _colour(hue: float, lightness: float) -> bytes:
+def _encode_colour(hue: float, lightness: float) -> bytes:
     return bytes(round(part * 255) for part in hls_to_rgb(hue, lightness, 0.55))

@@ -50,8 +50,8 @@ def write_instance(schema: Any, offered: Any, budget: Budget) -> Any:
     written only where one was offered. Raises SchemaUnusable and OverBudget.
     """
     whole = BoundedSchema(schema, budget)
-    value = _Writer(whole).write(schema, offered, "text", 0, frozenset({"#"}))
-    if not whole.permits(schema, value):
+    value = _Writer(whole).write_value(schema, offered, "text", 0, frozenset({"#"}))
+    if not whole.is_valid(schema, value):
         raise SchemaUnusable("the schema contradicts itself, or asks for what the built-in model cannot make up")
     return value
 
@@ -63,17 +63,19 @@ class _Writer:
         self._whole = whole
         self._budget = whole.budget
 
-    def write(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
+    def write_value(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
         if depth > _MOST_DEPTH:
             raise SchemaUnusable("the schema is nested too deeply, or has no end")
-        if offered is not NOTHING and self._whole.permits(schema, offered):
+        if offered is not NOTHING and self._whole.is_valid(schema, offered):
             return offered
-        node, open_ = self._merge(schema, open_)
+        node, open_ = self._merge_schemas(schema, open_)
         if "const" in node:
-            return self._take(node["const"])
+            return self._charge_value(node["const"])
         if "enum" in node:
-            options = _list(node, "enum")
-            return self._take(next((option for option in options if self._whole.permits(schema, option)), None))
+            options = _read_list(node, "enum")
+            return self._charge_value(
+                next((option for option in options if self._whole.is_valid(schema, option)), None)
+            )
         return self._write_open(node, offered, name, depth, open_)
 
     def _write_open(self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
@@ -81,11 +83,11 @@ class _Writer:
         kind = node.get("type", next((kind for kind, words in _IMPLIED if any(word in node for word in words)), None))
         branching = next((keyword for keyword in ("anyOf", "oneOf") if keyword in node), None)
         if branching or isinstance(kind, list):
-            branches = _list(node, branching) if branching else [{"type": one} for one in node["type"]]
+            branches = _read_list(node, branching) if branching else [{"type": one} for one in node["type"]]
             beside = {key: value for key, value in node.items() if key != (branching or "type")}
             return self._write_branch(beside, branches, offered, name, depth, open_)
         if kind is None:
-            return self._take(name)
+            return self._charge_value(name)
         makers: dict[str, Callable[[], Any]] = {
             "array": lambda: self._write_array(node, offered, name, depth, open_),
             "boolean": lambda: False,
@@ -99,7 +101,7 @@ class _Writer:
             raise SchemaUnusable("a schema's `type` must be one of JSON's")
         return makers[kind]()
 
-    def _merge(self, schema: Any, open_: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
+    def _merge_schemas(self, schema: Any, open_: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
         """A schema with what it refers to and all of its `allOf` in one.
 
         Where two say different things that are not merged here, the first is followed; whether the value satisfies the
@@ -120,20 +122,20 @@ class _Writer:
             self._budget.spend(2 + len(part))
             for keyword, value in part.items():
                 if keyword not in {"$ref", "allOf"}:
-                    merged[keyword] = _join(keyword, merged, part) if keyword in merged else value
+                    merged[keyword] = _join_keyword(keyword, merged, part) if keyword in merged else value
             if "allOf" in part:
-                left += reversed(_list(part, "allOf"))
+                left += reversed(_read_list(part, "allOf"))
             if "$ref" in part:
                 reference = part["$ref"]
                 if reference in open_:
                     raise SchemaUnusable("the schema has no end")
                 open_ |= {reference}
-                left.append(self._whole.resolve(reference))
+                left.append(self._whole.resolve_reference(reference))
         raise SchemaUnusable("the schema is too intricate for the built-in model")
 
     def _write_inner(self, schema: Any, offered: Any, name: str, depth: int, open_: frozenset[str]) -> Any:
         # What was offered has an end, so that references may come again in it.
-        return self.write(schema, offered, name, depth + 1, open_ if offered is NOTHING else frozenset())
+        return self.write_value(schema, offered, name, depth + 1, open_ if offered is NOTHING else frozenset())
 
     def _write_branch(
         self, beside: dict[str, Any], branches: list[Any], offered: Any, name: str, depth: int, open_: frozenset[str]
@@ -142,16 +144,16 @@ class _Writer:
         for branch in branches:
             chosen = {"allOf": [beside, branch]}
             try:
-                value = self.write(chosen, offered, name, depth + 1, open_)
+                value = self.write_value(chosen, offered, name, depth + 1, open_)
             except SchemaUnusable as unusable:
                 reason = unusable
                 continue
-            if self._whole.permits(chosen, value):
+            if self._whole.is_valid(chosen, value):
                 return value
         raise reason
 
     def _write_object(self, node: Mapping[str, Any], offered: Any, depth: int, open_: frozenset[str]) -> dict[str, Any]:
-        properties, needed = _mapping(node, "properties"), _names(node, "required")
+        properties, needed = _read_mapping(node, "properties"), _read_names(node, "required")
         given = offered if isinstance(offered, dict) else {}
         self._budget.spend(len(properties) + len(needed))
         written: dict[str, Any] = {}
@@ -159,95 +161,97 @@ class _Writer:
         for key, schema in properties.items():
             if key in wanted:
                 written[key] = self._write_inner(schema, given.get(key, NOTHING), key, depth, open_)
-            elif key in given and self._whole.permits(schema, given[key]):
+            elif key in given and self._whole.is_valid(schema, given[key]):
                 written[key] = given[key]
         for key in needed:
             if key not in written:
-                written[key] = self.write(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
+                written[key] = self.write_value(node.get("additionalProperties", True), NOTHING, key, depth + 1, open_)
         return written
 
     def _write_array(
         self, node: Mapping[str, Any], offered: Any, name: str, depth: int, open_: frozenset[str]
     ) -> list[Any]:
-        prefix, rest = _list(node, "prefixItems"), node.get("items", True)
+        prefix, rest = _read_list(node, "prefixItems"), node.get("items", True)
         given = offered if isinstance(offered, list) else []
-        length = math.ceil(min(max(_number(node, "minItems", 0), len(given)), _number(node, "maxItems", math.inf)))
+        length = math.ceil(
+            min(max(_read_number(node, "minItems", 0), len(given)), _read_number(node, "maxItems", math.inf))
+        )
         written: list[Any] = []
         for position in range(length):
             self._budget.spend(1, 16)
             schema = prefix[position] if position < len(prefix) else rest
             value = given[position] if position < len(given) else NOTHING
             written.append(self._write_inner(schema, value, name, depth, open_))
-        return self._distinct(written, rest, name) if node.get("uniqueItems") is True else written
+        return self._make_distinct(written, rest, name) if node.get("uniqueItems") is True else written
 
-    def _distinct(self, written: list[Any], schema: Any, name: str) -> list[Any]:
+    def _make_distinct(self, written: list[Any], schema: Any, name: str) -> list[Any]:
         """The same values once each, and simple others in place of those that came again."""
         self._budget.spend(self._whole.weigh(written))
         distinct = {json.dumps(value, sort_keys=True): value for value in written}
         if len(distinct) < len(written):
-            node, _ = self._merge(schema, frozenset())
+            node, _ = self._merge_schemas(schema, frozenset())
             least = _write_number(node, whole=True)
-            options = [*_list(node, "enum"), *(least + step for step in range(len(written) + 1)), True, False]
+            options = [*_read_list(node, "enum"), *(least + step for step in range(len(written) + 1)), True, False]
             for option in [*options, *(f"{name}{place}" for place in range(len(written)))]:
-                if len(distinct) < len(written) and self._whole.permits(schema, option):
+                if len(distinct) < len(written) and self._whole.is_valid(schema, option):
                     distinct.setdefault(json.dumps(option, sort_keys=True), option)
         return list(distinct.values())
 
     def _write_string(self, node: Mapping[str, Any], name: str) -> str:
-        least, most = _number(node, "minLength", 0), _number(node, "maxLength", math.inf)
+        least, most = _read_number(node, "minLength", 0), _read_number(node, "maxLength", math.inf)
         if least > _MOST_TEXT:
             raise SchemaUnusable(f"the built-in model writes strings of up to {_MOST_TEXT} characters")
         text = _FORMATS.get(str(node.get("format")), name or "text")
         if len(text) < least:
             text = (text * math.ceil(least / len(text)))[: math.ceil(least)]
-        made: str = self._take(text[: int(min(len(text), most))])
+        made: str = self._charge_value(text[: int(min(len(text), most))])
         return made
 
-    def _take(self, value: Any) -> Any:
+    def _charge_value(self, value: Any) -> Any:
         """The value, once the answer has paid for it."""
         weight = self._whole.weigh(value)
         self._budget.spend(1 + weight, weight * 64)
         return value
 
 
-def _join(keyword: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
+def _join_keyword(keyword: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
     """What two schemas say by one keyword, both together."""
     match keyword:
         case "properties":
-            ours, theirs = _mapping(one, keyword), _mapping(other, keyword)
+            ours, theirs = _read_mapping(one, keyword), _read_mapping(other, keyword)
             shared = {key: {"allOf": [ours[key], theirs[key]]} for key in ours.keys() & theirs.keys()}
             return {**ours, **theirs, **shared}
         case "required":
-            return list(dict.fromkeys([*_names(one, keyword), *_names(other, keyword)]))
+            return list(dict.fromkeys([*_read_names(one, keyword), *_read_names(other, keyword)]))
         case "minimum" | "exclusiveMinimum" | "minLength" | "minItems":
-            return max(_number(one, keyword, 0), _number(other, keyword, 0))
+            return max(_read_number(one, keyword, 0), _read_number(other, keyword, 0))
         case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems":
-            return min(_number(one, keyword, 0), _number(other, keyword, 0))
+            return min(_read_number(one, keyword, 0), _read_number(other, keyword, 0))
     return one[keyword]
 
 
-def _list(node: Mapping[str, Any], keyword: str) -> list[Any]:
+def _read_list(node: Mapping[str, Any], keyword: str) -> list[Any]:
     value = node.get(keyword, [])
     if not isinstance(value, list) or (keyword in node and not value):
         raise SchemaUnusable(f"a schema's `{keyword}` must be an array of one or more")
     return value
 
 
-def _mapping(node: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
+def _read_mapping(node: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
     value = node.get(keyword, {})
     if not isinstance(value, Mapping):
         raise SchemaUnusable(f"a schema's `{keyword}` must be an object")
     return value
 
 
-def _names(node: Mapping[str, Any], keyword: str) -> list[str]:
+def _read_names(node: Mapping[str, Any], keyword: str) -> list[str]:
     value = node.get(keyword, [])
     if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
         raise SchemaUnusable(f"a schema's `{keyword}` must be an array of names")
     return value
 
 
-def _number(node: Mapping[str, Any], keyword: str, otherwise: float) -> int | float:
+def _read_number(node: Mapping[str, Any], keyword: str, otherwise: float) -> int | float:
     if keyword not in node:
         return otherwise
     value = node[keyword]
@@ -260,9 +264,9 @@ def _number(node: Mapping[str, Any], keyword: str, otherwise: float) -> int | fl
 
 def _write_number(node: Mapping[str, Any], *, whole: bool) -> int | float:
     """The number nearest to nought that the bounds allow, on the grid of `multipleOf`."""
-    low, above = _number(node, "minimum", -math.inf), _number(node, "exclusiveMinimum", -math.inf)
-    high, below = _number(node, "maximum", math.inf), _number(node, "exclusiveMaximum", math.inf)
-    step = _number(node, "multipleOf", 0) or (1 if whole else 0)
+    low, above = _read_number(node, "minimum", -math.inf), _read_number(node, "exclusiveMinimum", -math.inf)
+    high, below = _read_number(node, "maximum", math.inf), _read_number(node, "exclusiveMaximum", math.inf)
+    step = _read_number(node, "multipleOf", 0) or (1 if whole else 0)
     if low <= 0 <= high and above < 0 < below:
         return 0
     # Mirrored where all that is allowed is below nought, so that one direction is enough.

@@ -16,16 +16,16 @@ PER_TOOL_CALL = 4
 _TOKEN = re.compile(r"\s{0,4}\S{1,6}|\s{1,4}")
 
 
-def split(text: str) -> Iterator[str]:
+def split_tokens(text: str) -> Iterator[str]:
     """The tokens of a text in order; joined they are the text."""
     return (found.group() for found in _TOKEN.finditer(text))
 
 
-def count(text: str) -> int:
+def count_tokens(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
-def first(text: str, most: int) -> str:
+def first_tokens(text: str, most: int) -> str:
     """As much of a text as that many tokens hold."""
     end = 0
     for number, found in enumerate(_TOKEN.finditer(text)):

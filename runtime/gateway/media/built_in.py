@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from baobab.runtime.gateway.builtin import film, picture
-from baobab.runtime.gateway.builtin.line import LINE
+from baobab.runtime.gateway.builtin.threads import THREADS
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.media.model import MediaRequest, Progress, Rendering
 from baobab.runtime.gateway.model import Model, Price
@@ -24,39 +24,39 @@ _SAID = 400
 """Characters of a prompt that are kept: more than any picture has room for."""
 
 
-def models() -> list[Model]:
+def list_models() -> list[Model]:
     """One that makes images, and one that makes videos."""
     return [
-        _model(picture.MODEL, "Baobab picture (built in, for trying things out)", "image"),
-        _model(film.MODEL, "Baobab film (built in, for trying things out)", "video"),
+        _build_model(picture.MODEL, "Baobab picture (built in, for trying things out)", "image"),
+        _build_model(film.MODEL, "Baobab film (built in, for trying things out)", "video"),
     ]
 
 
-def units(model: Model, request: MediaRequest) -> int:
+def count_units(model: Model, request: MediaRequest) -> int:
     """Images or seconds; RequestRefused for values that the model cannot take."""
-    planned = _plan(model, request)
+    planned = _plan_job(model, request)
     return int(planned["count"])
 
 
-def begin(model: Model, request: MediaRequest) -> Progress:
+def start_job(model: Model, request: MediaRequest) -> Progress:
     """In progress, though nothing is done yet: all that decides the result is in the handle."""
-    return Progress("in_progress", to_json(_plan(model, request)).decode())
+    return Progress("in_progress", to_json(_plan_job(model, request)).decode())
 
 
-async def look(model: Model, handle: str) -> Progress:
+async def check_job(model: Model, handle: str) -> Progress:
     """Completed."""
     if model.modality == "video":
         return Progress("completed", "", (Rendering("video/mp4", film.read_film()),), units=film.SECONDS)
     plan = from_json(handle)
     width, height, said, count = plan["width"], plan["height"], plan["said"], plan["count"]
-    with LINE.place():
+    with THREADS.reserve_place():
         # One after the other, so that others get their turn between them.
         draws = (partial(picture.draw_png, width, height, said, f"{plan['seed']}/{index}") for index in range(count))
-        files = [await LINE.run(draw) for draw in draws]
+        files = [await THREADS.run_work(draw) for draw in draws]
     return Progress("completed", "", tuple(Rendering("image/png", file) for file in files), units=count)
 
 
-def _model(id_: str, name: str, modality: Any) -> Model:
+def _build_model(id_: str, name: str, modality: Any) -> Model:
     return Model(
         id=id_,
         name=name,
@@ -70,54 +70,54 @@ def _model(id_: str, name: str, modality: Any) -> Model:
     )
 
 
-def _plan(model: Model, request: MediaRequest) -> dict[str, Any]:
+def _plan_job(model: Model, request: MediaRequest) -> dict[str, Any]:
     """count: images, or seconds."""
-    asked = request.parameters
+    parameters = request.parameters
     if model.modality == "video":
-        _check_film(asked)
+        _check_film(parameters)
         return {"count": film.SECONDS}
-    width, height = _size(asked)
-    count = _number("n", asked.get("n", 1), _MOST_IMAGES)
-    said = [f"{model.id}: built-in model", request.prompt[:_SAID]]
-    if unseen := len(asked.get("input_images") or ()):
-        said.append(f"({unseen} image{'s' * (unseen > 1)} not seen)")
-    return {"width": width, "height": height, "said": said, "seed": str(asked.get("seed", 0)), "count": count}
+    width, height = _read_size(parameters)
+    count = _check_number("n", parameters.get("n", 1), _MOST_IMAGES)
+    texts = [f"{model.id}: built-in model", request.prompt[:_SAID]]
+    if ignored_images := len(parameters.get("input_images") or ()):
+        texts.append(f"({ignored_images} image{'s' * (ignored_images > 1)} not seen)")
+    return {"width": width, "height": height, "said": texts, "seed": str(parameters.get("seed", 0)), "count": count}
 
 
-def _size(asked: Mapping[str, Any]) -> tuple[int, int]:
-    size, ratio = asked.get("size"), asked.get("aspect_ratio")
+def _read_size(parameters: Mapping[str, Any]) -> tuple[int, int]:
+    size, ratio = parameters.get("size"), parameters.get("aspect_ratio")
     if size is not None and (found := _SIZE.fullmatch(size)):
         if ratio is not None:
-            raise _refused("aspect_ratio", "Give the size in dots, or an aspect ratio.")
+            raise _field_error("aspect_ratio", "Give the size in dots, or an aspect ratio.")
         width, height = int(found[1]), int(found[2])
     else:
         longest = _SIDES.get((size or "1K").upper())
         shape = _RATIO.fullmatch(ratio or "1:1")
         if longest is None:
-            raise _refused("size", "A size is 1024x1024, say, or 1K, 2K or 4K.")
+            raise _field_error("size", "A size is 1024x1024, say, or 1K, 2K or 4K.")
         if shape is None or "0" in (shape[1], shape[2]):
-            raise _refused("aspect_ratio", "An aspect ratio is 16:9, say.")
+            raise _field_error("aspect_ratio", "An aspect ratio is 16:9, say.")
         across, down = int(shape[1]), int(shape[2])
         width, height = (longest * side // max(across, down, 1) for side in (across, down))
     if not (_SMALLEST <= width <= picture.LARGEST and _SMALLEST <= height <= picture.LARGEST):
-        raise _refused("size", f"A side has {_SMALLEST} to {picture.LARGEST} dots.")
+        raise _field_error("size", f"A side has {_SMALLEST} to {picture.LARGEST} dots.")
     return width, height
 
 
-def _check_film(asked: Mapping[str, Any]) -> None:
+def _check_film(parameters: Mapping[str, Any]) -> None:
     """There is one film: what asks for another is refused."""
     for name, only in (("duration", film.SECONDS), ("resolution", "180p"), ("aspect_ratio", "16:9")):
-        if asked.get(name, only) != only:
-            raise _refused(name, f"The built-in film is always the same: `{name}` can only be {only}.")
-    if asked.get("generate_audio"):
-        raise _refused("generate_audio", "The built-in film has no sound.")
+        if parameters.get(name, only) != only:
+            raise _field_error(name, f"The built-in film is always the same: `{name}` can only be {only}.")
+    if parameters.get("generate_audio"):
+        raise _field_error("generate_audio", "The built-in film has no sound.")
 
 
-def _number(name: str, value: Any, most: int) -> int:
+def _check_number(name: str, value: Any, most: int) -> int:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != int(value) or not 1 <= value <= most:
-        raise _refused(name, f"`{name}` is a whole number from 1 to {most}.")
+        raise _field_error(name, f"`{name}` is a whole number from 1 to {most}.")
     return int(value)
 
 
-def _refused(name: str, text: str) -> RequestRefused:
+def _field_error(name: str, text: str) -> RequestRefused:
     return RequestRefused(text, details={"param": name})

@@ -1,6 +1,6 @@
 """What a file is, told by its first bytes: what others say of it proves nothing."""
 
-SNIFFED = 16
+DETECTION_BYTES = 16
 """Bytes that are enough to tell."""
 
 _BEGINNINGS = (
@@ -11,7 +11,7 @@ _BEGINNINGS = (
 )
 
 
-def content_type_of(start: bytes) -> str | None:
+def detect_content_type(start: bytes) -> str | None:
     """image/png, image/jpeg, image/webp, image/gif, video/mp4, or None for anything else."""
     for beginning, content_type in _BEGINNINGS:
         if start.startswith(beginning):

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from baobab.runtime.egress import Egress, EgressError, EgressStream, EgressTimeout, EgressTooLarge
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamFailed, UpstreamMalformed, UpstreamTimeout
-from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
-from baobab.runtime.gateway.refusal import refusal
+from baobab.runtime.gateway.media.content_type import DETECTION_BYTES, detect_content_type
+from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.upstream import Upstream
 
 LARGEST_INPUT = 20 * 2**20
@@ -38,7 +38,7 @@ class Image:
     content: bytes
 
 
-class Files:
+class RemoteFiles:
     """One for each process. outgoing: the guarded client."""
 
     def __init__(self, outgoing: Egress) -> None:
@@ -48,26 +48,26 @@ class Files:
     async def close(self) -> None:
         await self._trusted.close()
 
-    async def images(self, urls: Iterable[str], name: str) -> list[Image]:
+    async def fetch_images(self, urls: Iterable[str], name: str) -> list[Image]:
         """The images at some addresses. name: of the request's field. RequestRefused for what is no image."""
-        found: list[Image] = []
+        images_read: list[Image] = []
         left = _LARGEST_INPUTS
         try:
             async with asyncio.timeout(_INPUT_SECONDS):
                 # One after the other: all at once could be more than there is room for.
                 for url in urls:
-                    found.append(await self._image(url, name, min(left, LARGEST_INPUT)))
-                    left -= len(found[-1].content)
+                    images_read.append(await self._fetch_image(url, name, min(left, LARGEST_INPUT)))
+                    left -= len(images_read[-1].content)
         except TimeoutError as exc:
-            raise _unusable(name, "Their hosts take too long.") from exc
-        return found
+            raise _image_error(name, "Their hosts take too long.") from exc
+        return images_read
 
     @asynccontextmanager
-    async def opened(
+    async def open_file(
         self, upstream: Upstream, url: str, headers: Mapping[str, str], max_bytes: int
     ) -> AsyncGenerator[EgressStream, None]:
         """What an upstream has made, at an address of its own or one that it gave; its failures in our words."""
-        own = bool(upstream.api_base) and _origin(url) == _origin(upstream.api_base)
+        own = bool(upstream.api_base) and _url_origin(url) == _url_origin(upstream.api_base)
         client = self._trusted if own else self._outgoing
         try:
             async with client.stream(
@@ -81,7 +81,7 @@ class Files:
                 https_only=not own,
             ) as answer:
                 if answer.status != 200:
-                    raise refusal(answer.status, b"", {"retry-after": answer.headers.get("Retry-After") or ""})
+                    raise build_refusal(answer.status, b"", {"retry-after": answer.headers.get("Retry-After") or ""})
                 yield answer
         except EgressTooLarge as exc:
             raise UpstreamMalformed(f"The file has more than {max_bytes} bytes.") from exc
@@ -90,26 +90,26 @@ class Files:
         except EgressError as exc:
             raise UpstreamFailed from exc
 
-    async def whole(self, upstream: Upstream, url: str, max_bytes: int) -> bytes:
+    async def read_file(self, upstream: Upstream, url: str, max_bytes: int) -> bytes:
         """A file of an upstream's in one piece. No key goes along: such addresses hold what they need."""
-        async with self.opened(upstream, url, {}, max_bytes) as answer:
+        async with self.open_file(upstream, url, {}, max_bytes) as answer:
             return b"".join([piece async for piece in answer])
 
-    async def _image(self, url: str, name: str, max_bytes: int) -> Image:
+    async def _fetch_image(self, url: str, name: str, max_bytes: int) -> Image:
         options: dict[str, Any] = {"follow": _HOPS, "cross_host": True, "https_only": True}
         try:
             answer = await self._outgoing.request("GET", url, max_bytes=max_bytes, timeout=_INPUT_SECONDS, **options)
         except EgressError as exc:
-            raise _unusable(name, exc.message) from exc
+            raise _image_error(name, exc.message) from exc
         if answer.status != 200:
-            raise _unusable(name, f"Its host answers {answer.status}.")
-        content_type = content_type_of(answer.body[:SNIFFED])
+            raise _image_error(name, f"Its host answers {answer.status}.")
+        content_type = detect_content_type(answer.body[:DETECTION_BYTES])
         if content_type is None or not content_type.startswith("image/"):
-            raise _unusable(name, "It is no PNG, JPEG, WebP or GIF.")
+            raise _image_error(name, "It is no PNG, JPEG, WebP or GIF.")
         return Image(url, content_type, answer.body)
 
 
-def _unusable(name: str, why: str) -> RequestRefused:
+def _image_error(name: str, why: str) -> RequestRefused:
     return RequestRefused(
         f"An image of `{name}` cannot be used. {why}",
         remediation=f"Give https addresses of public images of at most {LARGEST_INPUT // 2**20} MB each.",
@@ -117,6 +117,6 @@ def _unusable(name: str, why: str) -> RequestRefused:
     )
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _url_origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc

@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator, Sequence
 from baobab.runtime.egress import Egress
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import ModelNotFound, RequestRefused, UpstreamMalformed
-from baobab.runtime.gateway.media import built_in, cost, whitelist
-from baobab.runtime.gateway.media.files import Files
-from baobab.runtime.gateway.media.images import Images
-from baobab.runtime.gateway.media.model import Accepted, MediaRequest, Progress, Rendering
-from baobab.runtime.gateway.media.videos import Videos, provider_of
+from baobab.runtime.gateway.media import accepted_fields, built_in, cost
+from baobab.runtime.gateway.media.files import RemoteFiles
+from baobab.runtime.gateway.media.images import ImageJobs
+from baobab.runtime.gateway.media.model import AcceptedFields, MediaRequest, Progress, Rendering
+from baobab.runtime.gateway.media.videos import VideoJobs, handle_provider
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream
@@ -42,79 +42,81 @@ class Media:
     ) -> None:
         self._catalogue = catalogue
         self._providers = {provider.name: provider for provider in providers}
-        self._files = Files(outgoing)
-        self._images = Images(self._files, image_seconds)
-        self._videos = Videos(self._files, video_seconds)
+        self._files = RemoteFiles(outgoing)
+        self._images = ImageJobs(self._files, image_seconds)
+        self._videos = VideoJobs(self._files, video_seconds)
 
     async def close(self) -> None:
         await self._files.close()
 
-    def accepted(self, model: Model) -> Accepted:
+    def accepted_fields(self, model: Model) -> AcceptedFields:
         """What the model takes beside `model` and `prompt`."""
-        return whitelist.accepted(model)
+        return accepted_fields.find_accepted_fields(model)
 
-    def units(self, model: Model, request: MediaRequest) -> int:
+    def count_units(self, model: Model, request: MediaRequest) -> int:
         """The most images, or seconds, that come of the request. RequestRefused for what the model cannot take."""
-        self._check(model, request)
+        self._check_fields(model, request)
         if model.provider == built_in.PROVIDER:
-            return built_in.units(model, request)
-        lane = self._videos if model.modality == "video" else self._images
-        return lane.units(model, request)
+            return built_in.count_units(model, request)
+        jobs = self._videos if model.modality == "video" else self._images
+        return jobs.count_units(model, request)
 
-    def price(self, model: Model, request: MediaRequest, units: int) -> int:
+    def get_price(self, model: Model, request: MediaRequest, units: int) -> int:
         """Nano-dollars for so many images or seconds, without markup: the most that they can cost.
 
         RequestRefused for a size that has no known price.
         """
-        rates = self._catalogue.rates(model)
+        rates = self._catalogue.get_rates(model)
         if model.modality == "video":
-            return units * cost.second(model, rates, request.parameters.get("resolution"))
-        return cost.most(model, rates, request, units)
+            return units * cost.second_price(model, rates, request.parameters.get("resolution"))
+        return cost.max_image_cost(model, rates, request, units)
 
-    async def begin(self, model: Model, request: MediaRequest, job_id: str) -> Progress:
+    async def start_job(self, model: Model, request: MediaRequest, job_id: str) -> Progress:
         """The job, begun once however often it is asked where the upstream knows `job_id` again.
 
         Raises the family of UpstreamFailed where the upstream does not take it, RequestRefused and ModelNotFound.
         """
-        self._check(model, request)
+        self._check_fields(model, request)
         if model.provider == built_in.PROVIDER:
-            return built_in.begin(model, request)
-        upstream = self._upstream(model)
+            return built_in.start_job(model, request)
+        upstream = self._build_upstream(model)
         async with network_wait():
             if model.modality == "video":
-                return await self._videos.begin(upstream, request, job_id)
-            rates = self._catalogue.rates(model)
-            return await self._images.begin(upstream, request, job_id, lambda usage: cost.used(model, rates, usage))
+                return await self._videos.start_job(upstream, request, job_id)
+            rates = self._catalogue.get_rates(model)
+            return await self._images.start_job(
+                upstream, request, job_id, lambda usage: cost.image_cost(model, rates, usage)
+            )
 
-    async def look(self, model: Model, handle: str) -> Progress:
+    async def check_job(self, model: Model, handle: str) -> Progress:
         """How the job is by now. Raises as `begin` does where that cannot be known for the moment."""
         if model.provider == built_in.PROVIDER:
-            return await built_in.look(model, handle)
+            return await built_in.check_job(model, handle)
         async with network_wait():
-            return await self._videos.look(self._upstream(model, provider_of(handle)), handle)
+            return await self._videos.check_job(self._build_upstream(model, handle_provider(handle)), handle)
 
-    async def content(self, model: Model, rendering: Rendering, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    async def stream_content(self, model: Model, rendering: Rendering, max_bytes: int) -> AsyncGenerator[bytes, None]:
         """The bytes of a file, in pieces. UpstreamMalformed where they are more than `max_bytes`, or something else."""
         if isinstance(rendering.source, bytes):
             if len(rendering.source) > max_bytes:
                 raise UpstreamMalformed(f"The file has more than {max_bytes} bytes.")
             yield rendering.source
             return
-        upstream = self._upstream(model, provider_of(rendering.source))
-        async for piece in self._videos.content(upstream, rendering, max_bytes):
+        upstream = self._build_upstream(model, handle_provider(rendering.source))
+        async for piece in self._videos.stream_content(upstream, rendering, max_bytes):
             yield piece
 
-    def _check(self, model: Model, request: MediaRequest) -> None:
+    def _check_fields(self, model: Model, request: MediaRequest) -> None:
         """Names that the model does not take, some of which would mean much to the library: `api_base`, for one."""
-        accepted = whitelist.accepted(model)
-        unknown = [name for name in request.parameters if name not in accepted.top_level]
-        unknown += [f"provider.{name}" for name in request.provider if name not in accepted.provider]
+        fields = accepted_fields.find_accepted_fields(model)
+        unknown = [name for name in request.parameters if name not in fields.top_level]
+        unknown += [f"provider.{name}" for name in request.provider if name not in fields.provider]
         if unknown:
             raise RequestRefused(f"The model does not take {', '.join(unknown)[:200]}.")
 
-    def _upstream(self, model: Model, name: str = "") -> Upstream:
+    def _build_upstream(self, model: Model, name: str = "") -> Upstream:
         """name: of the provider that is asked, unless it is the model's."""
         provider = self._providers.get(name or model.provider)
         if provider is None:
             raise ModelNotFound(f"Nobody serves `{model.id}` here.")
-        return Upstream(model.id, provider.name, model.upstream, provider.api_base, provider.api_key, model)
+        return Upstream(model.id, provider.name, model.upstream_name, provider.api_base, provider.api_key, model)

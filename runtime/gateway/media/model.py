@@ -8,7 +8,7 @@ MediaStatus = Literal["pending", "in_progress", "completed", "failed", "cancelle
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedFields:
     """What a model takes beside `model` and `prompt`: names of the request's fields and keys of `provider`, sorted."""
 
     top_level: tuple[str, ...]

@@ -11,13 +11,13 @@ from pydantic_core import from_json, to_json
 
 from baobab.runtime.egress import EgressStream
 from baobab.runtime.gateway.errors import RequestRefused, UpstreamMalformed
-from baobab.runtime.gateway.library import litellm
-from baobab.runtime.gateway.media.calling import called
-from baobab.runtime.gateway.media.content_type import SNIFFED, content_type_of
-from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.litellm_import import load_litellm
+from baobab.runtime.gateway.media.content_type import DETECTION_BYTES, detect_content_type
+from baobab.runtime.gateway.media.files import RemoteFiles
+from baobab.runtime.gateway.media.library_call import call_library
 from baobab.runtime.gateway.media.model import MediaRequest, MediaStatus, Progress, Rendering
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.translate import worded
+from baobab.runtime.gateway.translate import translate_error
 from baobab.runtime.gateway.upstream import Upstream
 
 _LONGEST = 60
@@ -43,26 +43,26 @@ _PRIVATE = re.compile(r"://|@|\w\.\w|[-_]\w*\d|\d\w*[-_]|\w{24}")
 _LONGEST_ERROR = 300
 
 
-class Videos:
+class VideoJobs:
     """Those that LiteLLM can ask for. A handle is JSON: `id` as LiteLLM writes it, `provider`, `seconds`."""
 
-    def __init__(self, files: Files, seconds: float) -> None:
+    def __init__(self, files: RemoteFiles, seconds: float) -> None:
         self._files = files
         self._seconds = seconds
 
-    def units(self, model: Model, request: MediaRequest) -> int:
+    def count_units(self, model: Model, request: MediaRequest) -> int:
         """How many seconds the request asks for."""
-        _asked(model.provider, request)
-        return _seconds(model.provider, request)
+        _build_arguments(model.provider, request)
+        return _read_duration(model.provider, request)
 
-    async def begin(self, upstream: Upstream, request: MediaRequest, job_id: str) -> Progress:
+    async def start_job(self, upstream: Upstream, request: MediaRequest, job_id: str) -> Progress:
         """Accepted, or failed at once."""
-        asked = _asked(upstream.provider, request)
-        await self._add_images(upstream, request, asked)
+        arguments = _build_arguments(upstream.provider, request)
+        await self._add_images(upstream, request, arguments)
         if upstream.provider == "openai":
-            asked["extra_headers"] = {"Idempotency-Key": job_id}
-        library = await litellm()
-        begun = await called(
+            arguments["extra_headers"] = {"Idempotency-Key": job_id}
+        library = await load_litellm()
+        answer = await call_library(
             library,
             upstream,
             self._seconds,
@@ -70,85 +70,89 @@ class Videos:
             model=f"{upstream.provider}/{upstream.model}",
             prompt=request.prompt,
             max_retries=0,
-            api_base=_base(upstream),
-            **asked,
+            api_base=_api_base(upstream),
+            **arguments,
         )
-        if not begun.get("id"):
+        if not answer.get("id"):
             raise UpstreamMalformed
-        seconds = _seconds(upstream.provider, request)
-        handle = {"id": begun["id"], "provider": upstream.provider, "seconds": seconds}
-        status = _status(begun)
+        seconds = _read_duration(upstream.provider, request)
+        handle = {"id": answer["id"], "provider": upstream.provider, "seconds": seconds}
+        status = _parse_status(answer)
         if status in ("failed", "cancelled", "expired"):
-            return Progress(status, "", error=_error(begun.get("error")))
+            return Progress(status, "", error=_describe_error(answer.get("error")))
         # What is done already is looked at when the handle is safe: whatever fails then is not begun anew.
         return Progress("pending" if status == "pending" else "in_progress", to_json(handle).decode())
 
-    async def look(self, upstream: Upstream, handle: str) -> Progress:
+    async def check_job(self, upstream: Upstream, handle: str) -> Progress:
         """How far it is."""
-        known = from_json(handle)
-        library = await litellm()
-        told = await called(
+        stored = from_json(handle)
+        library = await load_litellm()
+        answer = await call_library(
             library,
             upstream,
             self._seconds,
             library.avideo_status,
-            video_id=known["id"],
+            video_id=stored["id"],
             custom_llm_provider=upstream.provider,
-            api_base=_base(upstream),
+            api_base=_api_base(upstream),
         )
-        return await self._progress(upstream, known, told)
+        return await self._build_progress(upstream, stored, answer)
 
-    async def content(self, upstream: Upstream, rendering: Rendering, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    async def stream_content(
+        self, upstream: Upstream, rendering: Rendering, max_bytes: int
+    ) -> AsyncGenerator[bytes, None]:
         """The file in pieces. UpstreamMalformed where it is not of the rendering's type."""
         known = from_json(rendering.source)
-        async with self._opened(upstream, known["id"], max_bytes) as answer:
-            async for piece in _sniffed(answer, rendering.content_type):
+        async with self._open_file(upstream, known["id"], max_bytes) as answer:
+            async for piece in _check_stream(answer, rendering.content_type):
                 yield piece
 
-    async def _progress(self, upstream: Upstream, handle: Mapping[str, Any], told: Mapping[str, Any]) -> Progress:
-        status, source = _status(told), to_json(handle).decode()
+    async def _build_progress(
+        self, upstream: Upstream, handle: Mapping[str, Any], answer: Mapping[str, Any]
+    ) -> Progress:
+        status, source = _parse_status(answer), to_json(handle).decode()
         if status in ("pending", "in_progress"):
             return Progress(status, source)
         if status != "completed":
-            return Progress(status, "", error=_error(told.get("error")))
+            return Progress(status, "", error=_describe_error(answer.get("error")))
         try:
-            content_type = await self._content_type(upstream, handle["id"])
+            content_type = await self._detect_type(upstream, handle["id"])
         except UpstreamMalformed:
             content_type = None
         if content_type != "video/mp4":
             return Progress("failed", "", error="The model's provider has made no video.")
         return Progress("completed", "", (Rendering(content_type, source),), units=handle["seconds"])
 
-    async def _content_type(self, upstream: Upstream, id_: str) -> str | None:
-        async with self._opened(upstream, id_, 2**62) as answer:
+    async def _detect_type(self, upstream: Upstream, id_: str) -> str | None:
+        async with self._open_file(upstream, id_, 2**62) as answer:
             start = b""
             async for piece in answer:
                 start += piece
-                if len(start) >= SNIFFED:
+                if len(start) >= DETECTION_BYTES:
                     break
-            return content_type_of(start)
+            return detect_content_type(start)
 
     @asynccontextmanager
-    async def _opened(self, upstream: Upstream, id_: str, max_bytes: int) -> AsyncGenerator[EgressStream, None]:
+    async def _open_file(self, upstream: Upstream, id_: str, max_bytes: int) -> AsyncGenerator[EgressStream, None]:
         """The file: what the upstream answers, or what lies at the address in its answer."""
-        url, headers = await self._address(upstream, id_)
-        async with self._files.opened(upstream, url, headers, max_bytes) as answer:
+        url, headers = await self._locate_file(upstream, id_)
+        async with self._files.open_file(upstream, url, headers, max_bytes) as answer:
             if not answer.headers.get("Content-Type", "").startswith("application/json"):
                 yield answer
                 return
-            told = await _small(answer)
+            payload = await _read_json(answer)
         # No key goes along: such addresses hold what they need.
-        async with self._files.opened(upstream, _address_in(told), {}, max_bytes) as answer:
+        async with self._files.open_file(upstream, _find_url(payload), {}, max_bytes) as answer:
             yield answer
 
-    async def _address(self, upstream: Upstream, id_: str) -> tuple[str, dict[str, str]]:
+    async def _locate_file(self, upstream: Upstream, id_: str) -> tuple[str, dict[str, str]]:
         """Where the upstream has the file, and what it wants to be told there."""
-        library = await litellm()
+        library = await load_litellm()
 
-        def find() -> tuple[str, dict[str, str]]:
+        def build_request() -> tuple[str, dict[str, str]]:
             provider = library.LlmProviders(upstream.provider)
             config = library.utils.ProviderConfigManager.get_provider_video_config(model=None, provider=provider)
-            base = _base(upstream)
+            base = _api_base(upstream)
             known = library.types.router.GenericLiteLLMParams(api_key=upstream.api_key, api_base=base)
             headers = config.validate_environment({}, "", upstream.api_key, known)
             place = config.get_complete_url("", base, {})
@@ -157,63 +161,65 @@ class Videos:
 
         try:
             # Google's is asked for it, and waited for.
-            return await asyncio.to_thread(find)
+            return await asyncio.to_thread(build_request)
         except Exception as exc:  # the library raises what its providers do, of many kinds
-            raise worded(library, exc) from exc
+            raise translate_error(library, exc) from exc
 
-    async def _add_images(self, upstream: Upstream, request: MediaRequest, asked: dict[str, Any]) -> None:
+    async def _add_images(self, upstream: Upstream, request: MediaRequest, arguments: dict[str, Any]) -> None:
         """The images of the request, all fetched, so that nobody is sent where we would not go."""
-        first, last = _ends(request)
-        begins = await self._files.images(first, "input_images")
-        ends = await self._files.images(last, "frame_images")
-        references = await self._files.images(request.parameters.get("input_references") or (), "input_references")
+        first, last = _end_images(request)
+        begins = await self._files.fetch_images(first, "input_images")
+        ends = await self._files.fetch_images(last, "frame_images")
+        references = await self._files.fetch_images(
+            request.parameters.get("input_references") or (), "input_references"
+        )
         if begins:
             takes_bytes = upstream.provider in ("openai", "gemini")
-            asked["input_reference"] = BytesIO(begins[0].content) if takes_bytes else begins[0].url
+            arguments["input_reference"] = BytesIO(begins[0].content) if takes_bytes else begins[0].url
         if ends:
-            asked["end_image_url"] = ends[0].url
+            arguments["end_image_url"] = ends[0].url
         if references:
             name = "reference_image_urls" if upstream.model.startswith("minimax/") else "image_urls"
-            asked[name] = [image.url for image in references]
+            arguments[name] = [image.url for image in references]
 
 
-def provider_of(handle: str) -> str:
+def handle_provider(handle: str) -> str:
     """Who was asked: another may have come before it in the catalogue meanwhile."""
     return str(from_json(handle)["provider"])
 
 
-def _status(told: Mapping[str, Any]) -> MediaStatus:
-    return _STATUSES.get(str(told.get("status")), "in_progress")
+def _parse_status(answer: Mapping[str, Any]) -> MediaStatus:
+    return _STATUSES.get(str(answer.get("status")), "in_progress")
 
 
-def _asked(provider: str, request: MediaRequest) -> dict[str, Any]:
+def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
     """What LiteLLM is told beside the prompt and the images. RequestRefused for values that mean nothing there."""
     parameters = request.parameters
     resolution, ratio = parameters.get("resolution"), parameters.get("aspect_ratio")
-    first, last = _ends(request)
+    first, last = _end_images(request)
     if len(first) > 1 or len(last) > 1:
         raise RequestRefused("The model begins with one image, and ends with one.", details={"param": "input_images"})
     if last and not first:
         raise RequestRefused("A last frame wants a first one.", details={"param": "frame_images"})
     # What is asked for is what is charged: no default of the provider's has a say.
-    asked: dict[str, Any] = {"seconds": str(_seconds(provider, request)), **request.provider}
-    asked |= {name: parameters[name] for name in ("generate_audio", "seed") if name in parameters}
+    arguments: dict[str, Any] = {"seconds": str(_read_duration(provider, request)), **request.provider}
+    arguments |= {name: parameters[name] for name in ("generate_audio", "seed") if name in parameters}
     if provider == "gemini":
         named = {"resolution": resolution, "aspectRatio": ratio}
-        asked |= {name: value for name, value in named.items() if value is not None}
+        arguments |= {name: value for name, value in named.items() if value is not None}
     elif provider == "fal_ai":
         named = {"size": resolution, "aspect_ratio": ratio}
-        asked |= {name: value for name, value in named.items() if value is not None}
+        arguments |= {name: value for name, value in named.items() if value is not None}
     elif resolution is not None or ratio is not None:
         shape = (resolution or "720p", ratio or "16:9")
         if shape not in _FRAMES:
             known = ", ".join(f"{high} {wide}" for high, wide in _FRAMES)
             raise RequestRefused(f"The model makes {known}.", details={"param": "resolution"})
-        asked["size"] = _FRAMES[shape]
-    return asked
+        arguments["size"] = _FRAMES[shape]
+    return arguments
 
 
-def _ends(request: MediaRequest) -> tuple[list[str], list[str]]:
+def _end_images(request: MediaRequest) -> tuple[list[str], list[str]]:
     """The images that a video begins and ends with."""
     frames = request.parameters.get("frame_images") or ()
     first = [
@@ -223,7 +229,7 @@ def _ends(request: MediaRequest) -> tuple[list[str], list[str]]:
     return first, [one["url"] for one in frames if one["frame"] == "last"]
 
 
-def _seconds(provider: str, request: MediaRequest) -> int:
+def _read_duration(provider: str, request: MediaRequest) -> int:
     seconds = request.parameters.get("duration", _USUAL_OF_GOOGLE if provider == "gemini" else _USUAL)
     if not isinstance(seconds, int) or isinstance(seconds, bool) or not 1 <= seconds <= _LONGEST:
         raise RequestRefused(
@@ -232,13 +238,13 @@ def _seconds(provider: str, request: MediaRequest) -> int:
     return seconds
 
 
-def _base(upstream: Upstream) -> str | None:
+def _api_base(upstream: Upstream) -> str | None:
     # For images and texts Google's address ends in the version; for videos the library adds it.
     base = upstream.api_base.removesuffix("/v1beta") if upstream.provider == "gemini" else upstream.api_base
     return base or None
 
 
-async def _small(answer: EgressStream) -> Any:
+async def _read_json(answer: EgressStream) -> Any:
     whole = b""
     async for piece in answer:
         whole += piece
@@ -250,10 +256,10 @@ async def _small(answer: EgressStream) -> Any:
         raise UpstreamMalformed from exc
 
 
-def _address_in(told: Any) -> str:
+def _find_url(answer: Any) -> str:
     """The address of the file in an answer: `output: [address]` or `video: {url: address}`."""
-    told = told if isinstance(told, dict) else {}
-    output, video = told.get("output"), told.get("video")
+    answer = answer if isinstance(answer, dict) else {}
+    output, video = answer.get("output"), answer.get("video")
     found = output[0] if isinstance(output, list) and output else output
     found = video.get("url") if isinstance(video, dict) else found
     if not isinstance(found, str):
@@ -261,15 +267,15 @@ def _address_in(told: Any) -> str:
     return found
 
 
-async def _sniffed(answer: EgressStream, content_type: str) -> AsyncGenerator[bytes, None]:
+async def _check_stream(answer: EgressStream, content_type: str) -> AsyncGenerator[bytes, None]:
     start: bytes | None = b""
     async for piece in answer:
         if start is None:
             yield piece
             continue
         start += piece
-        if len(start) >= SNIFFED:
-            if content_type_of(start) != content_type:
+        if len(start) >= DETECTION_BYTES:
+            if detect_content_type(start) != content_type:
                 raise UpstreamMalformed
             yield start
             start = None
@@ -277,9 +283,9 @@ async def _sniffed(answer: EgressStream, content_type: str) -> AsyncGenerator[by
         raise UpstreamMalformed
 
 
-def _error(told: Any) -> str:
+def _describe_error(error: Any) -> str:
     """What an upstream says of its failure, without what may be somebody's."""
-    message = told.get("message") if isinstance(told, dict) else told
+    message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str) or not message.strip():
         return "The model's provider could not make the video."
     words = "".join(part if part.isprintable() else " " for part in message[:_LONGEST_ERROR]).split()

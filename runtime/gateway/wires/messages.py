@@ -8,8 +8,8 @@ from pydantic_core import to_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.refusal import refusal
+from baobab.runtime.gateway.refusal import build_refusal
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import messages_answer, messages_request
 
 _STATUSES = {
@@ -22,70 +22,72 @@ _STATUSES = {
 }
 
 
-class Messages:
+class MessagesWire:
     """headers: what the caller says to the vendor beside the request."""
 
     path = "/messages"
     limit = "max_tokens"
     provider = "anthropic"
-    notable = re.compile(rb'"type"\s*:\s*"(?:message_start|message_delta|message_stop|error)"|"error"\s*+:(?!\s*+null)')
-    asked = staticmethod(messages_request.asked)
-    answered = staticmethod(messages_answer.answered)
-    telling = staticmethod(messages_answer.telling)
+    notable_pattern = re.compile(
+        rb'"type"\s*:\s*"(?:message_start|message_delta|message_stop|error)"|"error"\s*+:(?!\s*+null)'
+    )
+    build_chat_request = staticmethod(messages_request.build_chat_request)
+    render_answer = staticmethod(messages_answer.render_answer)
+    render_events = staticmethod(messages_answer.render_events)
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self.headers = headers
 
-    def relayed(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
+    def build_relay_request(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
         return dict(body)
 
-    def hearer(self, outcome: Outcome) -> "_Hearer":
-        return _Hearer(outcome)
+    def build_parser(self, meter: UsageMeter) -> "_StreamParser":
+        return _StreamParser(meter)
 
-    def check(self, answer: Mapping[str, Any]) -> None:
-        _raise_told(answer)
+    def check_answer(self, answer: Mapping[str, Any]) -> None:
+        _raise_reported_error(answer)
         if not isinstance(answer.get("content"), list):
             raise UpstreamMalformed
 
 
-class Counts(Messages):
+class TokenCountWire(MessagesWire):
     """How many tokens a request has, asked in the place of an answer."""
 
     path = "/messages/count_tokens"
 
-    def check(self, answer: Mapping[str, Any]) -> None:
-        _raise_told(answer)
+    def check_answer(self, answer: Mapping[str, Any]) -> None:
+        _raise_reported_error(answer)
         tokens = answer.get("input_tokens")
         if not isinstance(tokens, int) or isinstance(tokens, bool):
             raise UpstreamMalformed
 
 
-class _Hearer:
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        self._used: dict[str, Any] = {}
+class _StreamParser:
+    def __init__(self, meter: UsageMeter) -> None:
+        self._outcome = meter
+        self._usage: dict[str, Any] = {}
 
-    def __call__(self, told: Mapping[str, Any]) -> bool:
-        match told.get("type"):
+    def __call__(self, event: Mapping[str, Any]) -> bool:
+        match event.get("type"):
             case "message_start":
-                message = told.get("message")
-                self._take(message.get("usage") if isinstance(message, dict) else None)
-                self._outcome.count_prompt(self._used)
+                message = event.get("message")
+                self._merge_usage(message.get("usage") if isinstance(message, dict) else None)
+                self._outcome.count_prompt(self._usage)
             case "message_delta":
                 # Totals, of what has changed since the beginning.
-                self._take(told.get("usage"))
-                self._outcome.count(self._used)
-        _raise_told(told)
-        return told.get("type") == "message_stop"
+                self._merge_usage(event.get("usage"))
+                self._outcome.count_usage(self._usage)
+        _raise_reported_error(event)
+        return event.get("type") == "message_stop"
 
-    def _take(self, usage: Any) -> None:
+    def _merge_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            self._used |= {name: value for name, value in usage.items() if value is not None}
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
 
 
-def _raise_told(told: Mapping[str, Any]) -> None:
+def _raise_reported_error(payload: Mapping[str, Any]) -> None:
     """What the provider says has gone wrong, by its type."""
-    error = told.get("error")
-    if told.get("type") == "error" or error:
+    error = payload.get("error")
+    if payload.get("type") == "error" or error:
         kind = error.get("type") if isinstance(error, dict) else None
-        raise refusal(_STATUSES.get(str(kind), 500), to_json(told), None)
+        raise build_refusal(_STATUSES.get(str(kind), 500), to_json(payload), None)

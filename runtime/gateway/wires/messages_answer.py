@@ -7,10 +7,10 @@ from typing import Any
 from pydantic_core import from_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
-from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
-from baobab.runtime.gateway.wires.chunks import event
-from baobab.runtime.gateway.wires.wire import Made
+from baobab.runtime.gateway.wires.chunks import encode_named_event
+from baobab.runtime.gateway.wires.wire import AnswerMetadata
 
 _REASONS = {
     "stop": "end_turn",
@@ -21,47 +21,57 @@ _REASONS = {
 }
 
 
-def answered(completion: Mapping[str, Any], body: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    said, reason = chunks.first_message(completion)
+def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metadata: AnswerMetadata) -> dict[str, Any]:
+    message, reason = chunks.first_message(completion)
     content: list[dict[str, Any]] = []
-    if _wants_thoughts(body) and (thought := chunks.thought_of(said)):
+    if _wants_thoughts(body) and (thought := chunks.get_thought(message)):
         content.append({"type": "thinking", "thinking": thought, "signature": ""})
-    if text := chunks.text_of(said):
+    if text := chunks.get_text(message):
         content.append({"type": "text", "text": text})
-    for call in chunks.calls_of(said):
-        name, arguments = chunks.function_of(call)
-        given = _input(arguments, reason)
+    for call in chunks.get_calls(message):
+        name, arguments = chunks.get_function(call)
+        given = _parse_input(arguments, reason)
         content.append({"type": "tool_use", "id": str(call.get("id")), "name": name, "input": given})
-    usage = _usage(chunks.usage_of(dict(completion)))
-    return {**_message(completion, made), "content": content, "stop_reason": _reason(reason, said), "usage": usage}
+    usage = _render_usage(chunks.read_usage(dict(completion)))
+    return {
+        **_render_message(completion, metadata),
+        "content": content,
+        "stop_reason": _stop_reason(reason, message),
+        "usage": usage,
+    }
 
 
-async def telling(
-    pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], made: Made
+async def render_events(
+    pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], metadata: AnswerMetadata
 ) -> AsyncGenerator[bytes, None]:
     """The events of a message; UpstreamMalformed where the chunks end before the answer does."""
-    blocks, used = _Blocks(wants_thoughts=_wants_thoughts(body)), Outcome()
-    begun, reason = False, None
+    blocks, meter = _BlockWriter(wants_thoughts=_wants_thoughts(body)), UsageMeter()
+    has_begun, reason = False, None
     async with contextlib.aclosing(pieces):
         async for chunk in pieces:
-            if not begun:
-                begun = True
-                yield event({"type": "message_start", "message": {**_message(chunk, made), "usage": _usage(Outcome())}})
-            used.count(chunk.get("usage"))
-            delta, ended = chunks.delta_of(chunk)
-            for told in blocks.told(delta):
-                yield event(told)
-            reason = reason if ended is None else _reason(ended, delta)
+            if not has_begun:
+                has_begun = True
+                yield encode_named_event(
+                    {
+                        "type": "message_start",
+                        "message": {**_render_message(chunk, metadata), "usage": _render_usage(UsageMeter())},
+                    }
+                )
+            meter.count_usage(chunk.get("usage"))
+            delta, finish_reason = chunks.get_delta(chunk)
+            for block_event in blocks.write_delta(delta):
+                yield encode_named_event(block_event)
+            reason = reason if finish_reason is None else _stop_reason(finish_reason, delta)
     if reason is None:
         raise UpstreamMalformed
-    for told in blocks.closed():
-        yield event(told)
+    for block_event in blocks.close_block():
+        yield encode_named_event(block_event)
     stop = {"stop_reason": reason, "stop_sequence": None}
-    yield event({"type": "message_delta", "delta": stop, "usage": _usage(used)})
-    yield event({"type": "message_stop"})
+    yield encode_named_event({"type": "message_delta", "delta": stop, "usage": _render_usage(meter)})
+    yield encode_named_event({"type": "message_stop"})
 
 
-class _Blocks:
+class _BlockWriter:
     """The blocks of a message while it is told. One is open at a time; the next one closes it."""
 
     def __init__(self, *, wants_thoughts: bool) -> None:
@@ -70,53 +80,55 @@ class _Blocks:
         self._index = -1
         self._calls: dict[object, int] = {}
 
-    def told(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
+    def write_delta(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
         """The events that a delta makes."""
         events: list[dict[str, Any]] = []
-        if self._wants_thoughts and (thought := chunks.thought_of(delta)):
-            events += self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
-            events.append(self._delta(self._index, {"type": "thinking_delta", "thinking": thought}))
-        if text := chunks.text_of(delta):
-            events += self._opened("text", {"type": "text", "text": ""})
-            events.append(self._delta(self._index, {"type": "text_delta", "text": text}))
-        for call in chunks.calls_of(delta):
-            events += self._called(call)
+        if self._wants_thoughts and (thought := chunks.get_thought(delta)):
+            events += self._open_block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            events.append(self._render_delta(self._index, {"type": "thinking_delta", "thinking": thought}))
+        if text := chunks.get_text(delta):
+            events += self._open_block("text", {"type": "text", "text": ""})
+            events.append(self._render_delta(self._index, {"type": "text_delta", "text": text}))
+        for call in chunks.get_calls(delta):
+            events += self._write_call(call)
         return events
 
-    def closed(self) -> list[dict[str, Any]]:
+    def close_block(self) -> list[dict[str, Any]]:
         if self._open is None:
             return []
         self._open = None
         return [{"type": "content_block_stop", "index": self._index}]
 
-    def _called(self, call: dict[str, Any]) -> list[dict[str, Any]]:
-        number, (name, arguments) = call.get("index", 0), chunks.function_of(call)
+    def _write_call(self, call: dict[str, Any]) -> list[dict[str, Any]]:
+        number, (name, arguments) = call.get("index", 0), chunks.get_function(call)
         events: list[dict[str, Any]] = []
         if number not in self._calls:
             block = {"type": "tool_use", "id": str(call.get("id")), "name": name, "input": {}}
-            events += self._opened(("call", number), block)
+            events += self._open_block(("call", number), block)
             self._calls[number] = self._index
         if arguments:
-            events.append(self._delta(self._calls[number], {"type": "input_json_delta", "partial_json": arguments}))
+            events.append(
+                self._render_delta(self._calls[number], {"type": "input_json_delta", "partial_json": arguments})
+            )
         return events
 
-    def _opened(self, what: object, block: dict[str, Any]) -> list[dict[str, Any]]:
+    def _open_block(self, what: object, block: dict[str, Any]) -> list[dict[str, Any]]:
         if self._open == what:
             return []
-        closing = self.closed()
+        closing = self.close_block()
         self._open, self._index = what, self._index + 1
         return [*closing, {"type": "content_block_start", "index": self._index, "content_block": block}]
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:
+    def _render_delta(self, index: int, delta: dict[str, Any]) -> dict[str, Any]:
         return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def _message(told: Mapping[str, Any], made: Made) -> dict[str, Any]:
+def _render_message(completion: Mapping[str, Any], metadata: AnswerMetadata) -> dict[str, Any]:
     return {
-        "id": f"msg_{made.id}",
+        "id": f"msg_{metadata.id}",
         "type": "message",
         "role": "assistant",
-        "model": told.get("model"),
+        "model": completion.get("model"),
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
@@ -128,11 +140,11 @@ def _wants_thoughts(body: Mapping[str, Any]) -> bool:
     return isinstance(thinking, dict) and thinking.get("type") not in (None, "disabled")
 
 
-def _reason(reason: str | None, said: Mapping[str, Any]) -> str:
-    return "refusal" if said.get("refusal") else _REASONS.get(reason or "stop", "end_turn")
+def _stop_reason(reason: str | None, message: Mapping[str, Any]) -> str:
+    return "refusal" if message.get("refusal") else _REASONS.get(reason or "stop", "end_turn")
 
 
-def _input(arguments: str, reason: str | None) -> Any:
+def _parse_input(arguments: str, reason: str | None) -> Any:
     """The arguments of a call; what there is of them where the limit has cut them off."""
     try:
         value = from_json(arguments or "{}", allow_partial=reason == "length")
@@ -143,12 +155,12 @@ def _input(arguments: str, reason: str | None) -> Any:
     return value
 
 
-def _usage(used: Outcome) -> dict[str, Any]:
+def _render_usage(meter: UsageMeter) -> dict[str, Any]:
     """This wire counts apart what the provider's cache had of the prompt, or has now."""
-    written = used.cache_write + used.cache_write_hour
+    written = meter.cache_write + meter.cache_write_hour
     return {
-        "input_tokens": used.prompt - used.cached - written,
-        "cache_read_input_tokens": used.cached,
+        "input_tokens": meter.prompt - meter.cached - written,
+        "cache_read_input_tokens": meter.cached,
         "cache_creation_input_tokens": written,
-        "output_tokens": used.completion,
+        "output_tokens": meter.completion,
     }

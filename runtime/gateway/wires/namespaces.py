@@ -16,17 +16,17 @@ def flat_name(namespace: object, name: str) -> str:
     if len(whole) <= _LONGEST:
         return whole
     # What is cut must not make two of them one.
-    told = hashlib.sha256(whole.encode()).hexdigest()[:10]
-    return f"{whole[: _LONGEST - 11]}_{told}"
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
+    return f"{whole[: _LONGEST - 11]}_{digest}"
 
 
 def grouped_names(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Of a request's tools those in groups: group and name, by the name that a chat completion is told."""
     tools = body.get("tools")
-    found: dict[str, tuple[str, str]] = {}
+    names: dict[str, tuple[str, str]] = {}
     for group in tools if isinstance(tools, list) else ():
         if not isinstance(group, dict) or group.get("type") != "namespace":
             continue
         for tool in group.get("tools") or ():
-            found[flat_name(group.get("name"), str(tool.get("name")))] = (str(group.get("name")), str(tool.get("name")))
-    return found
+            names[flat_name(group.get("name"), str(tool.get("name")))] = (str(group.get("name")), str(tool.get("name")))
+    return names

@@ -9,8 +9,8 @@ from pydantic_core import to_json
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.refusal import refusal
+from baobab.runtime.gateway.refusal import build_refusal
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import responses_answer, responses_request
 
 _STATUSES = {
@@ -25,19 +25,19 @@ _STATUSES = {
 _THOUGHTS = "reasoning.encrypted_content"
 
 
-class Responses:
+class ResponsesWire:
     path = "/responses"
     limit = "max_output_tokens"
     provider = "openai"
     headers: Mapping[str, str] = MappingProxyType({})
-    notable = re.compile(
+    notable_pattern = re.compile(
         rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"|"error"\s*+:(?!\s*+null)'
     )
-    asked = staticmethod(responses_request.asked)
-    answered = staticmethod(responses_answer.answered)
-    telling = staticmethod(responses_answer.telling)
+    build_chat_request = staticmethod(responses_request.build_chat_request)
+    render_answer = staticmethod(responses_answer.render_answer)
+    render_events = staticmethod(responses_answer.render_events)
 
-    def relayed(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
+    def build_relay_request(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
         """Nothing is stored: it would be among what is stored for everybody else who calls with the same key.
 
         Thoughts then come sealed in the answer, so that the caller can send them back with the next request.
@@ -48,39 +48,39 @@ class Responses:
             request["include"] = [*(one for one in included or () if one != _THOUGHTS), _THOUGHTS]
         return request
 
-    def hearer(self, outcome: Outcome) -> "_Hearer":
-        return _Hearer(outcome)
+    def build_parser(self, meter: UsageMeter) -> "_StreamParser":
+        return _StreamParser(meter)
 
-    def check(self, answer: Mapping[str, Any]) -> None:
+    def check_answer(self, answer: Mapping[str, Any]) -> None:
         if answer.get("status") == "failed" or answer.get("error"):
-            raise _failure(answer.get("error"))
+            raise _build_failure(answer.get("error"))
         if not isinstance(answer.get("output"), list):
             raise UpstreamMalformed
 
 
-class _Hearer:
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
+class _StreamParser:
+    def __init__(self, meter: UsageMeter) -> None:
+        self._outcome = meter
 
-    def __call__(self, told: Mapping[str, Any]) -> bool:
-        kind = told.get("type")
-        if kind == "error" or told.get("error"):
-            raise _failure(told.get("error") or told)
+    def __call__(self, event: Mapping[str, Any]) -> bool:
+        kind = event.get("type")
+        if kind == "error" or event.get("error"):
+            raise _build_failure(event.get("error") or event)
         if kind not in ("response.completed", "response.incomplete", "response.failed"):
             return False
-        response = told.get("response")
+        response = event.get("response")
         response = response if isinstance(response, dict) else {}
-        self._outcome.count(response.get("usage"))
+        self._outcome.count_usage(response.get("usage"))
         if kind == "response.failed":
-            raise _failure(response.get("error"))
+            raise _build_failure(response.get("error"))
         return True
 
 
-def _failure(error: Any) -> Exception:
+def _build_failure(error: Any) -> Exception:
     """What the provider says in the middle, by its code."""
     error = error if isinstance(error, dict) else {}
     status = _STATUSES.get(str(error.get("code"))) or _STATUSES.get(str(error.get("type")), 500)
-    return refusal(status, to_json({"error": error}), None)
+    return build_refusal(status, to_json({"error": error}), None)
 
 
-RESPONSES = Responses()
+RESPONSES = ResponsesWire()

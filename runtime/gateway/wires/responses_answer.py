@@ -5,14 +5,14 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.errors import UpstreamMalformed
-from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires import chunks
 from baobab.runtime.gateway.wires.namespaces import grouped_names
-from baobab.runtime.gateway.wires.responses_items import Items
-from baobab.runtime.gateway.wires.wire import Made
+from baobab.runtime.gateway.wires.responses_items import ItemWriter
+from baobab.runtime.gateway.wires.wire import AnswerMetadata
 
 # What the answer repeats of its request, and what it says where that said nothing.
-_REPEATED: dict[str, Any] = {
+_ECHOED_FIELDS: dict[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
@@ -31,80 +31,82 @@ _REPEATED: dict[str, Any] = {
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def answered(completion: Mapping[str, Any], body: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    said, reason = chunks.first_message(completion)
-    items = Items(made, grouped_names(body))
-    items.told(said)
-    items.closed()
-    used = chunks.usage_of(dict(completion))
-    return _response(completion, body, made, items=items, reason=reason, used=used)
+def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metadata: AnswerMetadata) -> dict[str, Any]:
+    message, reason = chunks.first_message(completion)
+    items = ItemWriter(metadata, grouped_names(body))
+    items.write_delta(message)
+    items.close_item()
+    meter = chunks.read_usage(dict(completion))
+    return _render_response(completion, body, metadata, items=items, reason=reason, meter=meter)
 
 
-async def telling(
-    pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], made: Made
+async def render_events(
+    pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], metadata: AnswerMetadata
 ) -> AsyncGenerator[bytes, None]:
     """The events of a response; UpstreamMalformed where the chunks end before the answer does."""
-    items, used, number = Items(made, grouped_names(body)), Outcome(), 0
+    items, meter, number = ItemWriter(metadata, grouped_names(body)), UsageMeter(), 0
     reason: str | None = None
     last: Mapping[str, Any] = {}
     async with contextlib.aclosing(pieces):
         async for chunk in pieces:
             events: list[dict[str, Any]] = []
             if not last:
-                begun = _response(chunk, body, made)
-                events += ({"type": f"response.{state}", "response": begun} for state in ("created", "in_progress"))
+                opening = _render_response(chunk, body, metadata)
+                events += ({"type": f"response.{state}", "response": opening} for state in ("created", "in_progress"))
             last = chunk
-            used.count(chunk.get("usage"))
-            delta, ended = chunks.delta_of(chunk)
-            reason = ended or reason
-            for event in (*events, *items.told(delta)):
-                yield chunks.event({**event, "sequence_number": number})
+            meter.count_usage(chunk.get("usage"))
+            delta, finish_reason = chunks.get_delta(chunk)
+            reason = finish_reason or reason
+            for event in (*events, *items.write_delta(delta)):
+                yield chunks.encode_named_event({**event, "sequence_number": number})
                 number += 1
     if reason is None:
         raise UpstreamMalformed
-    for event in items.closed():
-        yield chunks.event({**event, "sequence_number": number})
+    for event in items.close_item():
+        yield chunks.encode_named_event({**event, "sequence_number": number})
         number += 1
-    whole = _response(last, body, made, items=items, reason=reason, used=used)
-    yield chunks.event({"type": f"response.{whole['status']}", "response": whole, "sequence_number": number})
+    whole = _render_response(last, body, metadata, items=items, reason=reason, meter=meter)
+    yield chunks.encode_named_event(
+        {"type": f"response.{whole['status']}", "response": whole, "sequence_number": number}
+    )
 
 
-def _response(
-    told: Mapping[str, Any],
+def _render_response(
+    completion: Mapping[str, Any],
     body: Mapping[str, Any],
-    made: Made,
+    metadata: AnswerMetadata,
     *,
-    items: Items | None = None,
+    items: ItemWriter | None = None,
     reason: str | None = None,
-    used: Outcome | None = None,
+    meter: UsageMeter | None = None,
 ) -> dict[str, Any]:
     """With `items`: as it is in the end."""
     incomplete = _INCOMPLETE.get(reason or "")
-    ended = "incomplete" if incomplete else "completed"
-    repeated = {name: other if body.get(name) is None else body[name] for name, other in _REPEATED.items()}
+    final_status = "incomplete" if incomplete else "completed"
+    echoed = {name: other if body.get(name) is None else body[name] for name, other in _ECHOED_FIELDS.items()}
     return {
-        "id": f"resp_{made.id}",
+        "id": f"resp_{metadata.id}",
         "object": "response",
-        "created_at": made.at,
-        "status": "in_progress" if items is None else ended,
+        "created_at": metadata.created_at,
+        "status": "in_progress" if items is None else final_status,
         "background": False,
         "error": None,
         "incomplete_details": {"reason": incomplete} if incomplete else None,
-        "model": told.get("model"),
+        "model": completion.get("model"),
         "output": [] if items is None else items.whole,
         "previous_response_id": None,
         "store": False,
-        "usage": None if used is None else _usage(used),
-        **repeated,
+        "usage": None if meter is None else _render_usage(meter),
+        **echoed,
     }
 
 
-def _usage(used: Outcome) -> dict[str, Any]:
-    written = used.cache_write + used.cache_write_hour
+def _render_usage(meter: UsageMeter) -> dict[str, Any]:
+    written = meter.cache_write + meter.cache_write_hour
     return {
-        "input_tokens": used.prompt,
-        "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": written},
-        "output_tokens": used.completion,
-        "output_tokens_details": {"reasoning_tokens": used.reasoning},
-        "total_tokens": used.prompt + used.completion,
+        "input_tokens": meter.prompt,
+        "input_tokens_details": {"cached_tokens": meter.cached, "cache_write_tokens": written},
+        "output_tokens": meter.completion,
+        "output_tokens_details": {"reasoning_tokens": meter.reasoning},
+        "total_tokens": meter.prompt + meter.completion,
     }

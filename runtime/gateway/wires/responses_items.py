@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from baobab.runtime.gateway.wires import chunks
-from baobab.runtime.gateway.wires.wire import Made
+from baobab.runtime.gateway.wires.wire import AnswerMetadata
 
 Event = dict[str, Any]
 
@@ -17,35 +17,37 @@ _EMPTY: dict[str, dict[str, Any]] = {
 }
 
 
-class Items:
+class ItemWriter:
     """One item is open at a time; the next one closes it. Of what a message or a delta says come events, in order.
 
     whole: the items, as far as they are told. grouped: group and name of those tools that are in a group, by the name
     that the model knows them by.
     """
 
-    def __init__(self, made: Made, grouped: Mapping[str, tuple[str, str]] = MappingProxyType({})) -> None:
+    def __init__(
+        self, metadata: AnswerMetadata, tool_names: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    ) -> None:
         self.whole: list[dict[str, Any]] = []
-        self._made = made
-        self._grouped = grouped
+        self._made = metadata
+        self._tool_names = tool_names
         self._open: object = None
         self._calls: dict[object, int] = {}
 
-    def told(self, said: dict[str, Any]) -> list[Event]:
+    def write_delta(self, message: dict[str, Any]) -> list[Event]:
         events: list[Event] = []
-        if thought := chunks.thought_of(said):
-            events += self._written("reasoning_text", thought)
-        content = said.get("content")
+        if thought := chunks.get_thought(message):
+            events += self._write_text("reasoning_text", thought)
+        content = message.get("content")
         if isinstance(content, str) and content:
-            events += self._written("output_text", content)
-        refusal = said.get("refusal")
+            events += self._write_text("output_text", content)
+        refusal = message.get("refusal")
         if isinstance(refusal, str) and refusal:
-            events += self._written("refusal", refusal)
-        for number, call in enumerate(chunks.calls_of(said)):
-            events += self._called(call.get("index", number), call)
+            events += self._write_text("refusal", refusal)
+        for number, call in enumerate(chunks.get_calls(message)):
+            events += self._write_call(call.get("index", number), call)
         return events
 
-    def closed(self) -> list[Event]:
+    def close_item(self) -> list[Event]:
         """The events that end the item that is open."""
         if self._open is None:
             return []
@@ -55,24 +57,24 @@ class Items:
         at = {"output_index": index, "item_id": item["id"]}
         done = {"type": "response.output_item.done", "output_index": index, "item": item}
         if item["type"] == "function_call":
-            told = {"name": item["name"], "arguments": item["arguments"]}
-            return [{"type": "response.function_call_arguments.done", **at, **told}, done]
+            call_fields = {"name": item["name"], "arguments": item["arguments"]}
+            return [{"type": "response.function_call_arguments.done", **at, **call_fields}, done]
         if item["type"] == "custom_tool_call":
             return [{"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}, done]
         part = item["content"][0]
         at["content_index"] = 0
-        ended = {"type": f"response.{part['type']}.done", **at, **_said(part)}
-        return [ended, {"type": "response.content_part.done", **at, "part": part}, done]
+        text_done = {"type": f"response.{part['type']}.done", **at, **_text_fields(part)}
+        return [text_done, {"type": "response.content_part.done", **at, "part": part}, done]
 
-    def _written(self, kind: str, text: str) -> list[Event]:
+    def _write_text(self, kind: str, text: str) -> list[Event]:
         """A text goes on, or begins: of thoughts, of the answer, or of a refusal."""
         events: list[Event] = []
         if begins := self._open != kind:
-            events = self.closed()
+            events = self.close_item()
             thinks = kind == "reasoning_text"
             named: dict[str, Any] = {"type": "reasoning", "summary": []} if thinks else _MESSAGE
-            item = self._new("rs" if thinks else "msg", **named, content=[dict(_EMPTY[kind])])
-            events.append(self._begun(kind, item))
+            item = self._new_item("rs" if thinks else "msg", **named, content=[dict(_EMPTY[kind])])
+            events.append(self._open_item(kind, item))
         item, index = self.whole[-1], len(self.whole) - 1
         part, at = item["content"][0], {"output_index": index, "item_id": item["id"], "content_index": 0}
         if begins:
@@ -81,24 +83,24 @@ class Items:
         logged: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
         return [*events, {"type": f"response.{kind}.delta", **at, "delta": text, **logged}]
 
-    def _called(self, number: object, call: dict[str, Any]) -> list[Event]:
+    def _write_call(self, number: object, call: dict[str, Any]) -> list[Event]:
         events: list[Event] = []
         custom = call.get("custom")
         if number not in self._calls:
-            events = self.closed()
-            told = {"call_id": str(call.get("id"))}
+            events = self.close_item()
+            call_fields = {"call_id": str(call.get("id"))}
             if isinstance(custom, dict):
-                named = self._named(str(custom.get("name")))
-                item = self._new("ctc", type="custom_tool_call", **told, **named, input="")
+                name_fields = self._name_fields(str(custom.get("name")))
+                item = self._new_item("ctc", type="custom_tool_call", **call_fields, **name_fields, input="")
             else:
-                named = self._named(chunks.function_of(call)[0])
-                item = self._new("fc", type="function_call", **told, **named, arguments="")
-            events.append(self._begun(("call", number), item))
+                name_fields = self._name_fields(chunks.get_function(call)[0])
+                item = self._new_item("fc", type="function_call", **call_fields, **name_fields, arguments="")
+            events.append(self._open_item(("call", number), item))
             self._calls[number] = len(self.whole) - 1
         index = self._calls[number]
         item = self.whole[index]
         field, kind = "arguments", "function_call_arguments"
-        text = chunks.function_of(call)[1]
+        text = chunks.get_function(call)[1]
         if isinstance(custom, dict):
             field, kind, text = "input", "custom_tool_call_input", str(custom.get("input") or "")
         if text:
@@ -107,21 +109,21 @@ class Items:
             events.append({"type": f"response.{kind}.delta", **at, "delta": text})
         return events
 
-    def _named(self, name: str) -> dict[str, str]:
-        group, own = self._grouped.get(name, ("", name))
+    def _name_fields(self, name: str) -> dict[str, str]:
+        group, own = self._tool_names.get(name, ("", name))
         return {"name": own, "namespace": group} if group else {"name": name}
 
-    def _new(self, prefix: str, **told: Any) -> dict[str, Any]:
-        return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **told}
+    def _new_item(self, prefix: str, **fields: Any) -> dict[str, Any]:
+        return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **fields}
 
-    def _begun(self, what: object, item: dict[str, Any]) -> Event:
+    def _open_item(self, what: object, item: dict[str, Any]) -> Event:
         self._open = what
         self.whole.append(item)
         shown = {**item, "content": []} if "content" in item else dict(item)
         return {"type": "response.output_item.added", "output_index": len(self.whole) - 1, "item": shown}
 
 
-def _said(part: dict[str, Any]) -> dict[str, Any]:
+def _text_fields(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] == "refusal":
         return {"refusal": part["refusal"]}
     return {"text": part["text"], **({"logprobs": []} if part["type"] == "output_text" else {})}

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.wires.fields import object_in, objects_in, refused, text
+from baobab.runtime.gateway.wires.fields import field_error, get_object, list_objects, require_text
 from baobab.runtime.gateway.wires.namespaces import flat_name
 
 # What is said otherwise there, and what only the vendor of this wire can do.
-_TOLD = frozenset(
+_TRANSLATED_FIELDS = frozenset(
     (
         "model",
         "input",
@@ -41,95 +41,104 @@ _TOLD = frozenset(
 )
 
 
-def asked(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
+def build_chat_request(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
     """RequestRefused for what a chat completion has no words for."""
     request: dict[str, Any] = {
-        name: value for name, value in body.items() if name not in _TOLD and (name != "top_logprobs" or value)
+        name: value
+        for name, value in body.items()
+        if name not in _TRANSLATED_FIELDS and (name != "top_logprobs" or value)
     }
-    request["messages"] = _messages(body)
+    request["messages"] = _build_messages(body)
     if body.get("max_output_tokens") is not None:
         newer = "max_completion_tokens" if model.provider == "openai" else "max_tokens"
         request[newer] = body["max_output_tokens"]
     if "top_logprobs" in request:
         request["logprobs"] = True
-    effort = object_in(body, "reasoning").get("effort")
+    effort = get_object(body, "reasoning").get("effort")
     if isinstance(effort, str) and "reasoning" in model.features:
         request["reasoning_effort"] = effort
-    form = _format(object_in(body, "text"))
-    return {**request, **_tools(body), **({"response_format": form} if form else {})}
+    form = _build_format(get_object(body, "text"))
+    return {**request, **_build_tools(body), **({"response_format": form} if form else {})}
 
 
-def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     if body.get("instructions"):
-        messages.append({"role": "system", "content": text(body, "instructions", "request")})
+        messages.append({"role": "system", "content": require_text(body, "instructions", "request")})
     given = body["input"]
     if isinstance(given, str):
         return [*messages, {"role": "user", "content": given}]
-    for at, item in objects_in(body, "input"):
+    for at, item in list_objects(body, "input"):
         match item.get("type", "message"):
             case "message":
-                messages.append(_message(item, at))
+                messages.append(_build_message(item, at))
             case "function_call" | "custom_tool_call" as kind:
-                _add_call(messages, _call(item, kind, at))
+                _add_call(messages, _build_call(item, kind, at))
             case "function_call_output" | "custom_tool_call_output":
-                messages += _result(item, at)
+                messages += _build_result(item, at)
             case "reasoning":
                 # Of use to the model that thought so, and to its vendor only.
                 continue
             case _:
-                raise refused(f"{at}.type", "is `message`, `function_call` or `function_call_output` for this model")
-    return _results_behind_calls(messages)
+                raise field_error(
+                    f"{at}.type", "is `message`, `function_call` or `function_call_output` for this model"
+                )
+    return _move_results_together(messages)
 
 
-def _message(item: Mapping[str, Any], at: str) -> dict[str, Any]:
+def _build_message(item: Mapping[str, Any], at: str) -> dict[str, Any]:
     role = item.get("role")
     if role not in ("user", "assistant", "system", "developer"):
-        raise refused(f"{at}.role", "is `user`, `assistant`, `system` or `developer`")
+        raise field_error(f"{at}.role", "is `user`, `assistant`, `system` or `developer`")
     # The newest name of the system's role is not known everywhere.
     role = "system" if role == "developer" else role
     if isinstance(item.get("content"), str):
         return {"role": role, "content": item["content"]}
-    parts = [_part(part, where) for where, part in objects_in(item, "content", at)]
+    parts = [_build_part(part, where) for where, part in list_objects(item, "content", at)]
     if role == "assistant":
         return {"role": role, "content": "".join(part.get("text", "") for part in parts)}
     return {"role": role, "content": parts}
 
 
-def _part(part: Mapping[str, Any], at: str) -> dict[str, Any]:
+def _build_part(part: Mapping[str, Any], at: str) -> dict[str, Any]:
     match part.get("type"):
         case "input_text" | "output_text" | "text":
-            return {"type": "text", "text": text(part, "text", at)}
+            return {"type": "text", "text": require_text(part, "text", at)}
         case "refusal":
-            return {"type": "text", "text": text(part, "refusal", at)}
+            return {"type": "text", "text": require_text(part, "refusal", at)}
         case "input_image":
             if not isinstance(part.get("image_url"), str):
-                raise refused(f"{at}.image_url", "is an address or a data URL: no files are stored here")
+                raise field_error(f"{at}.image_url", "is an address or a data URL: no files are stored here")
             image = {"url": part["image_url"]}
             if isinstance(part.get("detail"), str):
                 image["detail"] = part["detail"]
             return {"type": "image_url", "image_url": image}
         case "input_file":
             if not isinstance(part.get("file_data"), str):
-                raise refused(f"{at}.file_data", "is a data URL: this model is shown no other files")
+                raise field_error(f"{at}.file_data", "is a data URL: this model is shown no other files")
             file = {"filename": part.get("filename") or "document.pdf", "file_data": part["file_data"]}
             return {"type": "file", "file": file}
         case "input_audio":
-            return {"type": "input_audio", "input_audio": dict(object_in(part, "input_audio", at))}
+            return {"type": "input_audio", "input_audio": dict(get_object(part, "input_audio", at))}
         case _:
-            raise refused(f"{at}.type", "is `input_text`, `input_image`, `input_file` or `output_text` for this model")
+            raise field_error(
+                f"{at}.type", "is `input_text`, `input_image`, `input_file` or `output_text` for this model"
+            )
 
 
-def _call(item: Mapping[str, Any], kind: str, at: str) -> dict[str, Any]:
-    told = {"id": text(item, "call_id", at)}
+def _build_call(item: Mapping[str, Any], kind: str, at: str) -> dict[str, Any]:
+    call_id = {"id": require_text(item, "call_id", at)}
     if kind == "custom_tool_call":
-        custom = {"name": flat_name(item.get("namespace"), text(item, "name", at)), "input": text(item, "input", at)}
-        return {**told, "type": "custom", "custom": custom}
+        custom = {
+            "name": flat_name(item.get("namespace"), require_text(item, "name", at)),
+            "input": require_text(item, "input", at),
+        }
+        return {**call_id, "type": "custom", "custom": custom}
     function = {
-        "name": flat_name(item.get("namespace"), text(item, "name", at)),
-        "arguments": text(item, "arguments", at),
+        "name": flat_name(item.get("namespace"), require_text(item, "name", at)),
+        "arguments": require_text(item, "arguments", at),
     }
-    return {**told, "type": "function", "function": function}
+    return {**call_id, "type": "function", "function": function}
 
 
 def _add_call(messages: list[dict[str, Any]], call: dict[str, Any]) -> None:
@@ -139,19 +148,19 @@ def _add_call(messages: list[dict[str, Any]], call: dict[str, Any]) -> None:
     messages[-1].setdefault("tool_calls", []).append(call)
 
 
-def _result(item: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
+def _build_result(item: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
     """The message of a tool, which holds text only; and a user's, of what else the result shows."""
-    answers, output = text(item, "call_id", at), item.get("output")
+    answers, output = require_text(item, "call_id", at), item.get("output")
     if isinstance(output, str):
         return [{"role": "tool", "tool_call_id": answers, "content": output}]
-    parts = [_part(part, where) for where, part in objects_in(item, "output", at)]
-    said = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    parts = [_build_part(part, where) for where, part in list_objects(item, "output", at)]
+    result_text = "\n".join(part["text"] for part in parts if part["type"] == "text")
     seen = [part for part in parts if part["type"] != "text"]
-    told: list[dict[str, Any]] = [{"role": "tool", "tool_call_id": answers, "content": said}]
-    return [*told, {"role": "user", "content": seen}] if seen else told
+    tool_messages: list[dict[str, Any]] = [{"role": "tool", "tool_call_id": answers, "content": result_text}]
+    return [*tool_messages, {"role": "user", "content": seen}] if seen else tool_messages
 
 
-def _results_behind_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _move_results_together(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same messages, with nothing between results of tools: what one shows comes behind the last of them."""
     ordered: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []
@@ -166,55 +175,55 @@ def _results_behind_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]
     return [*ordered, *shown]
 
 
-def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
+def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     tools = []
-    for at, tool, namespace in _each_tool(body):
-        told = {name: tool[name] for name in ("name", "description", "strict") if tool.get(name) is not None}
-        told |= {"name": flat_name(namespace, text(tool, "name", at))} if namespace else {}
+    for at, tool, namespace in _list_tools(body):
+        fields = {name: tool[name] for name in ("name", "description", "strict") if tool.get(name) is not None}
+        fields |= {"name": flat_name(namespace, require_text(tool, "name", at))} if namespace else {}
         if tool.get("type") == "custom":
-            tools.append({"type": "custom", "custom": {**told, **_grammar(tool, at)}})
+            tools.append({"type": "custom", "custom": {**fields, **_build_grammar(tool, at)}})
         elif tool.get("type") != "function":
-            raise refused(f"{at}.type", "is `function` or `custom` for this model")
+            raise field_error(f"{at}.type", "is `function` or `custom` for this model")
         else:
-            tools.append({"type": "function", "function": {**told, "parameters": object_in(tool, "parameters", at)}})
+            tools.append({"type": "function", "function": {**fields, "parameters": get_object(tool, "parameters", at)}})
     choice = body.get("tool_choice")
     request = {"tools": tools} if tools else {}
-    return request if choice is None else {**request, "tool_choice": _choice(choice)}
+    return request if choice is None else {**request, "tool_choice": _build_choice(choice)}
 
 
-def _each_tool(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+def _list_tools(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Where each tool stands, and the name of the group that it is in."""
-    for at, tool in objects_in(body, "tools"):
+    for at, tool in list_objects(body, "tools"):
         if tool.get("type") == "namespace":
-            group = text(tool, "name", at)
-            yield from ((where, one, group) for where, one in objects_in(tool, "tools", at))
+            group = require_text(tool, "name", at)
+            yield from ((where, one, group) for where, one in list_objects(tool, "tools", at))
         else:
             yield at, tool, ""
 
 
-def _grammar(tool: Mapping[str, Any], at: str) -> dict[str, Any]:
-    form = object_in(tool, "format", at)
+def _build_grammar(tool: Mapping[str, Any], at: str) -> dict[str, Any]:
+    form = get_object(tool, "format", at)
     if form.get("type") != "grammar":
         return {"format": form} if form else {}
     return {"format": {"type": "grammar", "grammar": {name: form.get(name) for name in ("syntax", "definition")}}}
 
 
-def _choice(choice: Any) -> Any:
+def _build_choice(choice: Any) -> Any:
     if not isinstance(choice, dict):
         return choice
     match choice.get("type"):
         case "function" | "custom" as kind:
-            name = flat_name(choice.get("namespace"), text(choice, "name", "tool_choice"))
+            name = flat_name(choice.get("namespace"), require_text(choice, "name", "tool_choice"))
             return {"type": kind, kind: {"name": name}}
         case "allowed_tools":
-            allowed = [_choice(tool) for _, tool in objects_in(choice, "tools", "tool_choice")]
+            allowed = [_build_choice(tool) for _, tool in list_objects(choice, "tools", "tool_choice")]
             return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
         case _:
-            raise refused("tool_choice.type", "is `function`, `custom` or `allowed_tools` for this model")
+            raise field_error("tool_choice.type", "is `function`, `custom` or `allowed_tools` for this model")
 
 
-def _format(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    form = object_in(given, "format", "text")
+def _build_format(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    form = get_object(given, "format", "text")
     match form.get("type", "text"):
         case "text":
             return None
@@ -224,4 +233,4 @@ def _format(given: Mapping[str, Any]) -> dict[str, Any] | None:
             schema = {name: value for name, value in form.items() if name != "type" and value is not None}
             return {"type": "json_schema", "json_schema": schema}
         case _:
-            raise refused("text.format.type", "is `text`, `json_object` or `json_schema`")
+            raise field_error("text.format.type", "is `text`, `json_object` or `json_schema`")

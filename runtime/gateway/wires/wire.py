@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.outcome import Outcome
+from baobab.runtime.gateway.usage_meter import UsageMeter
 
 Body = Mapping[str, Any]
-Hearer = Callable[[Body], bool]
+StreamParser = Callable[[Body], bool]
 """Takes an event of note; whether it is the last one. Raises what the provider says has gone wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class AnswerMetadata:
     """What an answer that is made here is told by: its id, and when in Unix time."""
 
     id: str
-    at: int
+    created_at: int
 
 
 class Wire(Protocol):
@@ -32,33 +32,33 @@ class Wire(Protocol):
     path: str
     limit: str
     provider: str
-    notable: "re.Pattern[bytes]"
+    notable_pattern: "re.Pattern[bytes]"
 
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    def relayed(self, body: Body, model: Model) -> dict[str, Any]:
+    def build_relay_request(self, body: Body, model: Model) -> dict[str, Any]:
         """The request as it is passed on."""
         ...
 
-    def hearer(self, outcome: Outcome) -> Hearer:
+    def build_parser(self, meter: UsageMeter) -> StreamParser:
         """What listens to the events of one answer, and counts into `outcome` what was used."""
         ...
 
-    def check(self, answer: Body) -> None:
+    def check_answer(self, answer: Body) -> None:
         """Raises what has gone wrong where an answer in one piece says so."""
         ...
 
-    def asked(self, body: Body, model: Model) -> dict[str, Any]:
+    def build_chat_request(self, body: Body, model: Model) -> dict[str, Any]:
         """The request as one for a chat completion; RequestRefused for what that has no words for."""
         ...
 
-    def answered(self, completion: Body, body: Body, made: Made) -> dict[str, Any]:
+    def render_answer(self, completion: Body, body: Body, metadata: AnswerMetadata) -> dict[str, Any]:
         """A chat completion as an answer to the request `body`."""
         ...
 
-    def telling(
-        self, chunks: AsyncGenerator[dict[str, Any], None], body: Body, made: Made
+    def render_events(
+        self, chunks: AsyncGenerator[dict[str, Any], None], body: Body, metadata: AnswerMetadata
     ) -> AsyncGenerator[bytes, None]:
         """The chunks of a chat completion as the events of such an answer. Closes them when it is closed."""
         ...

@@ -14,20 +14,20 @@ import psycopg
 from baobab.storage.kv import expiry, operations, page
 from baobab.storage.kv.engine import ABSENT, Absent, Entry, Op, OpResult, Quota, Tier, Usage
 from baobab.storage.kv.errors import StoreClosed, StoreUnavailable
-from baobab.storage.kv.once import SPACE, once, tokens
+from baobab.storage.kv.idempotency import SPACE, attempt_tokens, make_idempotent
 from baobab.storage.kv.postgres import schema, statements
 from baobab.storage.kv.postgres.reader import Reader
 from baobab.storage.kv.postgres.session import Rows, Session
 from baobab.storage.kv.postgres.statements import Place, Statement
 from baobab.storage.kv.postgres.transaction import PostgresTransaction
-from baobab.storage.kv.postgres.writer import Job, Writer
+from baobab.storage.kv.postgres.writer import WriteJob, Writer
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.transaction import Transaction
 
 T = TypeVar("T")
 
 
-class _Opened(NamedTuple):
+class _OpenConnections(NamedTuple):
     reader: Reader
     writers: list[Writer]
 
@@ -65,58 +65,58 @@ class PostgresEngine:
         self._readers = readers
         self._timeout = timeout
         self._queue_limit = queue_limit
-        self._opened: _Opened | None = None
+        self._connections: _OpenConnections | None = None
         self._tokens: Iterator[str] | None = None
 
     async def open(self) -> None:
         first = Session(self._url, self._timeout)
         try:
-            await schema.prepare(await first.connected())
+            await schema.prepare(await first.connect())
         except psycopg.Error as exc:
             raise StoreUnavailable.because(exc) from exc
         finally:
             await first.drop()
-        self._opened = _Opened(
+        self._connections = _OpenConnections(
             Reader([Session(self._url, self._timeout) for _ in range(self._readers)], self._queue_limit),
             [Writer(Session(self._url, self._timeout), self._clock, self._queue_limit) for _ in range(self._writers)],
         )
 
     async def close(self) -> None:
-        if self._opened is None:
+        if self._connections is None:
             return
-        opened, self._opened = self._opened, None
+        opened, self._connections = self._connections, None
         await asyncio.gather(opened.reader.close(), *(writer.close() for writer in opened.writers))
 
-    def once(self, token: str) -> Self:
+    def for_attempt(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
+        view._tokens = attempt_tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
 
-    async def begun(self, space: str, token: str) -> bool:
-        return await self._live(SPACE, next(tokens(token))) is not None
+    async def has_written(self, space: str, token: str) -> bool:
+        return await self._find_live(SPACE, next(attempt_tokens(token))) is not None
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
-        found = await self._live(space, key)
+        found = await self._find_live(space, key)
         if found is None:
             return None
         tier, row = found
         if touch and tier is Tier.DURABLE and row.window is not None:
-            job = Job(
+            job = WriteJob(
                 lambda transaction: operations.touch(transaction, space, key), space, ((space, key),), alone=False
             )
-            touched: bytes | None = await self._writer(space).submit(job)
+            touched: bytes | None = await self._select_writer(space).submit(job)
             return touched
         return row.value
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
-        found = await self._live(space, key)
+        found = await self._find_live(space, key)
         if found is None:
             return ABSENT
         expires = found[1].expires
         return None if expires is None else expiry.seconds_left(expires, self._now)
 
     async def exists(self, space: str, key: str) -> bool:
-        return await self._live(space, key) is not None
+        return await self._find_live(space, key) is not None
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
         await self._write(
@@ -167,53 +167,53 @@ class PostgresEngine:
         return await self._write(space, keys, lambda transaction: operations.batch(transaction, space, ops, quota))
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
-        found = await self._rows(statements.keys(space, prefix, cursor, self._now, limit + 1))
+        found = await self._fetch_rows(statements.keys(space, prefix, cursor, self._now, limit + 1))
         return page.cut([key for (key,) in found], limit)
 
     async def usage(self, space: str) -> Usage:
-        [counted] = await self._rows(statements.usage(space, self._now))
+        [counted] = await self._fetch_rows(statements.usage(space, self._now))
         return Usage(*counted)
 
     async def flush(self, space: str) -> int:
         return await self._write(space, [], lambda transaction: operations.flush(transaction, space))
 
     async def sweep(self, limit: int = 1000) -> int:
-        found = await self._rows(statements.some_expired(self._now, limit))
+        found = await self._fetch_rows(statements.some_expired(self._now, limit))
         spaces: dict[str, list[str]] = {}
         for space, key in found:
             spaces.setdefault(space, []).append(key)
         return sum(await asyncio.gather(*(self._remove_expired(space, keys) for space, keys in spaces.items())))
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
-        return [space for (space,) in await self._rows(statements.spaces(after or "", self._now, limit))]
+        return [space for (space,) in await self._fetch_rows(statements.spaces(after or "", self._now, limit))]
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
-        found = await self._rows(statements.entries(space, after or "", self._now, limit))
+        found = await self._fetch_rows(statements.entries(space, after or "", self._now, limit))
         return [Entry(key, value, Tier(tier), expires, window) for key, value, tier, expires, window in found]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
         places = tuple((space, entry.key) for entry in entries)
-        await self._carry(space, lambda transaction: operations.load(transaction, space, entries), places)
+        await self._write_unbounded(space, lambda transaction: operations.load(transaction, space, entries), places)
 
     async def freeze(self, space: str) -> None:
-        await self._carry(space, lambda transaction: transaction.freeze(space))
+        await self._write_unbounded(space, lambda transaction: transaction.freeze(space))
 
     async def thaw(self, space: str) -> None:
-        await self._carry(space, lambda transaction: transaction.thaw(space))
+        await self._write_unbounded(space, lambda transaction: transaction.thaw(space))
 
     async def erase(self, space: str) -> None:
-        await self._carry(space, lambda transaction: operations.erase(transaction, space))
+        await self._write_unbounded(space, lambda transaction: operations.erase(transaction, space))
 
     async def check(self) -> None:
-        await self._rows(statements.usage("", self._now))
-        await asyncio.gather(*(writer.submit(Job(lambda _: None)) for writer in self._open_or_raise().writers))
+        await self._fetch_rows(statements.usage("", self._now))
+        await asyncio.gather(*(writer.submit(WriteJob(lambda _: None)) for writer in self._require_open().writers))
 
-    async def _live(self, space: str, key: str) -> tuple[Tier, Row] | None:
-        found = await self._open_or_raise().reader.row(space, key)
+    async def _find_live(self, space: str, key: str) -> tuple[Tier, Row] | None:
+        found = await self._require_open().reader.row(space, key)
         return found if found is not None and expiry.is_live(found[1].expires, self._now) else None
 
-    def _rows(self, statement: Statement) -> asyncio.Future[Rows]:
-        return self._open_or_raise().reader.rows(statement)
+    def _fetch_rows(self, statement: Statement) -> asyncio.Future[Rows]:
+        return self._require_open().reader.rows(statement)
 
     def _write(
         self,
@@ -227,32 +227,34 @@ class PostgresEngine:
         places = [(space, key) for key in keys]
         if self._tokens is not None:
             token = next(self._tokens)
-            write = once(token, write)
+            write = make_idempotent(token, write)
             places.append((SPACE, token))
             # Two attempts at one time: the later reads the token when the earlier has left the space.
             alone = True
-        return self._writer(space).submit(Job(write, space, tuple(places), alone, blind))
+        return self._select_writer(space).submit(WriteJob(write, space, tuple(places), alone, blind))
 
-    async def _carry(self, space: str, write: Callable[[Transaction], None], places: tuple[Place, ...] = ()) -> None:
-        await self._writer(space).submit(Job(write, space, places, blind=True))
+    async def _write_unbounded(
+        self, space: str, write: Callable[[Transaction], None], places: tuple[Place, ...] = ()
+    ) -> None:
+        await self._select_writer(space).submit(WriteJob(write, space, places, blind=True))
 
     async def _remove_expired(self, space: str, keys: list[str]) -> int:
         def write(transaction: PostgresTransaction) -> int:
             return transaction.remove_expired(space, keys)
 
         places = tuple((space, key) for key in keys)
-        removed: int = await self._writer(space).submit(Job(write, space, places, blind=True))
+        removed: int = await self._select_writer(space).submit(WriteJob(write, space, places, blind=True))
         return removed
 
     @property
     def _now(self) -> int:
         return expiry.milliseconds(self._clock())
 
-    def _writer(self, space: str) -> Writer:
-        writers = self._open_or_raise().writers
+    def _select_writer(self, space: str) -> Writer:
+        writers = self._require_open().writers
         return writers[zlib.crc32(space.encode()) % len(writers)]
 
-    def _open_or_raise(self) -> _Opened:
-        if self._opened is None:
+    def _require_open(self) -> _OpenConnections:
+        if self._connections is None:
             raise StoreClosed
-        return self._opened
+        return self._connections

@@ -18,15 +18,15 @@ from baobab.storage.kv.tier_file import Row
 _LARGEST_GROUP = 250
 
 
-class _Waiting(NamedTuple):
+class _QueuedRead(NamedTuple):
     future: asyncio.Future[Any]
-    asked: Place | Statement
+    query: Place | Statement
 
 
 class Reader:
     def __init__(self, sessions: Sequence[Session], queue_limit: int) -> None:
         self._queue_limit = queue_limit
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_QueuedRead] = deque()
         # As many as there are sessions that have nothing to do.
         self._idle: list[asyncio.Future[None]] = []
         self._closing = False
@@ -46,13 +46,13 @@ class Reader:
             self._wake()
         await asyncio.gather(*self._tasks)
 
-    def _submit(self, asked: Place | Statement) -> asyncio.Future[Any]:
+    def _submit(self, query: Place | Statement) -> asyncio.Future[Any]:
         if self._closing:
             raise StoreClosed
         if len(self._queue) >= self._queue_limit:
             raise QueueFull
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(future, asked))
+        self._queue.append(_QueuedRead(future, query))
         # One for each tick that asks; it leaves the next ticks to the others.
         if len(self._queue) == 1:
             self._wake()
@@ -71,32 +71,32 @@ class Reader:
                 self._idle.append(idle)
                 await idle
                 continue
-            group = self._group()
+            group = self._take_group()
             if self._queue:
                 self._wake()
             try:
-                await _answer(session, group)
+                await _answer_group(session, group)
             except Exception as exc:  # noqa: BLE001 - whatever it was, the waiters must hear and the task live
                 await session.drop()
                 _fail(group, exc)
         await session.drop()
 
-    def _group(self) -> list[_Waiting]:
+    def _take_group(self) -> list[_QueuedRead]:
         """Rows as far as they go, or one statement, which may be slow, by itself."""
         group = [self._queue.popleft()]
-        if not isinstance(group[0].asked, Statement):
-            while self._queue and len(group) < _LARGEST_GROUP and not isinstance(self._queue[0].asked, Statement):
+        if not isinstance(group[0].query, Statement):
+            while self._queue and len(group) < _LARGEST_GROUP and not isinstance(self._queue[0].query, Statement):
                 group.append(self._queue.popleft())
         return group
 
 
-async def _answer(session: Session, group: list[_Waiting]) -> None:
-    first = group[0].asked
+async def _answer_group(session: Session, group: list[_QueuedRead]) -> None:
+    first = group[0].query
     if isinstance(first, Statement):
         [rows] = await session.start(first)
         _resolve(group[0].future, rows)
         return
-    places = {waiting.asked: True for waiting in group if not isinstance(waiting.asked, Statement)}
+    places = {waiting.query: True for waiting in group if not isinstance(waiting.query, Statement)}
     [rows] = await session.start(statements.rows(places, locked=False))
     found = {
         (space, key): (Tier(tier), Row(value, expires, window)) for space, key, tier, _, expires, window, value in rows
@@ -111,7 +111,7 @@ def _resolve(future: asyncio.Future[Any], result: object) -> None:
         future.set_result(result)
 
 
-def _fail(group: list[_Waiting], cause: Exception) -> None:
+def _fail(group: list[_QueuedRead], cause: Exception) -> None:
     for future, _ in group:
         if not future.done():
             error = StoreUnavailable.because(cause)

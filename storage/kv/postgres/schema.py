@@ -52,15 +52,15 @@ async def prepare(connection: AsyncConnection[tuple[int]]) -> None:
         cursor = await connection.execute(b"SELECT 1 WHERE to_regclass('kv.version') IS NOT NULL")
         if await cursor.fetchone() is None:
             await connection.execute(_TABLES)
-        found = await _version(connection)
+        found = await _read_version(connection)
         if found == 1:
             await connection.execute(_FROM_1_TO_2)
-            found = await _version(connection)
+            found = await _read_version(connection)
         if found != VERSION:
             raise StoreUnavailable(f"the tables are of version {found}, this release knows {VERSION}")
 
 
-async def _version(connection: AsyncConnection[tuple[int]]) -> int:
+async def _read_version(connection: AsyncConnection[tuple[int]]) -> int:
     cursor = await connection.execute(b"SELECT max(version) FROM kv.version")
     [[found]] = await cursor.fetchall()
     return found

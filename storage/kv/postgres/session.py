@@ -49,7 +49,7 @@ class Session:
         self._timeout = timeout
         self._connection: AsyncConnection[tuple[Any, ...]] | None = None
 
-    async def connected(self) -> AsyncConnection[tuple[Any, ...]]:
+    async def connect(self) -> AsyncConnection[tuple[Any, ...]]:
         if self._connection is None:
             connection = await AsyncConnection.connect(
                 self._url,
@@ -62,7 +62,7 @@ class Session:
             )
             self._connection = connection
             settings = _SETTINGS.format(milliseconds=int(self._timeout * 1000))
-            with self._watched(connection):
+            with self._cut_on_timeout(connection):
                 await connection.execute(settings.encode())
                 if connection.info.server_version >= _MEASURES_TRANSACTIONS:
                     # Longer than one wait for a lock, and the statements after it.
@@ -75,26 +75,26 @@ class Session:
         try:
             return await self.run(*statements)
         except psycopg.OperationalError:
-            if not (reused and self.broken):
+            if not (reused and self.is_broken):
                 raise
             await self.drop()
             return await self.run(*statements)
 
     async def run(self, *statements: Statement) -> list[Rows]:
         """Sends them at once and answers the rows of each. Raises psycopg.Error."""
-        connection = await self.connected()
-        with self._watched(connection):
+        connection = await self.connect()
+        with self._cut_on_timeout(connection):
             async with connection.pipeline():
                 cursors = [
                     await connection.execute(text, parameters, prepare=True, binary=True)
                     for text, parameters in statements
                 ]
-            if connection.info.server_version < _MEASURES_TRANSACTIONS and _holds(connection):
+            if connection.info.server_version < _MEASURES_TRANSACTIONS and _is_in_transaction(connection):
                 await connection.execute(b"SELECT 1")
             return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     @property
-    def broken(self) -> bool:
+    def is_broken(self) -> bool:
         return self._connection is None or self._connection.closed
 
     async def drop(self) -> None:
@@ -104,20 +104,20 @@ class Session:
             await connection.close()
 
     @contextmanager
-    def _watched(self, connection: AsyncConnection[Any]) -> Iterator[None]:
+    def _cut_on_timeout(self, connection: AsyncConnection[Any]) -> Iterator[None]:
         """Cuts the line to a server that neither answers nor goes."""
-        watch = asyncio.get_running_loop().call_later(self._timeout + _GRACE, _cut, connection)
+        watch = asyncio.get_running_loop().call_later(self._timeout + _GRACE, _cut_socket, connection)
         try:
             yield
         finally:
             watch.cancel()
 
 
-def _holds(connection: AsyncConnection[Any]) -> bool:
+def _is_in_transaction(connection: AsyncConnection[Any]) -> bool:
     return connection.info.transaction_status is TransactionStatus.INTRANS
 
 
-def _cut(connection: AsyncConnection[Any]) -> None:
+def _cut_socket(connection: AsyncConnection[Any]) -> None:
     if not connection.closed:
         with socket.socket(fileno=os.dup(connection.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from baobab.storage.kv import page
 from baobab.storage.kv.engine import Tier
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.tier_file import Row
 
 # Space and key.
@@ -131,7 +131,7 @@ LIMIT %s
 def lock(alone: Collection[str], shared: Collection[str]) -> Statement:
     """The locks of spaces until the transaction ends: `alone` keeps out every other, `shared` only those."""
     wanted = sorted([(lock_id(space), True) for space in alone] + [(lock_id(space), False) for space in shared])
-    return Statement(_LOCK, _columns(wanted))
+    return Statement(_LOCK, _transpose(wanted))
 
 
 def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
@@ -140,7 +140,7 @@ def rows(valued: dict[Place, bool], *, locked: bool) -> Statement:
     A locked row says last whether its space is frozen.
     """
     asked = [(space, key, wanted) for (space, key), wanted in valued.items()]
-    return Statement(_LOCKED_ROWS if locked else _ROWS, _columns(asked))
+    return Statement(_LOCKED_ROWS if locked else _ROWS, _transpose(asked))
 
 
 def totals(spaces: Iterable[str]) -> Statement:
@@ -148,22 +148,22 @@ def totals(spaces: Iterable[str]) -> Statement:
     return Statement(_TOTALS, (list(spaces),))
 
 
-def expired(space: str, now: int) -> Statement:
+def count_expired(space: str, now: int) -> Statement:
     """Keys and bytes."""
     return Statement(_EXPIRED, (space, now))
 
 
 def store(entries: Sequence[tuple[Place, Tier, Row]]) -> Statement:
     written = [(*place, int(tier), row.value, row.expires, row.window) for place, tier, row in entries]
-    return Statement(_STORE, _columns(written))
+    return Statement(_STORE, _transpose(written))
 
 
 def restart(entries: Sequence[tuple[Place, Row]]) -> Statement:
-    return Statement(_RESTART, _columns([(*place, row.expires, row.window) for place, row in entries]))
+    return Statement(_RESTART, _transpose([(*place, row.expires, row.window) for place, row in entries]))
 
 
 def remove(places: Sequence[Place]) -> Statement:
-    return Statement(_REMOVE, _columns(places))
+    return Statement(_REMOVE, _transpose(places))
 
 
 def remove_all(spaces: Collection[str]) -> Statement:
@@ -171,11 +171,11 @@ def remove_all(spaces: Collection[str]) -> Statement:
 
 
 def grow(deltas: dict[str, tuple[int, int]]) -> Statement:
-    return Statement(_GROW, _columns([(space, *delta) for space, delta in deltas.items()]))
+    return Statement(_GROW, _transpose([(space, *delta) for space, delta in deltas.items()]))
 
 
 def mark(frozen: dict[str, bool]) -> Statement:
-    return Statement(_MARK, _columns(list(frozen.items())))
+    return Statement(_MARK, _transpose(list(frozen.items())))
 
 
 def keys(space: str, prefix: str, cursor: str | None, now: int, limit: int) -> Statement:
@@ -218,5 +218,5 @@ def lock_id(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(b"baobab kv " + name.encode(), digest_size=8).digest(), signed=True)
 
 
-def _columns(table: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
+def _transpose(table: Sequence[tuple[Any, ...]]) -> tuple[list[Any], ...]:
     return tuple(list(column) for column in zip(*table, strict=True))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from baobab.storage.kv import expiry
 from baobab.storage.kv.engine import Quota, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, StorageFull
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.postgres import statements
 from baobab.storage.kv.postgres.statements import Place, Statement
 from baobab.storage.kv.tier_file import Row
@@ -22,7 +22,7 @@ from baobab.storage.kv.tier_file import Row
 _NOTHING = Usage(0, 0)
 
 
-class More(Exception):
+class MoreNeeded(Exception):
     """What a group needs to know of a space before it can go on."""
 
     def __init__(self, space: str) -> None:
@@ -30,18 +30,18 @@ class More(Exception):
         self.space = space
 
 
-class LockWanted(More):
+class LockNeeded(MoreNeeded):
     """The entries or the bytes of the space change, so that its total must stand still.
 
     Or nothing that was read tells whether it is frozen.
     """
 
 
-class ExpiredWanted(More):
+class ExpiredCountNeeded(MoreNeeded):
     """The total decides, so that expired entries must be told from live ones."""
 
 
-class Stored(NamedTuple):
+class StoredEntry(NamedTuple):
     """An entry, live or not; its size counts key and value. `row` is None where all of the group is blind to it."""
 
     tier: Tier
@@ -51,14 +51,14 @@ class Stored(NamedTuple):
 
 
 @dataclass
-class Known:
+class GroupState:
     """`usage` counts all that is stored in the spaces held `alone`; `expired` what of it is not live.
 
     A space held alone that is not in `frozen` is not.
     """
 
     alone: set[str]
-    rows: dict[Place, Stored] = field(default_factory=dict)
+    rows: dict[Place, StoredEntry] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     expired: dict[str, Usage] = field(default_factory=dict)
     frozen: dict[str, bool] = field(default_factory=dict)
@@ -67,38 +67,38 @@ class Known:
 class PostgresTransaction:
     """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
 
-    def __init__(self, known: Known, now: int) -> None:
+    def __init__(self, state: GroupState, now: int) -> None:
         self.now = now
-        self._known = known
-        self._after: dict[Place, Stored | None] = {}
+        self._state = state
+        self._after: dict[Place, StoredEntry | None] = {}
         self._flushed: set[str] = set()
         self._totals: dict[str, Usage] = {}
         self._marks: dict[str, bool] = {}
 
     def current(self, space: str, key: str) -> tuple[Tier, Row] | None:
-        found = self._live((space, key))
+        found = self._find_live((space, key))
         if found is None:
             return None
         assert found.row is not None, "a blind write looks at a value"
         return found.tier, found.row
 
     def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
-        found = self._live((space, key))
+        found = self._find_live((space, key))
         size = len(key) + len(row.value)
         grown = Usage(1, size) if found is None else Usage(0, size - found.size)
         if grown.keys > 0 or grown.bytes > 0:
             self._admit(space, grown, quota)
-        self._replace((space, key), Stored(tier, size, row.expires, row), grown)
+        self._replace((space, key), StoredEntry(tier, size, row.expires, row), grown)
 
     def restart(self, space: str, key: str, tier: Tier, expires: int | None, window: int | None) -> None:
-        found = self._live((space, key))
+        found = self._find_live((space, key))
         assert found is not None
         assert found.row is not None
         row = found.row._replace(expires=expires, window=window)
-        self._replace((space, key), Stored(tier, found.size, expires, row), _NOTHING)
+        self._replace((space, key), StoredEntry(tier, found.size, expires, row), _NOTHING)
 
     def remove(self, space: str, key: str) -> int:
-        found = self._live((space, key))
+        found = self._find_live((space, key))
         if found is None:
             return 0
         self._replace((space, key), None, Usage(-1, -found.size))
@@ -114,9 +114,9 @@ class PostgresTransaction:
     def is_frozen(self, space: str) -> bool:
         if space in self._marks:
             return self._marks[space]
-        if space not in self._known.frozen and space not in self._known.alone:
-            raise LockWanted(space)
-        return self._known.frozen.get(space, False)
+        if space not in self._state.frozen and space not in self._state.alone:
+            raise LockNeeded(space)
+        return self._state.frozen.get(space, False)
 
     def freeze(self, space: str) -> None:
         self._marks[space] = True
@@ -126,12 +126,12 @@ class PostgresTransaction:
 
     def remove_expired(self, space: str, keys: Sequence[str]) -> int:
         """Those of the keys that are still stored and still expired."""
-        gone = [key for key in keys if self._before((space, key)) and self._live((space, key)) is None]
+        gone = [key for key in keys if self._find_before((space, key)) and self._find_live((space, key)) is None]
         gone = [key for key in gone if (space, key) not in self._after]
         self._after.update(((space, key), None) for key in gone)
         return len(gone)
 
-    def saving(self) -> list[Statement]:
+    def build_statements(self) -> list[Statement]:
         """What makes the tables agree, without the commit."""
         stored, restarted, removed = [], [], []
         deltas: dict[str, tuple[int, int]] = {}
@@ -161,7 +161,7 @@ class PostgresTransaction:
             made.append(statements.remove(removed))
         if deltas:
             made.append(statements.grow(deltas))
-        made += self._marking()
+        made += self._build_marks()
         if made and self._is_ephemeral():
             made.append(statements.RELAX)
         return made
@@ -173,40 +173,40 @@ class PostgresTransaction:
             for entry in (before, after)
         )
 
-    def _marking(self) -> list[Statement]:
+    def _build_marks(self) -> list[Statement]:
         # What is flushed loses its mark with its totals.
-        stored = {space for space, frozen in self._known.frozen.items() if frozen} - self._flushed
+        stored = {space for space, frozen in self._state.frozen.items() if frozen} - self._flushed
         marks = {space: frozen for space, frozen in self._marks.items() if frozen != (space in stored)}
         return [statements.mark(marks)] if marks else []
 
-    def _changes(self) -> Iterator[tuple[Place, Stored | None, Stored | None]]:
+    def _changes(self) -> Iterator[tuple[Place, StoredEntry | None, StoredEntry | None]]:
         for place, after in self._after.items():
-            before = self._before(place)
+            before = self._find_before(place)
             if before is not after:
                 yield place, before, after
 
-    def _before(self, place: Place) -> Stored | None:
-        return None if place[0] in self._flushed else self._known.rows.get(place)
+    def _find_before(self, place: Place) -> StoredEntry | None:
+        return None if place[0] in self._flushed else self._state.rows.get(place)
 
-    def _live(self, place: Place) -> Stored | None:
+    def _find_live(self, place: Place) -> StoredEntry | None:
         if place in self._after:
             return self._after[place]
-        before = self._before(place)
+        before = self._find_before(place)
         return before if before is not None and expiry.is_live(before.expires, self.now) else None
 
-    def _replace(self, place: Place, after: Stored | None, grown: Usage) -> None:
+    def _replace(self, place: Place, after: StoredEntry | None, grown: Usage) -> None:
         space = place[0]
         if grown != _NOTHING and space != SPACE:
-            self._totals[space] = _plus(self.total(space), grown)
+            self._totals[space] = _add_usage(self.total(space), grown)
         self._after[place] = after
 
     def total(self, space: str, *, exact: bool = False) -> Usage:
         """Live entries; without `exact`, perhaps some expired ones too."""
-        known = self._known
+        known = self._state
         if space not in known.alone:
-            raise LockWanted(space)
+            raise LockNeeded(space)
         if exact and space not in known.expired and space not in self._flushed:
-            raise ExpiredWanted(space)
+            raise ExpiredCountNeeded(space)
         if space not in self._totals:
             total = known.usage.get(space, _NOTHING)
             gone = known.expired.get(space, _NOTHING)
@@ -214,12 +214,14 @@ class PostgresTransaction:
         return self._totals[space]
 
     def _admit(self, space: str, grown: Usage, quota: Quota) -> None:
-        if self._refusal(space, grown, quota, exact=False) is not None:
-            refusal = self._refusal(space, grown, quota, exact=True)
+        if self._find_refusal(space, grown, quota, exact=False) is not None:
+            refusal = self._find_refusal(space, grown, quota, exact=True)
             if refusal is not None:
                 raise refusal
 
-    def _refusal(self, space: str, grown: Usage, quota: Quota, *, exact: bool) -> KeysExhausted | StorageFull | None:
+    def _find_refusal(
+        self, space: str, grown: Usage, quota: Quota, *, exact: bool
+    ) -> KeysExhausted | StorageFull | None:
         max_keys, max_bytes = quota
         if grown.keys > 0 and max_keys is not None:
             used = self.total(space, exact=exact).keys
@@ -232,11 +234,11 @@ class PostgresTransaction:
         return None
 
 
-def _plus(left: Usage, right: Usage) -> Usage:
+def _add_usage(left: Usage, right: Usage) -> Usage:
     return Usage(left.keys + right.keys, left.bytes + right.bytes)
 
 
-def _differs_in_expiry(before: Stored | None, after: Stored) -> bool:
+def _differs_in_expiry(before: StoredEntry | None, after: StoredEntry) -> bool:
     """And in nothing else, so that the value need not be sent again."""
     if before is None or before.row is None or after.row is None or before.tier is not after.tier:
         return False

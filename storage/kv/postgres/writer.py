@@ -20,11 +20,18 @@ import psycopg
 from baobab.storage.kv import expiry
 from baobab.storage.kv.engine import Tier, Usage
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.postgres import statements
 from baobab.storage.kv.postgres.session import Rows, Session
 from baobab.storage.kv.postgres.statements import Place, require_text
-from baobab.storage.kv.postgres.transaction import ExpiredWanted, Known, LockWanted, More, PostgresTransaction, Stored
+from baobab.storage.kv.postgres.transaction import (
+    ExpiredCountNeeded,
+    GroupState,
+    LockNeeded,
+    MoreNeeded,
+    PostgresTransaction,
+    StoredEntry,
+)
 from baobab.storage.kv.tier_file import Row
 
 # Bounds the time one group holds its spaces against other processes.
@@ -34,7 +41,7 @@ _ATTEMPTS = 3
 _COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
-class Job(NamedTuple):
+class WriteJob(NamedTuple):
     """A write to a space: `alone` where it may add, remove or resize entries, `blind` to stored values.
 
     Without a space it only shows that a write can begin.
@@ -47,12 +54,12 @@ class Job(NamedTuple):
     blind: bool = False
 
 
-class _Waiting(NamedTuple):
+class _QueuedWrite(NamedTuple):
     future: asyncio.Future[Any]
-    job: Job
+    job: WriteJob
 
 
-_Outcome = tuple[Any, Exception | None]
+_WriteResult = tuple[Any, Exception | None]
 
 
 class Writer:
@@ -60,12 +67,12 @@ class Writer:
         self._session = session
         self._clock = clock
         self._queue_limit = queue_limit
-        self._queue: deque[_Waiting] = deque()
-        self._called = asyncio.Event()
+        self._queue: deque[_QueuedWrite] = deque()
+        self._wakeup = asyncio.Event()
         self._closing = False
         self._task = asyncio.create_task(self._run(), name="kv-writer")
 
-    def submit(self, job: Job) -> asyncio.Future[Any]:
+    def submit(self, job: WriteJob) -> asyncio.Future[Any]:
         """The future fails with what the write raised, or with StoreUnavailable when its group was not committed."""
         if self._closing:
             raise StoreClosed
@@ -74,61 +81,61 @@ class Writer:
         for place in job.places:
             require_text(place)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(future, job))
-        self._called.set()
+        self._queue.append(_QueuedWrite(future, job))
+        self._wakeup.set()
         return future
 
     async def close(self) -> None:
         """Returns when everything submitted before has its outcome."""
         self._closing = True
-        self._called.set()
+        self._wakeup.set()
         await self._task
         await self._session.drop()
 
     async def _run(self) -> None:
         while self._queue or not self._closing:
             if not self._queue:
-                self._called.clear()
-                await self._called.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
                 continue
             group = [self._queue.popleft() for _ in range(min(len(self._queue), _LARGEST_GROUP))]
-            _resolve(group, await self._outcomes([waiting.job for waiting in group]))
+            _resolve_group(group, await self._execute_jobs([waiting.job for waiting in group]))
 
-    async def _outcomes(self, jobs: list[Job]) -> list[_Outcome]:
+    async def _execute_jobs(self, jobs: list[WriteJob]) -> list[_WriteResult]:
         alone = {job.space for job in jobs if job.alone and job.space not in (None, SPACE)}
         collisions = 0
         while True:
             try:
                 return await self._commit(jobs, alone)
-            except LockWanted as wanted:
+            except LockNeeded as wanted:
                 alone.add(wanted.space)
             except _COLLISIONS as exc:
                 collisions += 1
                 if collisions == _ATTEMPTS:
-                    return _all_failed(jobs, exc)
+                    return _fail_all(jobs, exc)
             except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
-                return _all_failed(jobs, exc)
+                return _fail_all(jobs, exc)
 
-    async def _commit(self, jobs: list[Job], alone: set[str]) -> list[_Outcome]:
+    async def _commit(self, jobs: list[WriteJob], alone: set[str]) -> list[_WriteResult]:
         try:
-            known = await self._begin(jobs, alone)
+            state = await self._begin(jobs, alone)
             # After the locks: what waited for them must not write with a stale clock.
             now = expiry.milliseconds(self._clock())
             try:
-                transaction, outcomes = await self._applied(jobs, known, now)
-            except LockWanted:
+                transaction, outcomes = await self._apply_jobs(jobs, state, now)
+            except LockNeeded:
                 # Nothing is written yet. After a ROLLBACK psycopg would forget what it has prepared.
                 await self._session.run(statements.COMMIT)
                 raise
-            await self._session.run(*transaction.saving(), statements.COMMIT)
-        except LockWanted:
+            await self._session.run(*transaction.build_statements(), statements.COMMIT)
+        except LockNeeded:
             raise
         except BaseException:
             await self._session.drop()
             raise
         return outcomes
 
-    async def _begin(self, jobs: list[Job], alone: set[str]) -> Known:
+    async def _begin(self, jobs: list[WriteJob], alone: set[str]) -> GroupState:
         valued: dict[Place, bool] = {}
         for job in jobs:
             for place in job.places:
@@ -143,47 +150,49 @@ class Writer:
         if valued:
             asked.append(statements.rows(valued, locked=bool(shared)))
         answers = await self._session.start(*asked)
-        known = Known(alone)
+        state = GroupState(alone)
         if valued:
             found = answers.pop()
             if shared:
-                known.frozen.update((row[0], row[-1]) for row in found)
+                state.frozen.update((row[0], row[-1]) for row in found)
                 found = [row[:-1] for row in found]
-            known.rows = _stored(found)
+            state.rows = _parse_rows(found)
         if alone:
             for space, keys, size, frozen in answers.pop():
-                known.usage[space] = Usage(keys, size)
-                known.frozen[space] = frozen
-        return known
+                state.usage[space] = Usage(keys, size)
+                state.frozen[space] = frozen
+        return state
 
-    async def _applied(self, jobs: list[Job], known: Known, now: int) -> tuple[PostgresTransaction, list[_Outcome]]:
+    async def _apply_jobs(
+        self, jobs: list[WriteJob], state: GroupState, now: int
+    ) -> tuple[PostgresTransaction, list[_WriteResult]]:
         while True:
-            transaction = PostgresTransaction(known, now)
+            transaction = PostgresTransaction(state, now)
             try:
-                return transaction, [_apply(transaction, job) for job in jobs]
-            except ExpiredWanted as wanted:
-                [[counted]] = await self._session.run(statements.expired(wanted.space, now))
-                known.expired[wanted.space] = Usage(*counted)
+                return transaction, [_apply_job(transaction, job) for job in jobs]
+            except ExpiredCountNeeded as wanted:
+                [[counted]] = await self._session.run(statements.count_expired(wanted.space, now))
+                state.expired[wanted.space] = Usage(*counted)
 
 
-def _stored(rows: Rows) -> dict[Place, Stored]:
+def _parse_rows(rows: Rows) -> dict[Place, StoredEntry]:
     return {
-        (space, key): Stored(Tier(tier), size, expires, None if value is None else Row(value, expires, window))
+        (space, key): StoredEntry(Tier(tier), size, expires, None if value is None else Row(value, expires, window))
         for space, key, tier, size, expires, window, value in rows
     }
 
 
-def _apply(transaction: PostgresTransaction, job: Job) -> _Outcome:
+def _apply_job(transaction: PostgresTransaction, job: WriteJob) -> _WriteResult:
     try:
         return job.write(transaction), None
-    except More:
+    except MoreNeeded:
         raise
     except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
         return None, exc
 
 
-def _all_failed(jobs: list[Job], cause: Exception) -> list[_Outcome]:
-    outcomes: list[_Outcome] = []
+def _fail_all(jobs: list[WriteJob], cause: Exception) -> list[_WriteResult]:
+    outcomes: list[_WriteResult] = []
     for _ in jobs:
         error = StoreUnavailable.because(cause)
         error.__cause__ = cause
@@ -191,7 +200,7 @@ def _all_failed(jobs: list[Job], cause: Exception) -> list[_Outcome]:
     return outcomes
 
 
-def _resolve(group: list[_Waiting], outcomes: list[_Outcome]) -> None:
+def _resolve_group(group: list[_QueuedWrite], outcomes: list[_WriteResult]) -> None:
     for (future, _), (result, error) in zip(group, outcomes, strict=True):
         # Done already where the caller has gone.
         if future.done():

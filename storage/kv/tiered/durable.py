@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from baobab.storage.kv.engine import Engine, Quota, Tier, Usage
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.tier_file import Row
 from baobab.storage.kv.transaction import Transaction
 
 T = TypeVar("T")
 
 
-class Asked(NamedTuple):
+class LookupRequest(NamedTuple):
     """What a group must know of the tier, and whether it may ask for the totals."""
 
     space: str
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     usage: bool = False
 
 
-class Found(NamedTuple):
+class LookupResult(NamedTuple):
     """`rows` by key, expired ones perhaps among them; `tokens` by token.
 
     `usage`, told whether it must be exact, answers the totals; where it need not, expired rows may be in them.
@@ -42,7 +42,7 @@ class DurableChange(NamedTuple):
     after: Row | None
 
 
-class Deed(NamedTuple):
+class TierUpdate(NamedTuple):
     """All there is to change in the tier, in one transaction. `frozen` is None where it stays as it is."""
 
     flush: bool
@@ -69,12 +69,14 @@ class Deed(NamedTuple):
             (transaction.freeze if self.frozen else transaction.thaw)(space)
 
 
-class Durable(Engine, Protocol):
-    async def find(self, asked: Asked) -> Found:
+class DurableEngine(Engine, Protocol):
+    async def look_up(self, request: LookupRequest) -> LookupResult:
         """As it is now. Asked for at the same time, several may be answered together."""
         ...
 
-    async def change(self, asked: Asked, work: Callable[[Transaction, Found], T], *, resizes: bool) -> T:
+    async def change_rows(
+        self, request: LookupRequest, work: Callable[[Transaction, LookupResult], T], *, resizes: bool
+    ) -> T:
         """`work` in a transaction, while nobody else can write what it was asked for; perhaps more than once.
 
         Without `resizes` it is expected to leave the number of entries and their sizes as they are. Raises what
@@ -82,20 +84,20 @@ class Durable(Engine, Protocol):
         """
         ...
 
-    async def decided(self, space: str) -> None:
+    async def wait_for_transactions(self, space: str) -> None:
         """Returns when every transaction that this engine has begun in the space is committed or never will be."""
         ...
 
 
-def seen(asked: Asked, transaction: Transaction, usage: Callable[[bool], Usage]) -> Found:
-    return Found(
-        _rows(transaction, asked.space, asked.keys),
-        _rows(transaction, SPACE, asked.tokens),
-        transaction.is_frozen(asked.space),
+def look_up_in(request: LookupRequest, transaction: Transaction, usage: Callable[[bool], Usage]) -> LookupResult:
+    return LookupResult(
+        _current_rows(transaction, request.space, request.keys),
+        _current_rows(transaction, SPACE, request.tokens),
+        transaction.is_frozen(request.space),
         usage,
     )
 
 
-def _rows(transaction: Transaction, space: str, keys: Sequence[str]) -> dict[str, Row]:
+def _current_rows(transaction: Transaction, space: str, keys: Sequence[str]) -> dict[str, Row]:
     found = ((key, transaction.current(space, key)) for key in keys)
     return {key: current[1] for key, current in found if current is not None}

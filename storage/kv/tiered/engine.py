@@ -12,12 +12,12 @@ from typing import Any, Self
 from baobab.storage.kv import expiry, operations
 from baobab.storage.kv.engine import ABSENT, Absent, Delete, Entry, Op, OpResult, Quota, Set, Tier, Usage
 from baobab.storage.kv.errors import QueueFull, StoreClosed, StoreUnavailable
-from baobab.storage.kv.once import tokens
+from baobab.storage.kv.idempotency import attempt_tokens
 from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.tiered.durable import Asked, Durable
-from baobab.storage.kv.tiered.ephemeral import Ephemeral
-from baobab.storage.kv.tiered.group import Job
-from baobab.storage.kv.tiered.lane import Lane
+from baobab.storage.kv.tiered.durable import DurableEngine, LookupRequest
+from baobab.storage.kv.tiered.ephemeral import EphemeralTier
+from baobab.storage.kv.tiered.group import WriteJob
+from baobab.storage.kv.tiered.write_queue import WriteQueue
 
 _LARGEST_LOAD = 250
 # A sum has at most so many digits.
@@ -39,7 +39,7 @@ class TieredEngine:
 
     def __init__(
         self,
-        durable: Durable,
+        durable: DurableEngine,
         valkey_url: str,
         clock: Callable[[], float],
         *,
@@ -48,10 +48,10 @@ class TieredEngine:
         queue_limit: int = 10_000,
     ) -> None:
         self._durable = durable
-        self._ephemeral = Ephemeral(valkey_url, clock, lease=lease, patience=patience, queue_limit=queue_limit)
+        self._ephemeral = EphemeralTier(valkey_url, clock, lease=lease, patience=patience, queue_limit=queue_limit)
         self._clock = clock
         self._queue_limit = queue_limit
-        self._lanes: dict[str, Lane] = {}
+        self._write_queues: dict[str, WriteQueue] = {}
         self._tokens: Iterator[str] | None = None
         self._is_open = False
 
@@ -68,28 +68,30 @@ class TieredEngine:
         if not self._is_open:
             return
         self._is_open = False
-        while self._lanes:
-            await asyncio.wait([lane.task for lane in self._lanes.values()])
+        while self._write_queues:
+            await asyncio.wait([write_queue.task for write_queue in self._write_queues.values()])
         await self._ephemeral.close()
         await self._durable.close()
 
-    def once(self, token: str) -> Self:
+    def for_attempt(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
+        view._tokens = attempt_tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
 
-    async def begun(self, space: str, token: str) -> bool:
+    async def has_written(self, space: str, token: str) -> bool:
         self._require_open()
-        return await self._durable.begun(space, token) or await self._ephemeral.begun(space, next(tokens(token)))
+        return await self._durable.has_written(space, token) or await self._ephemeral.has_result(
+            space, next(attempt_tokens(token))
+        )
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         self._require_open()
         value = await self._durable.get(space, key)
         if value is None:
-            row = await self._row_anywhere(space, key)
+            row = await self._find_row(space, key)
             return None if row is None else row.value
         if touch and isinstance(await self._durable.ttl(space, key), int):
-            job = Job(lambda plan: operations.touch(plan, space, key), (key,), Tier.DURABLE, resizes=False)
+            job = WriteJob(lambda plan: operations.touch(plan, space, key), (key,), Tier.DURABLE, resizes=False)
             touched: bytes | None = await self._submit(space, job)
             return touched
         return value
@@ -99,14 +101,14 @@ class TieredEngine:
         left = await self._durable.ttl(space, key)
         if left is not ABSENT:
             return left
-        row = await self._row_anywhere(space, key)
+        row = await self._find_row(space, key)
         if row is None:
             return ABSENT
         return None if row.expires is None else expiry.seconds_left(row.expires, self._ephemeral.now)
 
     async def exists(self, space: str, key: str) -> bool:
         self._require_open()
-        return await self._durable.exists(space, key) or await self._row_anywhere(space, key) is not None
+        return await self._durable.exists(space, key) or await self._find_row(space, key) is not None
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
         await self._write(
@@ -177,7 +179,7 @@ class TieredEngine:
             lambda plan: operations.batch(plan, space, ops, quota),
             Usage(len(stored), sum(len(op.key) + len(op.value) for op in stored)),
             quota,
-            tier=_tier_of(ops),
+            tier=_select_tier(ops),
         )
         return results
 
@@ -211,11 +213,13 @@ class TieredEngine:
     async def sweep(self, limit: int = 1000) -> int:
         self._require_open()
         # It takes its place behind the writes that were asked before.
-        if before := [lane.latest for lane in self._lanes.values() if lane.latest is not None]:
+        if before := [
+            write_queue.latest for write_queue in self._write_queues.values() if write_queue.latest is not None
+        ]:
             await asyncio.wait(before)
         for space in await self._ephemeral.spaces("holders") | await self._ephemeral.spaces("doubt"):
-            if keys := await self._ephemeral.doubtful(space):
-                await self._submit(space, Job(lambda _: None, tuple(keys), Tier.EPHEMERAL))
+            if keys := await self._ephemeral.list_doubtful(space):
+                await self._submit(space, WriteJob(lambda _: None, tuple(keys), Tier.EPHEMERAL))
         count = await self._durable.sweep(limit)
         for space in sorted(await self._ephemeral.spaces("expiries")):
             if count >= limit:
@@ -242,7 +246,7 @@ class TieredEngine:
         end = sorted(found)[limit - 1] if len(found) >= limit else None
         for key in moved:
             if key not in found and (after or "") < key and (end is None or key < end):
-                found.update(await self._entry_anywhere(space, key))
+                found.update(await self._find_entry(space, key))
         return [found[key] for key in sorted(found)][:limit]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
@@ -250,7 +254,7 @@ class TieredEngine:
             part = entries[start : start + _LARGEST_LOAD]
             await self._submit(
                 space,
-                Job(
+                WriteJob(
                     partial(operations.load, space=space, entries=part),
                     tuple(entry.key for entry in part),
                     Tier(min(entry.tier for entry in part)),
@@ -259,41 +263,41 @@ class TieredEngine:
             )
 
     async def freeze(self, space: str) -> None:
-        await self._submit(space, Job(lambda plan: plan.freeze(space), (), Tier.DURABLE, alone=True))
+        await self._submit(space, WriteJob(lambda plan: plan.freeze(space), (), Tier.DURABLE, alone=True))
 
     async def thaw(self, space: str) -> None:
-        await self._submit(space, Job(lambda plan: plan.thaw(space), (), Tier.DURABLE, alone=True))
+        await self._submit(space, WriteJob(lambda plan: plan.thaw(space), (), Tier.DURABLE, alone=True))
 
     async def erase(self, space: str) -> None:
-        await self._submit(space, Job(lambda plan: operations.erase(plan, space), (), Tier.DURABLE, alone=True))
+        await self._submit(space, WriteJob(lambda plan: operations.erase(plan, space), (), Tier.DURABLE, alone=True))
 
     async def check(self) -> None:
         self._require_open()
         await asyncio.gather(self._durable.check(), self._ephemeral.check())
 
-    async def _row_anywhere(self, space: str, key: str) -> Row | None:
+    async def _find_row(self, space: str, key: str) -> Row | None:
         """Of a key that was not in the durable tier a moment ago.
 
         The ephemeral tier tells when a key has left it for the durable one. While that goes on, look there again.
         """
-        row, mark = await self._ephemeral.look(space, key)
+        row, mark = await self._ephemeral.find_row(space, key)
         while row is None and mark is not None:
-            row = await self._durable_row(space, key)
+            row = await self._find_durable_row(space, key)
             if row is None:
                 before = mark
-                row, mark = await self._ephemeral.look(space, key)
+                row, mark = await self._ephemeral.find_row(space, key)
                 if mark == before:
                     break
         return row
 
-    async def _durable_row(self, space: str, key: str) -> Row | None:
-        found = (await self._durable.find(Asked(space, (key,)))).rows.get(key)
+    async def _find_durable_row(self, space: str, key: str) -> Row | None:
+        found = (await self._durable.look_up(LookupRequest(space, (key,)))).rows.get(key)
         return found if found is not None and expiry.is_live(found.expires, self._ephemeral.now) else None
 
-    async def _entry_anywhere(self, space: str, key: str) -> dict[str, Entry]:
-        row, tier = await self._durable_row(space, key), Tier.DURABLE
+    async def _find_entry(self, space: str, key: str) -> dict[str, Entry]:
+        row, tier = await self._find_durable_row(space, key), Tier.DURABLE
         if row is None:
-            row, tier = await self._row_anywhere(space, key), Tier.EPHEMERAL
+            row, tier = await self._find_row(space, key), Tier.EPHEMERAL
         return {} if row is None else {key: Entry(key, row.value, tier, row.expires, row.window)}
 
     async def _write(
@@ -309,31 +313,33 @@ class TieredEngine:
         resizes: bool = True,
     ) -> Any:
         token = None if self._tokens is None else next(self._tokens)
-        return await self._submit(space, Job(write, tuple(keys), tier, growth, quota != _FREE, alone, resizes, token))
+        return await self._submit(
+            space, WriteJob(write, tuple(keys), tier, growth, quota != _FREE, alone, resizes, token)
+        )
 
-    def _submit(self, space: str, job: Job) -> asyncio.Future[Any]:
+    def _submit(self, space: str, job: WriteJob) -> asyncio.Future[Any]:
         self._require_open()
         for part in (space, *job.keys):
             # One caller's mistake must not reach the group.
             part.encode()
             if "\0" in part:
                 raise ValueError("a key has no NUL")
-        lane = self._lanes.get(space)
-        if lane is None:
-            lane = self._lanes[space] = Lane(space, self._durable, self._ephemeral, self._forget)
-        elif lane.waiting >= self._queue_limit:
+        write_queue = self._write_queues.get(space)
+        if write_queue is None:
+            write_queue = self._write_queues[space] = WriteQueue(space, self._durable, self._ephemeral, self._forget)
+        elif write_queue.waiting_count >= self._queue_limit:
             raise QueueFull
-        return lane.submit(job)
+        return write_queue.submit(job)
 
-    def _forget(self, lane: Lane) -> None:
-        del self._lanes[lane.space]
+    def _forget(self, write_queue: WriteQueue) -> None:
+        del self._write_queues[write_queue.space]
 
     def _require_open(self) -> None:
         if not self._is_open:
             raise StoreClosed
 
 
-def _tier_of(ops: Sequence[Op]) -> Tier | None:
+def _select_tier(ops: Sequence[Op]) -> Tier | None:
     """What is only looked at needs no transaction, as if it were ephemeral."""
     if any(isinstance(op, Set) for op in ops):
         return Tier.DURABLE

@@ -27,7 +27,7 @@ _LONGEST_PAUSE = 0.016
 Change = tuple[bytes | str | int, ...]
 
 
-class Wish(NamedTuple):
+class LockRequest(NamedTuple):
     """What a turn is asked for: some keys of a space or all of it, and the most that will be added to its totals."""
 
     space: str
@@ -37,23 +37,23 @@ class Wish(NamedTuple):
     growth: Usage
 
 
-class Turn(NamedTuple):
+class WriteLock(NamedTuple):
     """`ends` is by the monotonic clock; `now` is the time in milliseconds at which the rows were live.
 
     `usage` is the tier's, and `pledged` what others with a turn in this space may add to either tier.
     """
 
     holder: str
-    ends: float
+    expires_at: float
     now: int
     rows: dict[str, Row]
-    kept: dict[str, bytes]
+    token_results: dict[str, bytes]
     usage: Usage
     pledged: Usage
     doubtful: list[str]
 
 
-class Ephemeral:
+class EphemeralTier:
     def __init__(
         self, url: str, clock: Callable[[], float], *, lease: float, patience: float, queue_limit: int
     ) -> None:
@@ -64,7 +64,7 @@ class Ephemeral:
         ours = uuid.uuid4().hex
         self._names = (f"{ours}:{number}" for number in itertools.count())
         # By space, the turns of which the server must still be told that nobody knows how they ended, with their keys.
-        self._untold: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._unreported: dict[str, dict[str, tuple[str, ...]]] = {}
         self._is_open = False
 
     async def open(self) -> None:
@@ -84,62 +84,66 @@ class Ephemeral:
     def now(self) -> int:
         return expiry.milliseconds(self._clock())
 
-    async def enter(self, wish: Wish) -> Turn:
+    async def acquire_lock(self, request: LockRequest) -> WriteLock:
         """Waits for it, first come, first served. Raises StoreUnavailable where others keep it for too long."""
         holder, pause = next(self._names), _FIRST_PAUSE
         # Whoever is ahead may have crashed, and so may one more while it waited.
         deadline = time.monotonic() + 2 * self._lease + 1
-        if wish.space in self._untold:
-            await self._tell(wish.space)
+        if request.space in self._unreported:
+            await self._report_abandoned(request.space)
         while True:
-            asked, now = time.monotonic(), self.now
+            asked_at, now = time.monotonic(), self.now
             try:
                 answer = await self._ask(
                     "enter",
-                    wish.space,
+                    request.space,
                     now,
                     holder,
                     int(self._lease * 1000),
-                    int(wish.alone),
-                    *wish.growth,
-                    len(wish.tokens),
-                    *wish.tokens,
-                    *wish.keys,
+                    int(request.alone),
+                    *request.growth,
+                    len(request.tokens),
+                    *request.tokens,
+                    *request.keys,
                 )
             except StoreUnavailable:
-                self._untold.setdefault(wish.space, {})[holder] = ()
+                self._unreported.setdefault(request.space, {})[holder] = ()
                 raise
             if answer:
-                return self._turn(wish, holder, asked, now, answer)
+                return self._build_lock(request, holder, asked_at, now, answer)
             if time.monotonic() > deadline:
-                await self._doubt(wish.space, holder, ())
+                await self._abandon_holder(request.space, holder, ())
                 raise StoreUnavailable("another worker holds what is to be written")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def change(self, space: str, turn: Turn, changes: Sequence[Change]) -> bool:
+    async def apply_changes(self, space: str, lock: WriteLock, changes: Sequence[Change]) -> bool:
         """All of them; none, and False, where the turn is over."""
         flat = itertools.chain.from_iterable(changes)
-        return bool(await self._ask("change", space, turn.now, turn.holder, *flat))
+        return bool(await self._ask("change", space, lock.now, lock.holder, *flat))
 
-    async def finish(self, wish: Wish, turn: Turn, changes: Sequence[Change]) -> bool:
+    async def finish_changes(self, request: LockRequest, lock: WriteLock, changes: Sequence[Change]) -> bool:
         """The last changes, and with them the turn ends. None, and False, where it is over."""
         flat = itertools.chain.from_iterable(changes)
-        return bool(await self._ask("finish", wish.space, turn.now, turn.holder, len(wish.keys), *wish.keys, *flat))
+        return bool(
+            await self._ask("finish", request.space, lock.now, lock.holder, len(request.keys), *request.keys, *flat)
+        )
 
-    def leave(self, wish: Wish, turn: Turn, *, done: bool) -> None:
+    def release_lock(self, request: LockRequest, lock: WriteLock, *, done: bool) -> None:
         """All that was planned is done, or nothing. Does not wait: where it is lost, the turn ends by itself."""
-        told = asyncio.ensure_future(self._ask("leave", wish.space, turn.now, turn.holder, int(done), *wish.keys))
-        told.add_done_callback(lambda told: told.cancelled() or told.exception())
+        release = asyncio.ensure_future(
+            self._ask("leave", request.space, lock.now, lock.holder, int(done), *request.keys)
+        )
+        release.add_done_callback(lambda told: told.cancelled() or told.exception())
 
-    async def doubt(self, wish: Wish, turn: Turn) -> None:
+    async def abandon_lock(self, request: LockRequest, lock: WriteLock) -> None:
         """Ends a turn of which nobody knows how far it came; as soon as the server can be told."""
-        await self._doubt(wish.space, turn.holder, wish.keys)
+        await self._abandon_holder(request.space, lock.holder, request.keys)
 
-    async def look(self, space: str, key: str) -> tuple[Row | None, bytes | None]:
+    async def find_row(self, space: str, key: str) -> tuple[Row | None, bytes | None]:
         """What is live, and a mark that differs whenever the key has moved to the durable tier."""
         raw, moved = await self._ask("look", space, self.now, key)
-        return self._live(raw), moved
+        return self._parse_live(raw), moved
 
     async def keys(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], list[str]]:
         """The first keys, and any that moved to the durable tier of late."""
@@ -150,7 +154,7 @@ class Ephemeral:
     async def rows(self, space: str, after: str | None, limit: int) -> tuple[dict[str, Row], list[str]]:
         """The first keys with what they hold, and any that moved to the durable tier of late."""
         found, moved = await self._ask("carry", space, self.now, "-" if after is None else f"({after}", limit)
-        rows = ((key.decode(), self._live(raw)) for key, raw in found)
+        rows = ((key.decode(), self._parse_live(raw)) for key, raw in found)
         return {key: row for key, row in rows if row is not None}, [key.decode() for key in moved]
 
     async def usage(self, space: str) -> Usage:
@@ -160,10 +164,10 @@ class Ephemeral:
         count: int = await self._ask("sweep", space, self.now, "", limit)
         return count
 
-    async def doubtful(self, space: str) -> list[str]:
+    async def list_doubtful(self, space: str) -> list[str]:
         return [key.decode() for key in await self._ask("doubtful", space)]
 
-    async def begun(self, space: str, token: str) -> bool:
+    async def has_result(self, space: str, token: str) -> bool:
         """Whether what the token was answered is kept here."""
         return bool(await self._send("EXISTS", f"kv:{{{space}}}:kept:{token}"))
 
@@ -181,34 +185,34 @@ class Ephemeral:
         # A function that may write: a server that takes no writes refuses it.
         await self._ask("usage", "", self.now, "")
 
-    async def _doubt(self, space: str, holder: str, keys: tuple[str, ...]) -> None:
-        self._untold.setdefault(space, {})[holder] = keys
+    async def _abandon_holder(self, space: str, holder: str, keys: tuple[str, ...]) -> None:
+        self._unreported.setdefault(space, {})[holder] = keys
         with contextlib.suppress(StoreUnavailable):
-            await self._tell(space)
+            await self._report_abandoned(space)
 
-    async def _tell(self, space: str) -> None:
-        untold = self._untold[space]
-        for holder, keys in tuple(untold.items()):
+    async def _report_abandoned(self, space: str) -> None:
+        unreported = self._unreported[space]
+        for holder, keys in tuple(unreported.items()):
             await self._ask("doubt", space, self.now, holder, *keys)
-            untold.pop(holder, None)
-        if not untold:
-            self._untold.pop(space, None)
+            unreported.pop(holder, None)
+        if not unreported:
+            self._unreported.pop(space, None)
 
-    def _turn(self, wish: Wish, holder: str, asked: float, now: int, answer: list[Any]) -> Turn:
-        keys, size, more_keys, more_bytes, kept, entries, doubtful = answer
-        rows = ((key, self._live(raw, now)) for key, raw in zip(wish.keys, entries, strict=True))
-        return Turn(
+    def _build_lock(self, request: LockRequest, holder: str, asked_at: float, now: int, answer: list[Any]) -> WriteLock:
+        keys, size, more_keys, more_bytes, token_results, entries, doubtful = answer
+        rows = ((key, self._parse_live(raw, now)) for key, raw in zip(request.keys, entries, strict=True))
+        return WriteLock(
             holder,
-            asked + self._lease,
+            asked_at + self._lease,
             now,
             {key: row for key, row in rows if row is not None},
-            {token: text for token, text in zip(wish.tokens, kept, strict=True) if text is not None},
+            {token: text for token, text in zip(request.tokens, token_results, strict=True) if text is not None},
             Usage(keys, size),
             Usage(more_keys, more_bytes),
             [key.decode() for key in doubtful],
         )
 
-    def _live(self, raw: bytes | None, now: int | None = None) -> Row | None:
+    def _parse_live(self, raw: bytes | None, now: int | None = None) -> Row | None:
         if raw is None:
             return None
         _, deadline, window, value = raw.split(b":", 3)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from baobab.storage.kv.engine import Usage
 from baobab.storage.kv.errors import StoreUnavailable
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.postgres.session import Rows
 from baobab.storage.kv.postgres.statements import Place, Statement
 from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.tiered.durable import Asked, Found
+from baobab.storage.kv.tiered.durable import LookupRequest, LookupResult
 
 # Values have up to 256 KB: an answer with so many still fits in memory.
 _LARGEST_GROUP = 250
@@ -34,34 +34,34 @@ JOIN kv.entries AS e ON e.space = asked.space AND e.key = asked.key
 """
 
 
-class _Waiting(NamedTuple):
-    future: asyncio.Future[Found]
-    asked: Asked
+class _QueuedLookup(NamedTuple):
+    future: asyncio.Future[LookupResult]
+    request: LookupRequest
 
 
-class Finder:
+class LookupBatcher:
     """`rows` runs a statement. One at a time: whoever asks meanwhile shares the next."""
 
     def __init__(self, rows: Callable[[Statement], Awaitable[Rows]], now: Callable[[], int]) -> None:
         self._rows = rows
         self._now = now
-        self._queue: list[_Waiting] = []
+        self._queue: list[_QueuedLookup] = []
         self._task: asyncio.Task[None] | None = None
 
-    def find(self, asked: Asked) -> asyncio.Future[Found]:
-        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(future, asked))
+    def look_up(self, request: LookupRequest) -> asyncio.Future[LookupResult]:
+        future: asyncio.Future[LookupResult] = asyncio.get_running_loop().create_future()
+        self._queue.append(_QueuedLookup(future, request))
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="kv-finder")
         return future
 
     async def _run(self) -> None:
         while self._queue:
-            group = self._group()
+            group = self._take_group()
             try:
-                found = await self._found([waiting.asked for waiting in group])
+                found = await self._fetch_results([waiting.request for waiting in group])
             except Exception as exc:  # noqa: BLE001 - whatever it was, the waiters must hear and the task live
-                _fail(group, exc)
+                _fail_group(group, exc)
                 continue
             for (future, _), each in zip(group, found, strict=True):
                 # Done already where the caller has gone.
@@ -69,21 +69,21 @@ class Finder:
                     future.set_result(each)
         self._task = None
 
-    def _group(self) -> list[_Waiting]:
+    def _take_group(self) -> list[_QueuedLookup]:
         taken = places = 0
-        for _, asked in self._queue:
-            places += len(asked.keys) + len(asked.tokens)
+        for _, request in self._queue:
+            places += len(request.keys) + len(request.tokens)
             if taken and places > _LARGEST_GROUP:
                 break
             taken += 1
         group, self._queue = self._queue[:taken], self._queue[taken:]
         return group
 
-    async def _found(self, group: list[Asked]) -> list[Found]:
+    async def _fetch_results(self, group: list[LookupRequest]) -> list[LookupResult]:
         counted: dict[str, bool] = {}
-        for asked in group:
-            counted[asked.space] = counted.get(asked.space, False) or asked.usage
-        places = dict.fromkeys(place for asked in group for place in _places(asked))
+        for request in group:
+            counted[request.space] = counted.get(request.space, False) or request.usage
+        places = dict.fromkeys(place for asked in group for place in _list_places(asked))
         answer = await self._rows(
             Statement(
                 _FIND,
@@ -103,23 +103,23 @@ class Finder:
                 about[space] = frozen, Usage(keys, size)
             else:
                 rows[space, key] = Row(value, expires, window)
-        return [_of(asked, rows, *about[asked.space]) for asked in group]
+        return [_build_result(asked, rows, *about[asked.space]) for asked in group]
 
 
-def _places(asked: Asked) -> list[Place]:
-    return [(asked.space, key) for key in asked.keys] + [(SPACE, token) for token in asked.tokens]
+def _list_places(request: LookupRequest) -> list[Place]:
+    return [(request.space, key) for key in request.keys] + [(SPACE, token) for token in request.tokens]
 
 
-def _of(asked: Asked, rows: dict[Place, Row], frozen: bool, usage: Usage) -> Found:
-    return Found(
-        {key: rows[asked.space, key] for key in asked.keys if (asked.space, key) in rows},
-        {token: rows[SPACE, token] for token in asked.tokens if (SPACE, token) in rows},
+def _build_result(request: LookupRequest, rows: dict[Place, Row], frozen: bool, usage: Usage) -> LookupResult:
+    return LookupResult(
+        {key: rows[request.space, key] for key in request.keys if (request.space, key) in rows},
+        {token: rows[SPACE, token] for token in request.tokens if (SPACE, token) in rows},
         frozen,
         lambda _: usage,
     )
 
 
-def _fail(group: list[_Waiting], cause: Exception) -> None:
+def _fail_group(group: list[_QueuedLookup], cause: Exception) -> None:
     for future, _ in group:
         if not future.done():
             error = StoreUnavailable.because(cause)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from baobab.storage.kv.engine import Tier, Usage
 from baobab.storage.kv.errors import StoreUnavailable
-from baobab.storage.kv.once import once
-from baobab.storage.kv.postgres.transaction import More
-from baobab.storage.kv.tiered.durable import Asked, Durable, Found
-from baobab.storage.kv.tiered.ephemeral import Change, Ephemeral, Turn, Wish
-from baobab.storage.kv.tiered.plan import Changes, Crowded, Plan
+from baobab.storage.kv.idempotency import make_idempotent
+from baobab.storage.kv.postgres.transaction import MoreNeeded
+from baobab.storage.kv.tiered.durable import DurableEngine, LookupRequest, LookupResult
+from baobab.storage.kv.tiered.ephemeral import Change, EphemeralTier, LockRequest, WriteLock
+from baobab.storage.kv.tiered.plan import Changes, QuotaUncertain, WritePlan
 from baobab.storage.kv.transaction import Transaction
 
 _ATTEMPTS = 10
@@ -27,7 +27,7 @@ _PAUSE = 0.05
 _NOTHING = Usage(0, 0)
 
 
-class Job(NamedTuple):
+class WriteJob(NamedTuple):
     """A write: the keys it may touch, or all of the space; the most it may add; whether a quota is to be held.
 
     `tier` is the one that it will write to, or None for the one in which its keys are found; `resizes` tells whether
@@ -44,27 +44,27 @@ class Job(NamedTuple):
     token: str | None = None
 
 
-class Outcome(NamedTuple):
+class WriteResult(NamedTuple):
     result: Any
     error: Exception | None
     touched: frozenset[Tier] = frozenset()
 
 
-class _Lost(Exception):
+class _LockLost(Exception):
     """The turn was over before all was done, and whatever was done may be done again."""
 
 
-class _Planned(NamedTuple):
+class _PlannedGroup(NamedTuple):
     changes: Changes
-    outcomes: list[Outcome]
+    outcomes: list[WriteResult]
 
 
-class Group:
-    def __init__(self, space: str, jobs: list[Job], durable: Durable, ephemeral: Ephemeral) -> None:
+class WriteGroup:
+    def __init__(self, space: str, jobs: list[WriteJob], durable: DurableEngine, ephemeral: EphemeralTier) -> None:
         self._jobs = jobs
         self._durable = durable
         self._ephemeral = ephemeral
-        self._wish = Wish(
+        self._lock_request = LockRequest(
             space,
             tuple(dict.fromkeys(key for job in jobs for key in job.keys)),
             tuple(job.token for job in jobs if job.token is not None),
@@ -74,16 +74,16 @@ class Group:
         # Whether something in Valkey was changed, or may have been.
         self._started = False
         # The turn of which nobody knows whether the durable tier has done its part.
-        self._undecided: Turn | None = None
+        self._undecided: WriteLock | None = None
 
-    async def make(self) -> tuple[list[Outcome], list[str]]:
+    async def execute(self) -> tuple[list[WriteResult], list[str]]:
         """The outcomes, and keys that are in doubt. Raises StoreUnavailable."""
         for _ in range(_ATTEMPTS):
             try:
-                return await self._make()
-            except Crowded:
-                self._wish = self._wish._replace(alone=True)
-            except _Lost:
+                return await self._attempt()
+            except QuotaUncertain:
+                self._lock_request = self._lock_request._replace(alone=True)
+            except _LockLost:
                 continue
         raise StoreUnavailable("every turn was over before its writes were made")
 
@@ -92,126 +92,126 @@ class Group:
         """Whether it is known if the durable tier has done its part."""
         return self._undecided is None
 
-    async def settle(self) -> None:
+    async def wait_until_decided(self) -> None:
         """Keeps the turn until what the durable tier was asked for is done or never will be."""
-        turn, self._undecided = self._undecided, None
-        assert turn is not None
-        while time.monotonic() < turn.ends:
+        lock, self._undecided = self._undecided, None
+        assert lock is not None
+        while time.monotonic() < lock.expires_at:
             try:
-                await self._durable.decided(self._wish.space)
+                await self._durable.wait_for_transactions(self._lock_request.space)
                 break
             except StoreUnavailable:
                 await asyncio.sleep(_PAUSE)
-        await self._ephemeral.doubt(self._wish, turn)
+        await self._ephemeral.abandon_lock(self._lock_request, lock)
 
-    async def _make(self) -> tuple[list[Outcome], list[str]]:
+    async def _attempt(self) -> tuple[list[WriteResult], list[str]]:
         self._started = False
-        turn = await self._ephemeral.enter(self._wish)
+        lock = await self._ephemeral.acquire_lock(self._lock_request)
         try:
-            changes, outcomes = await self._done(turn)
-            spoilt = await self._finish(turn, changes)
+            changes, outcomes = await self._apply_durable(lock)
+            failure = await self._finish_ephemeral(lock, changes)
         except BaseException:
             if self._undecided is None:
-                await self._give_up(turn)
+                await self._give_up(lock)
             raise
-        if spoilt is None:
-            return outcomes, turn.doubtful
-        await self._ephemeral.doubt(self._wish, turn)
-        return [failed(spoilt) if Tier.EPHEMERAL in outcome.touched else outcome for outcome in outcomes], []
+        if failure is None:
+            return outcomes, lock.doubtful
+        await self._ephemeral.abandon_lock(self._lock_request, lock)
+        return [build_failure(failure) if Tier.EPHEMERAL in outcome.touched else outcome for outcome in outcomes], []
 
-    async def _done(self, turn: Turn) -> _Planned:
+    async def _apply_durable(self, lock: WriteLock) -> _PlannedGroup:
         """All but the last changes in Valkey."""
-        if self._looks_ephemeral(turn):
-            planned = self._plan(turn, await self._durable.find(self._asked))
-            if not (planned.changes.before or planned.changes.deed):
+        if self._looks_ephemeral(lock):
+            planned = self._plan(lock, await self._durable.look_up(self._lookup_request))
+            if not (planned.changes.before or planned.changes.update):
                 return planned
         else:
-            planned = await self._transact(turn, [])
+            planned = await self._transact(lock, [])
             if not planned.changes.before:
                 return planned
         if before := planned.changes.before:
             self._started = True
-            if not await self._ephemeral.change(self._wish.space, turn, before):
-                raise _Lost
-        return await self._transact(turn, before) if planned.changes.deed else planned
+            if not await self._ephemeral.apply_changes(self._lock_request.space, lock, before):
+                raise _LockLost
+        return await self._transact(lock, before) if planned.changes.update else planned
 
-    async def _finish(self, turn: Turn, changes: Changes) -> StoreUnavailable | None:
+    async def _finish_ephemeral(self, lock: WriteLock, changes: Changes) -> StoreUnavailable | None:
         """Answers what has kept the last changes from being made, those of the ephemeral tier."""
         if not changes.after:
-            self._ephemeral.leave(self._wish, turn, done=True)
+            self._ephemeral.release_lock(self._lock_request, lock, done=True)
             return None
         self._started = True
         try:
-            if await self._ephemeral.finish(self._wish, turn, changes.after):
+            if await self._ephemeral.finish_changes(self._lock_request, lock, changes.after):
                 return None
         except StoreUnavailable as exc:
             return exc
-        if not changes.deed:
-            raise _Lost
+        if not changes.update:
+            raise _LockLost
         return StoreUnavailable("the turn was over before the last of its changes")
 
-    async def _transact(self, turn: Turn, before: list[Change]) -> _Planned:
+    async def _transact(self, lock: WriteLock, before: list[Change]) -> _PlannedGroup:
         """Changes the durable tier, unless Valkey must be changed first and `before` says that it is not."""
 
-        def work(transaction: Transaction, found: Found) -> _Planned:
-            planned = self._plan(turn, found)
+        def work(transaction: Transaction, found: LookupResult) -> _PlannedGroup:
+            planned = self._plan(lock, found)
             if planned.changes.before != before:
                 if before:
-                    raise _Lost
+                    raise _LockLost
                 return planned
-            if planned.changes.deed:
+            if planned.changes.update:
                 # Asked under the locks: whoever has the next turn there will see what this one has done.
-                if time.monotonic() >= turn.ends:
-                    raise _Lost
-                self._undecided = turn
-                planned.changes.deed.apply(self._wish.space, transaction)
+                if time.monotonic() >= lock.expires_at:
+                    raise _LockLost
+                self._undecided = lock
+                planned.changes.update.apply(self._lock_request.space, transaction)
             return planned
 
-        resizes = self._wish.alone or any(job.resizes or job.token is not None for job in self._jobs)
+        resizes = self._lock_request.alone or any(job.resizes or job.token is not None for job in self._jobs)
         try:
-            planned = await self._durable.change(self._asked, work, resizes=resizes)
-        except (Crowded, _Lost):
+            planned = await self._durable.change_rows(self._lookup_request, work, resizes=resizes)
+        except (QuotaUncertain, _LockLost):
             self._undecided = None
             raise
         self._undecided = None
         return planned
 
-    async def _give_up(self, turn: Turn) -> None:
+    async def _give_up(self, lock: WriteLock) -> None:
         if self._started:
-            await self._ephemeral.doubt(self._wish, turn)
+            await self._ephemeral.abandon_lock(self._lock_request, lock)
         else:
-            self._ephemeral.leave(self._wish, turn, done=False)
+            self._ephemeral.release_lock(self._lock_request, lock, done=False)
 
-    def _plan(self, turn: Turn, found: Found) -> _Planned:
-        plan = Plan(self._wish.keys, turn, found, alone=self._wish.alone)
-        outcomes = [_apply(plan, job) for job in self._jobs]
-        return _Planned(plan.changes(), outcomes)
+    def _plan(self, lock: WriteLock, found: LookupResult) -> _PlannedGroup:
+        plan = WritePlan(self._lock_request.keys, lock, found, alone=self._lock_request.alone)
+        outcomes = [_apply_job(plan, job) for job in self._jobs]
+        return _PlannedGroup(plan.build_changes(), outcomes)
 
-    def _looks_ephemeral(self, turn: Turn) -> bool:
+    def _looks_ephemeral(self, lock: WriteLock) -> bool:
         return all(
-            job.tier is Tier.EPHEMERAL or (job.tier is None and all(key in turn.rows for key in job.keys))
+            job.tier is Tier.EPHEMERAL or (job.tier is None and all(key in lock.rows for key in job.keys))
             for job in self._jobs
         )
 
     @property
-    def _asked(self) -> Asked:
-        usage = self._wish.alone or any(job.capped for job in self._jobs)
-        return Asked(self._wish.space, self._wish.keys, self._wish.tokens, usage)
+    def _lookup_request(self) -> LookupRequest:
+        usage = self._lock_request.alone or any(job.capped for job in self._jobs)
+        return LookupRequest(self._lock_request.space, self._lock_request.keys, self._lock_request.tokens, usage)
 
 
-def _apply(plan: Plan, job: Job) -> Outcome:
-    plan.begin()
-    write: Callable[[Any], Any] = job.write if job.token is None else once(job.token, job.write)
+def _apply_job(plan: WritePlan, job: WriteJob) -> WriteResult:
+    plan.begin_write()
+    write: Callable[[Any], Any] = job.write if job.token is None else make_idempotent(job.token, job.write)
     try:
-        return Outcome(write(plan), None, frozenset(plan.touched))
-    except (Crowded, More):
+        return WriteResult(write(plan), None, frozenset(plan.touched))
+    except (QuotaUncertain, MoreNeeded):
         raise
     except Exception as exc:  # noqa: BLE001 - a refusal or one caller's mistake is not the rest of the group's business
-        return Outcome(None, exc)
+        return WriteResult(None, exc)
 
 
-def failed(cause: Exception) -> Outcome:
+def build_failure(cause: Exception) -> WriteResult:
     """One error for each who waits: a traceback grows wherever it is raised."""
     error = StoreUnavailable(cause.reason) if isinstance(cause, StoreUnavailable) else StoreUnavailable.because(cause)
     error.__cause__ = cause
-    return Outcome(None, error)
+    return WriteResult(None, error)

@@ -13,15 +13,15 @@ from typing import NamedTuple
 from baobab.storage.kv import expiry
 from baobab.storage.kv.engine import Quota, Tier, Usage
 from baobab.storage.kv.errors import KeysExhausted, StorageFull
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.tier_file import Row
-from baobab.storage.kv.tiered.durable import Deed, DurableChange, Found
-from baobab.storage.kv.tiered.ephemeral import Change, Turn
+from baobab.storage.kv.tiered.durable import DurableChange, LookupResult, TierUpdate
+from baobab.storage.kv.tiered.ephemeral import Change, WriteLock
 
 _NOTHING = Usage(0, 0)
 
 
-class Crowded(Exception):
+class QuotaUncertain(Exception):
     """A quota would refuse; whether it does can only be said where nobody else may write to the space."""
 
 
@@ -43,33 +43,33 @@ class Changes(NamedTuple):
     """
 
     before: list[Change]
-    deed: Deed
+    update: TierUpdate
     after: list[Change]
 
 
-class Plan:
+class WritePlan:
     """Has the methods of Transaction that operations.py and once.py call. A refused write leaves no trace in it."""
 
-    def __init__(self, keys: Sequence[str], turn: Turn, found: Found, *, alone: bool) -> None:
-        self.now = turn.now
+    def __init__(self, keys: Sequence[str], lock: WriteLock, found: LookupResult, *, alone: bool) -> None:
+        self.now = lock.now
         self.touched: set[Tier] = set()
         self._flushed = False
         self._frozen = self._was_frozen = found.frozen
         self._alone = alone
         self._usage = found.usage
         self._cells = {
-            key: self._cell(turn.rows.get(key), found.rows.get(key))
+            key: self._build_cell(lock.rows.get(key), found.rows.get(key))
             for key in keys
-            if key in turn.rows or key in found.rows
+            if key in lock.rows or key in found.rows
         }
         hidden = [len(key) + len(cell.ephemeral.value) for key, cell in self._cells.items()
                   if cell.durable is not None and cell.ephemeral is not None]  # fmt: skip
         # What is added to the totals of the durable tier: they may cost a question, and mostly nobody wants them.
-        self._added = _sum(turn.usage, turn.pledged, Usage(-len(hidden), -sum(hidden)))
-        self._tokens = {token: Row(text, None, None) for token, text in turn.kept.items()} | found.tokens
+        self._added = _add_usage(lock.usage, lock.pledged, Usage(-len(hidden), -sum(hidden)))
+        self._tokens = {token: Row(text, None, None) for token, text in lock.token_results.items()} | found.tokens
         self._new_tokens: tuple[dict[str, Row], dict[str, Row]] = {}, {}
 
-    def begin(self) -> None:
+    def begin_write(self) -> None:
         """Another write."""
         self.touched = set()
 
@@ -81,7 +81,7 @@ class Plan:
 
     def store(self, space: str, key: str, tier: Tier, row: Row, quota: Quota) -> None:
         if space == SPACE:
-            self._keep(key, row)
+            self._store_token(key, row)
             return
         found = self.current(space, key)
         size = len(key) + len(row.value)
@@ -123,19 +123,19 @@ class Plan:
         self._frozen = False
         self.touched |= {Tier.DURABLE}
 
-    def changes(self) -> Changes:
+    def build_changes(self) -> Changes:
         # What is flushed may lose its mark with its totals.
         marking = self._frozen != self._was_frozen or (self._flushed and self._frozen)
-        deed = Deed(self._flushed, self._frozen if marking else None, [], self._new_tokens[Tier.DURABLE])
-        made = Changes([("flush",)] if self._flushed else [], deed, [])
+        update = TierUpdate(self._flushed, self._frozen if marking else None, [], self._new_tokens[Tier.DURABLE])
+        made = Changes([("flush",)] if self._flushed else [], update, [])
         for key, cell in self._cells.items():
             durable, ephemeral = cell.after_in(Tier.DURABLE), cell.after_in(Tier.EPHEMERAL)
             if durable is not cell.durable:
-                deed.changes.append(DurableChange(key, cell.durable, durable))
+                update.changes.append(DurableChange(key, cell.durable, durable))
             if ephemeral is cell.ephemeral:
                 continue
             if ephemeral is not None:
-                (made.after if cell.durable is None else made.before).append(_put(key, ephemeral))
+                (made.after if cell.durable is None else made.before).append(_put_command(key, ephemeral))
             elif cell.durable is not None:
                 made.before.append(("drop", key))
             else:
@@ -143,7 +143,7 @@ class Plan:
         made.after.extend(("keep", token, row.value) for token, row in self._new_tokens[Tier.EPHEMERAL].items())
         return made
 
-    def _cell(self, ephemeral: Row | None, durable: Row | None) -> _Cell:
+    def _build_cell(self, ephemeral: Row | None, durable: Row | None) -> _Cell:
         if durable is not None and expiry.is_live(durable.expires, self.now):
             # A copy in the other tier is what a crash has left of a move, and on its way out.
             return _Cell(durable, ephemeral, (Tier.DURABLE, durable))
@@ -153,21 +153,21 @@ class Plan:
         cell = self._cells.setdefault(key, _Cell(None, None, None))
         self.touched |= {entry[0] for entry in (cell.after, after) if entry is not None}
         cell.after = after
-        self._added = _sum(self._added, grown)
+        self._added = _add_usage(self._added, grown)
 
-    def _keep(self, token: str, row: Row) -> None:
+    def _store_token(self, token: str, row: Row) -> None:
         # With what it answers for: both are lost together or not at all.
         tier = Tier.EPHEMERAL if self.touched == {Tier.EPHEMERAL} else Tier.DURABLE
         self._tokens[token] = row
         self._new_tokens[tier][token] = row
 
     def _admit(self, grown: Usage, quota: Quota) -> None:
-        if self._refusal(grown, quota, exact=False) is not None:
-            refusal = self._refusal(grown, quota, exact=True)
+        if self._find_refusal(grown, quota, exact=False) is not None:
+            refusal = self._find_refusal(grown, quota, exact=True)
             if refusal is not None:
-                raise refusal if self._alone else Crowded
+                raise refusal if self._alone else QuotaUncertain
 
-    def _refusal(self, grown: Usage, quota: Quota, *, exact: bool) -> KeysExhausted | StorageFull | None:
+    def _find_refusal(self, grown: Usage, quota: Quota, *, exact: bool) -> KeysExhausted | StorageFull | None:
         max_keys, max_bytes = quota
         if grown.keys > 0 and max_keys is not None:
             used = self._total(exact=exact).keys
@@ -180,13 +180,13 @@ class Plan:
         return None
 
     def _total(self, *, exact: bool) -> Usage:
-        return _sum(self._usage(exact), self._added)
+        return _add_usage(self._usage(exact), self._added)
 
 
-def _put(key: str, row: Row) -> Change:
+def _put_command(key: str, row: Row) -> Change:
     expires, window = ("" if number is None else number for number in (row.expires, row.window))
     return "put", key, expires, window, row.value
 
 
-def _sum(*several: Usage) -> Usage:
+def _add_usage(*several: Usage) -> Usage:
     return Usage(sum(each.keys for each in several), sum(each.bytes for each in several))

@@ -6,35 +6,37 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from baobab.storage.kv.engine import Usage
-from baobab.storage.kv.once import SPACE
+from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.kv.postgres.engine import PostgresEngine
-from baobab.storage.kv.postgres.writer import Job
-from baobab.storage.kv.tiered.durable import Asked, Found, seen
-from baobab.storage.kv.tiered.finder import Finder
+from baobab.storage.kv.postgres.writer import WriteJob
+from baobab.storage.kv.tiered.durable import LookupRequest, LookupResult, look_up_in
+from baobab.storage.kv.tiered.finder import LookupBatcher
 
 T = TypeVar("T")
 
 
-class DurablePostgres(PostgresEngine):
+class PostgresDurableEngine(PostgresEngine):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._finder = Finder(self._rows, lambda: self._now)
+        self._lookup_batcher = LookupBatcher(self._fetch_rows, lambda: self._now)
 
-    async def find(self, asked: Asked) -> Found:
-        return await self._finder.find(asked)
+    async def look_up(self, request: LookupRequest) -> LookupResult:
+        return await self._lookup_batcher.look_up(request)
 
-    async def change(self, asked: Asked, work: Callable[[Any, Found], T], *, resizes: bool) -> T:
+    async def change_rows(self, request: LookupRequest, work: Callable[[Any, LookupResult], T], *, resizes: bool) -> T:
         def write(transaction: Any) -> T:
             def usage(exact: bool) -> Usage:
-                total: Usage = transaction.total(asked.space, exact=exact)
+                total: Usage = transaction.total(request.space, exact=exact)
                 return total
 
-            return work(transaction, seen(asked, transaction, usage))
+            return work(transaction, look_up_in(request, transaction, usage))
 
-        places = tuple((asked.space, key) for key in asked.keys) + tuple((SPACE, token) for token in asked.tokens)
-        changed: T = await self._writer(asked.space).submit(Job(write, asked.space, places, alone=resizes))
+        places = tuple((request.space, key) for key in request.keys) + tuple((SPACE, token) for token in request.tokens)
+        changed: T = await self._select_writer(request.space).submit(
+            WriteJob(write, request.space, places, alone=resizes)
+        )
         return changed
 
-    async def decided(self, space: str) -> None:
+    async def wait_for_transactions(self, space: str) -> None:
         # The lock of the space is free for this when no earlier transaction has it any more, wherever that is.
-        await self._writer(space).submit(Job(lambda _: None, space))
+        await self._select_writer(space).submit(WriteJob(lambda _: None, space))

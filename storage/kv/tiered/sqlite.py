@@ -8,25 +8,29 @@ from typing import TypeVar
 
 from baobab.storage.kv.engine import Usage
 from baobab.storage.kv.sqlite import SqliteEngine
-from baobab.storage.kv.tiered.durable import Asked, Found, seen
+from baobab.storage.kv.tiered.durable import LookupRequest, LookupResult, look_up_in
 from baobab.storage.kv.transaction import Transaction
 
 T = TypeVar("T")
 
 
-class DurableFiles(SqliteEngine):
-    async def find(self, asked: Asked) -> Found:
-        return await self._while_locked(asked, lambda _, found: found)
+class SqliteDurableEngine(SqliteEngine):
+    async def look_up(self, request: LookupRequest) -> LookupResult:
+        return await self._run_locked(request, lambda _, found: found)
 
-    async def change(self, asked: Asked, work: Callable[[Transaction, Found], T], *, resizes: bool) -> T:
+    async def change_rows(
+        self, request: LookupRequest, work: Callable[[Transaction, LookupResult], T], *, resizes: bool
+    ) -> T:
         # There is one lock, however little is changed.
-        return await self._while_locked(asked, work)
+        return await self._run_locked(request, work)
 
-    async def decided(self, space: str) -> None:
+    async def wait_for_transactions(self, space: str) -> None:
         # One thread makes all writes, one after the other.
         await self._writer.submit(lambda _: None)
 
-    def _while_locked(self, asked: Asked, work: Callable[[Transaction, Found], T]) -> asyncio.Future[T]:
+    def _run_locked(self, request: LookupRequest, work: Callable[[Transaction, LookupResult], T]) -> asyncio.Future[T]:
         # Before the lock: what others add meanwhile is counted by their turns.
-        usage = self._reader.usage(asked.space) if asked.usage else Usage(0, 0)
-        return self._writer.submit(lambda transaction: work(transaction, seen(asked, transaction, lambda _: usage)))
+        usage = self._reader.usage(request.space) if request.usage else Usage(0, 0)
+        return self._writer.submit(
+            lambda transaction: work(transaction, look_up_in(request, transaction, lambda _: usage))
+        )

@@ -27,7 +27,7 @@ from baobab.storage.kv.errors import (
     StoreClosed,
     StoreUnavailable,
 )
-from baobab.storage.kv.once import tokens
+from baobab.storage.kv.idempotency import attempt_tokens
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.library import Library
 from baobab.storage.valkey.pipeline import Pipeline
@@ -78,43 +78,53 @@ class ValkeyEngine:
         self._is_open = False
         await self._pipeline.close()
 
-    def once(self, token: str) -> Self:
+    def for_attempt(self, token: str) -> Self:
         view = copy.copy(self)
-        view._tokens = tokens(token)  # noqa: SLF001 - a copy of ourselves
+        view._tokens = attempt_tokens(token)  # noqa: SLF001 - a copy of ourselves
         return view
 
-    async def begun(self, space: str, token: str) -> bool:
-        return bool(await self._send("EXISTS", f"kv:{{{space}}}:once:{next(tokens(token))}"))
+    async def has_written(self, space: str, token: str) -> bool:
+        return bool(await self._send("EXISTS", f"kv:{{{space}}}:once:{next(attempt_tokens(token))}"))
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
         if touch:
             value: bytes | None = await self._ask("touch", space, key)
             return value
-        entry = await self._entry(space, key)
+        entry = await self._find_entry(space, key)
         return None if entry is None else entry.value
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
-        entry = await self._entry(space, key)
+        entry = await self._find_entry(space, key)
         if entry is None:
             return ABSENT
         return None if entry.expires is None else expiry.seconds_left(entry.expires, self._now)
 
     async def exists(self, space: str, key: str) -> bool:
-        return await self._entry(space, key) is not None
+        return await self._find_entry(space, key) is not None
 
     async def put(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> None:
-        _granted(await self._write("put", space, key, value, _TIERS[tier], *self._times(ttl), *_caps(quota)))
+        _check_answer(
+            await self._write(
+                "put", space, key, value, _TIERS[tier], *self._expiry_arguments(ttl), *_encode_quota(quota)
+            )
+        )
 
     async def delete(self, space: str, key: str) -> int:
-        count: int = _granted(await self._write("delete", space, key))
+        count: int = _check_answer(await self._write("delete", space, key))
         return count
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
-        return int(_granted(await self._write("incr", space, key, by, *self._times(ttl), *_caps(quota))))
+        return int(
+            _check_answer(
+                await self._write("incr", space, key, by, *self._expiry_arguments(ttl), *_encode_quota(quota))
+            )
+        )
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
-        answer = await self._write("setnx", space, key, value, _TIERS[tier], *self._times(ttl), *_caps(quota))
-        return bool(_granted(answer))
+        answer = await self._write(
+            "setnx", space, key, value, _TIERS[tier], *self._expiry_arguments(ttl), *_encode_quota(quota)
+        )
+        return bool(_check_answer(answer))
 
     async def cas(
         self,
@@ -125,15 +135,22 @@ class ValkeyEngine:
         ttl: int | None,
         quota: Quota,
     ) -> bool:
-        token = self._token()
+        token = self._next_token()
         # Mostly what is stored is what is expected, byte by byte; else the answer says what is there instead.
         seen = None if json_equality.matches(None, expected) else expected
         matches = True
         while True:
-            asked = (int(seen is not None), seen or b"", int(matches), next, *self._times(ttl), *_caps(quota))
+            asked = (
+                int(seen is not None),
+                seen or b"",
+                int(matches),
+                next,
+                *self._expiry_arguments(ttl),
+                *_encode_quota(quota),
+            )
             answer = await self._ask("cas", space, key, *asked, token=token)
             if not (isinstance(answer, list) and answer[0] == b"Changed"):
-                return bool(_granted(answer))
+                return bool(_check_answer(answer))
             seen = answer[1] if len(answer) > 1 else None
             matches = json_equality.matches(seen, expected)
             if not matches and not token:
@@ -142,7 +159,7 @@ class ValkeyEngine:
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
         if ttl is not None and ttl <= 0:
             return bool(await self.delete(space, key))
-        return bool(_granted(await self._write("expire", space, key, *self._times(ttl))))
+        return bool(_check_answer(await self._write("expire", space, key, *self._expiry_arguments(ttl))))
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
         asked: list[bytes | str | int] = []
@@ -153,11 +170,11 @@ class ValkeyEngine:
                 case Delete(key):
                     asked += ("delete", key)
                 case Set(key, value, ttl):
-                    asked += ("set", key, value, *self._times(ttl))
-        answers = await self._write("batch", space, *_caps(quota), *asked)
+                    asked += ("set", key, value, *self._expiry_arguments(ttl))
+        answers = await self._write("batch", space, *_encode_quota(quota), *asked)
         if answers == [_FROZEN]:
             raise SpaceFrozen
-        return [_result(op, answer) for op, answer in zip(ops, answers, strict=True)]
+        return [_parse_result(op, answer) for op, answer in zip(ops, answers, strict=True)]
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
         lowest, above = page.bounds(prefix, cursor)
@@ -168,7 +185,7 @@ class ValkeyEngine:
         return Usage(*await self._ask("usage", space))
 
     async def flush(self, space: str) -> int:
-        live: int = _granted(await self._write("flush", space))
+        live: int = _check_answer(await self._write("flush", space))
         return live
 
     async def sweep(self, limit: int = 1000) -> int:
@@ -203,13 +220,13 @@ class ValkeyEngine:
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
         found = await self._ask("export", space, "-" if after is None else f"({after}", limit)
-        return [_carried(key.decode(), raw) for key, raw in found]
+        return [_parse_entry(key.decode(), raw) for key, raw in found]
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
         for start in range(0, len(entries), _LARGEST_LOAD):
             asked: list[bytes | str | int] = []
             for key, value, tier, expires, window in entries[start : start + _LARGEST_LOAD]:
-                asked += (key, value, _TIERS[tier], _optional(expires), _optional(window))
+                asked += (key, value, _TIERS[tier], _encode_optional(expires), _encode_optional(window))
             await self._ask("load", space, *asked)
 
     async def freeze(self, space: str) -> None:
@@ -229,15 +246,15 @@ class ValkeyEngine:
     def _now(self) -> int:
         return expiry.milliseconds(self._clock())
 
-    def _times(self, ttl: int | None) -> tuple[int | str, int | str]:
+    def _expiry_arguments(self, ttl: int | None) -> tuple[int | str, int | str]:
         window = expiry.window(ttl)
         deadline = expiry.deadline(self._now, window)
-        return _optional(deadline), _optional(window)
+        return _encode_optional(deadline), _encode_optional(window)
 
-    def _token(self) -> str:
+    def _next_token(self) -> str:
         return "" if self._tokens is None else next(self._tokens)
 
-    async def _entry(self, space: str, key: str) -> _Entry | None:
+    async def _find_entry(self, space: str, key: str) -> _Entry | None:
         raw = await self._send("HGET", f"kv:{{{space}}}:entries", key)
         if raw is None:
             return None
@@ -246,7 +263,7 @@ class ValkeyEngine:
         return _Entry(value, expires) if expiry.is_live(expires, self._now) else None
 
     async def _write(self, function: str, space: str, *arguments: bytes | str | int) -> Any:
-        return await self._ask(function, space, *arguments, token=self._token())
+        return await self._ask(function, space, *arguments, token=self._next_token())
 
     async def _ask(self, function: str, space: str, *arguments: bytes | str | int, token: str = "") -> Any:
         self._require_open()
@@ -267,7 +284,7 @@ class ValkeyEngine:
             raise StoreClosed
 
 
-def _carried(key: str, raw: bytes) -> Entry:
+def _parse_entry(key: str, raw: bytes) -> Entry:
     tier, expires, window, value = raw.split(b":", 3)
     return Entry(
         key,
@@ -278,31 +295,31 @@ def _carried(key: str, raw: bytes) -> Entry:
     )
 
 
-def _optional(number: int | None) -> int | str:
+def _encode_optional(number: int | None) -> int | str:
     return "" if number is None else number
 
 
-def _caps(quota: Quota) -> tuple[int | str, int | str]:
-    return _optional(quota.max_keys), _optional(quota.max_bytes)
+def _encode_quota(quota: Quota) -> tuple[int | str, int | str]:
+    return _encode_optional(quota.max_keys), _encode_optional(quota.max_bytes)
 
 
-def _refusal(answer: list[Any]) -> KvError:
+def _parse_refusal(answer: list[Any]) -> KvError:
     name, *numbers = answer
     return _REFUSALS[name](*numbers)
 
 
-def _granted(answer: Any) -> Any:
+def _check_answer(answer: Any) -> Any:
     if isinstance(answer, list):
-        raise _refusal(answer)
+        raise _parse_refusal(answer)
     return answer
 
 
-def _result(op: Op, answer: Any) -> OpResult:
+def _parse_result(op: Op, answer: Any) -> OpResult:
     match op:
         case Get():
             return answer[0] if answer else None
         case Set():
-            return _refusal(answer) if isinstance(answer, list) else None
+            return _parse_refusal(answer) if isinstance(answer, list) else None
         case Delete():
             count: int = answer
             return count

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from baobab.http.protocol import GuardedProtocol
 from baobab.logs import configure
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.e2e.profile.fixtures import FIXTURES
 from tests.e2e.profile.telling import TELLING
 
@@ -46,12 +46,12 @@ def main() -> None:
 
 
 async def serve(port: int, folder: Path, *, sessions: bool) -> None:
-    settings = load({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PORT": str(port)}, data=folder)
+    settings = load_settings({"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_PORT": str(port)}, data=folder)
     server = Server(settings, extensions=FIXTURES, sessions=sessions)
     async with server.open() as house:
         TELLING.services = house.services
         config = uvicorn.Config(
-            Signed(server.front), port=port, http=GuardedProtocol, lifespan="off", log_config=None,
+            Signed(server.rest_app), port=port, http=GuardedProtocol, lifespan="off", log_config=None,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )  # fmt: skip
         await uvicorn.Server(config).serve()

@@ -18,7 +18,7 @@ class Telling(Toolbox):
 
     async def changed(self, topic: str) -> Result:
         """Do what the product does when a list has changed."""
-        unit = self.services.database.unit(write=True)
+        unit = self.services.database.build_unit(write=True)
         await self.services.notices.publish(unit, topic, "*")
         await unit.commit()
         return said(f"The {topic} have changed.")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.agents.answer_schema import departure, malformed
+from baobab.runtime.agents.answer_schema import find_mismatch, find_schema_error
 
 MOOD = {
     "type": "object",
@@ -17,7 +17,7 @@ MOOD = {
 
 @pytest.mark.parametrize("answer", [{"mood": "glad"}, {"mood": "angry", "notes": ["a", "abcde"]}])
 def test_an_answer_that_is_of_its_schema(answer: Any) -> None:
-    assert departure(MOOD, answer) is None
+    assert find_mismatch(MOOD, answer) is None
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_an_answer_that_is_of_its_schema(answer: Any) -> None:
     ],
 )
 def test_one_that_is_not_is_told_where(answer: Any, where: str) -> None:
-    told = departure(MOOD, answer)
+    told = find_mismatch(MOOD, answer)
     assert told is not None
     assert told.startswith(f"{where}: ")
     assert len(told) <= 200
@@ -56,7 +56,7 @@ def test_one_that_is_not_is_told_where(answer: Any, where: str) -> None:
     ],
 )
 def test_what_cannot_be_told_within_bounds_is_not_held_against_it(schema: Any, answer: Any) -> None:
-    assert departure(schema, answer) is None
+    assert find_mismatch(schema, answer) is None
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_what_cannot_be_told_within_bounds_is_not_held_against_it(schema: Any, a
     [({"type": "text"}, ["type"]), ({"properties": {"a": {"required": "b"}}}, ["properties", "a", "required"])],
 )
 def test_what_is_no_schema_is_told_where(schema: Any, path: list[str]) -> None:
-    wrong = malformed(schema)
+    wrong = find_schema_error(schema)
     assert wrong is not None
     assert wrong[0] == path
 
 
 def test_what_is_one() -> None:
-    assert malformed(MOOD) is None
+    assert find_schema_error(MOOD) is None

@@ -7,12 +7,12 @@ import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
+from baobab.runtime.agents.checkpoint_json import dumps, loads
 from baobab.runtime.agents.checkpointer import Checkpointer
-from baobab.runtime.agents.plain import dumps, loads
 from baobab.storage.database import Database
 from baobab.storage.databases import database_at
 from baobab.storage.migrate import migrate
-from baobab.storage.transactions import transactions_on
+from baobab.storage.transactions import build_runner
 from tests.columns import begin, end
 
 
@@ -30,7 +30,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 async def test_the_official_suite_passes_whole(database: Database) -> None:
     @checkpointer_test(name="Checkpointer")
     async def checkpointer() -> AsyncGenerator[BaseCheckpointSaver[int], None]:
-        transactions = transactions_on(database)
+        transactions = build_runner(database)
         yield Checkpointer(database, transactions)
         await transactions.close()
 

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.runtime.agents.conditions import Condition, ConditionError, ConditionFailed, ConditionInvalid, Sight
+from baobab.runtime.agents.conditions import (
+    Condition,
+    ConditionError,
+    ConditionFailed,
+    ConditionInvalid,
+    EvaluationContext,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()
 
@@ -30,7 +36,7 @@ DATA = {
 
 
 def value(rule: Any) -> Any:
-    return Condition(rule).value(DATA)
+    return Condition(rule).evaluate(DATA)
 
 
 N, TEXT, WORD, NONE = ({"var": f"state.{name}"} for name in ("n", "text", "word", "none"))
@@ -142,7 +148,7 @@ def test_the_page_names_the_operations_that_there_are() -> None:
     [({"or": [{"<": [N, 3]}, {"in": ["b", LIST]}]}, True), ({"and": [{"!": N}, 1]}, False), ({"merge": []}, False)],
 )
 def test_a_condition_holds_when_its_value_counts_as_true(rule: Any, holds: bool) -> None:
-    assert Condition(rule).holds(DATA) is holds
+    assert Condition(rule).is_met(DATA) is holds
 
 
 def test_what_an_operation_does_not_need_is_not_worked_out() -> None:
@@ -219,9 +225,9 @@ def test_what_cannot_be_worked_out_fails_and_says_why(rule: Any, message: str) -
 def test_results_have_a_bound() -> None:
     data = {"state": {"text": "x" * 60_000, "list": [0] * 6000}, "input": {}}
     with pytest.raises(ConditionFailed, match="more than 100000 characters"):
-        Condition({"cat": [{"var": "state.text"}] * 2}).value(data)
+        Condition({"cat": [{"var": "state.text"}] * 2}).evaluate(data)
     with pytest.raises(ConditionFailed, match="more than 10000 items"):
-        Condition({"merge": [{"var": "state.list"}] * 2}).value(data)
+        Condition({"merge": [{"var": "state.list"}] * 2}).evaluate(data)
 
 
 @pytest.mark.parametrize(
@@ -237,13 +243,13 @@ def test_results_have_a_bound() -> None:
 )
 def test_rules_that_see_the_same_go_through_a_bounded_part_of_it(operation: Any, data: Any) -> None:
     values = {"state": {"rows": data}, "input": {"rows": data}}
-    assert Condition({"!": [operation]}).value(values) in (True, False)
+    assert Condition({"!": [operation]}).evaluate(values) in (True, False)
     with pytest.raises(ConditionFailed, match="more than 250000 values"):
-        Condition({"!": [[operation] * 8]}).value(values)
-    sight, most = Sight(values), Condition({"!": [[operation] * 2]})
-    most.value(sight)
+        Condition({"!": [[operation] * 8]}).evaluate(values)
+    sight, most = EvaluationContext(values), Condition({"!": [[operation] * 2]})
+    most.evaluate(sight)
     with pytest.raises(ConditionFailed, match="more than 250000 values"):
-        Condition({"!": [[operation] * 4]}).value(sight)
+        Condition({"!": [[operation] * 4]}).evaluate(sight)
 
 
 def test_values_that_are_nested_too_deeply_fail() -> None:
@@ -254,7 +260,7 @@ def test_values_that_are_nested_too_deeply_fail() -> None:
         return value
 
     with pytest.raises(ConditionFailed, match="nested too deeply"):
-        Condition({"==": [{"var": "state.a"}, {"var": "state.b"}]}).value({"state": {"a": deep(), "b": deep()}})
+        Condition({"==": [{"var": "state.a"}, {"var": "state.b"}]}).evaluate({"state": {"a": deep(), "b": deep()}})
 
 
 OPERATIONS = [
@@ -294,7 +300,7 @@ RULES = st.recursive(
 def test_any_rule_has_a_value_or_says_why_not(rule: Any) -> None:
     before = json.dumps(DATA)
     try:
-        result = Condition(rule).value(DATA)
+        result = Condition(rule).evaluate(DATA)
     except ConditionError as exc:
         result = str(exc)
         if not result:
@@ -306,7 +312,7 @@ def test_any_rule_has_a_value_or_says_why_not(rule: Any) -> None:
 @given(RULES)
 def test_a_rule_and_its_double_negation_agree(rule: Any) -> None:
     try:
-        holds = Condition(rule).holds(DATA)
+        holds = Condition(rule).is_met(DATA)
     except ConditionError:
         return
     assert value({"!!": [rule]}) is holds

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from baobab.runtime.agents.spec import ToolRef
-from baobab.runtime.agents.validation import Offer, issues_of
+from baobab.runtime.agents.validation import ToolOffer, validate_graph
 
 Path = tuple[str | int, ...]
 
@@ -23,12 +23,12 @@ SOUND: dict[str, Any] = {
 
 
 class Shelf:
-    def tool(self, ref: ToolRef) -> Offer | str:
-        return Offer("read_only", "end_user") if ref.name == "kv_get" else f"there is no tool {ref.name}"
+    def get_offer(self, ref: ToolRef) -> ToolOffer | str:
+        return ToolOffer("read_only", "end_user") if ref.name == "kv_get" else f"there is no tool {ref.name}"
 
 
 def said(graph: Any) -> dict[Path, str]:
-    return {issue.path: issue.message for issue in issues_of(graph, Shelf())[1]}
+    return {issue.path: issue.message for issue in validate_graph(graph, Shelf())[1]}
 
 
 def test_every_fault_is_said_at_once() -> None:
@@ -80,7 +80,7 @@ def test_null_for_what_may_be_left_out_of_a_graph_leaves_it_out() -> None:
     graph = copy.deepcopy(SOUND) | {"limits": {"max_steps": None, "timeout_seconds": 60}}
     graph["nodes"]["ask"] |= {"system_prompt": None, "on_denied": None, "model": None}
     graph["edges"][0]["when"] = None
-    spec, issues = issues_of(graph, Shelf())
+    spec, issues = validate_graph(graph, Shelf())
     assert issues == []
     assert spec is not None
     assert spec.limits.max_steps == 50

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from baobab.runtime.agents.graph_schema import graph_schema
 from baobab.runtime.agents.issue import MAX_ISSUES, Issue
 from baobab.runtime.agents.spec import GraphSpec, LlmNode, Override, ToolRef
-from baobab.runtime.agents.validation import Offer, issues_of, narrowed
+from baobab.runtime.agents.validation import ToolOffer, narrow_offer, validate_graph
 from tests.docs.blocks import blocks
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()
@@ -25,14 +25,14 @@ Path_ = tuple[str | int, ...]
 
 
 OFFERS = {
-    "kv_exists": Offer("read_only", "end_user"),
-    "kv_get": Offer("read_only", "end_user"),
-    "kv_put": Offer("read_write", "developer_only"),
-    "interrupt": Offer("read_only", "end_user"),
-    "send-reminder": Offer("read_write", "end_user"),
-    "pay-out": Offer("read_write", "end_user"),
-    "find_person": Offer("read_only", "end_user"),
-    "export": Offer("read_only", "end_user"),
+    "kv_exists": ToolOffer("read_only", "end_user"),
+    "kv_get": ToolOffer("read_only", "end_user"),
+    "kv_put": ToolOffer("read_write", "developer_only"),
+    "interrupt": ToolOffer("read_only", "end_user"),
+    "send-reminder": ToolOffer("read_write", "end_user"),
+    "pay-out": ToolOffer("read_write", "end_user"),
+    "find_person": ToolOffer("read_only", "end_user"),
+    "export": ToolOffer("read_only", "end_user"),
 }
 
 
@@ -42,7 +42,7 @@ class Shelf:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def tool(self, ref: ToolRef) -> Offer | str:
+    def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         self.asked.append(ref.name)
         return OFFERS.get(ref.name, f"there is no tool {ref.name}")
 
@@ -66,7 +66,7 @@ def graph(
 
 
 def said(value: Any) -> list[tuple[Path_, str]]:
-    return [(issue.path, issue.message) for issue in issues_of(value, Shelf())[1]]
+    return [(issue.path, issue.message) for issue in validate_graph(value, Shelf())[1]]
 
 
 def changed(path: Sequence[str | int], value: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ ALL_KINDS = graph(
 
 @pytest.mark.parametrize("spec", EXAMPLES, ids=lambda spec: "-".join(spec["nodes"]))
 def test_every_example_of_the_page_is_right(spec: dict[str, Any]) -> None:
-    accepted, issues = issues_of(spec, Shelf())
+    accepted, issues = validate_graph(spec, Shelf())
     assert issues == []
     assert accepted is not None
     assert accepted.entry == spec["entry"]
@@ -131,7 +131,7 @@ def test_the_page_has_every_field_of_every_node_in_an_example() -> None:
 
 
 def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
-    spec, issues = issues_of(graph(nodes={"end": {"type": "end"}}), Shelf())
+    spec, issues = validate_graph(graph(nodes={"end": {"type": "end"}}), Shelf())
     assert (spec is not None, issues) == (True, [])
     assert spec is not None
     assert spec.limits.model_dump() == {
@@ -376,16 +376,20 @@ def test_each_tool_is_asked_about_once() -> None:
     nodes = {name: {"type": "llm", "output_key": "k", "tools": refs} for name in names}
     chain = [*pairwise(names), (names[-1], "end")]
     shelf = Shelf()
-    assert issues_of(graph(*chain, nodes=nodes, tools={"builtin": ["kv_get", "kv_put"]}), shelf)[1] == []
+    assert validate_graph(graph(*chain, nodes=nodes, tools={"builtin": ["kv_get", "kv_put"]}), shelf)[1] == []
     assert sorted(shelf.asked) == ["kv_get", "kv_put"]
 
 
 def test_of_several_overrides_the_narrowest_counts() -> None:
-    offer = Offer("read_only", "end_user")
-    assert narrowed(offer, Override()) == offer
+    offer = ToolOffer("read_only", "end_user")
+    assert narrow_offer(offer, Override()) == offer
     hidden = Override(exposed_to_override="developer_only")
-    assert narrowed(offer, Override(mode_override="read_write"), hidden) == Offer("read_write", "developer_only")
-    assert narrowed(Offer("read_write", "developer_only"), Override()) == Offer("read_write", "developer_only")
+    assert narrow_offer(offer, Override(mode_override="read_write"), hidden) == ToolOffer(
+        "read_write", "developer_only"
+    )
+    assert narrow_offer(ToolOffer("read_write", "developer_only"), Override()) == ToolOffer(
+        "read_write", "developer_only"
+    )
 
 
 # --- templates and conditions -----------------------------------------------------------------------------------
@@ -532,13 +536,13 @@ WHERE = st.sampled_from(
 
 @given(ANY_JSON)
 def test_any_json_gets_issues_and_never_an_exception(value: Any) -> None:
-    assert issues_of(value, Shelf())[1]
+    assert validate_graph(value, Shelf())[1]
 
 
 @given(WHERE, ANY_JSON)
 @settings(max_examples=200)
 def test_any_json_within_a_graph_gets_issues_or_none_and_never_an_exception(path: Path_, value: Any) -> None:
-    spec, issues = issues_of(changed(path, value), Shelf())
+    spec, issues = validate_graph(changed(path, value), Shelf())
     assert (spec is None) == bool(issues)
     for issue in issues:
         assert isinstance(issue, Issue)

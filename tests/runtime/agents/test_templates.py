@@ -15,9 +15,9 @@ from baobab.runtime.agents.templates import (
     TemplateInvalid,
     TemplateMissing,
     TemplateTooLarge,
-    names,
-    rendered,
-    rendered_each,
+    fill_each,
+    fill_tree,
+    parse_names,
 )
 
 PAGE = (Path(__file__).parents[3] / "docs/graph-spec.md").read_text()
@@ -40,7 +40,7 @@ VALUES = {
 
 @pytest.mark.parametrize(("template", "values", "result"), ROWS)
 def test_the_table_of_the_page_is_so(template: str, values: str, result: str) -> None:
-    assert rendered(template, json.loads(values)) == json.loads(result)
+    assert fill_tree(template, json.loads(values)) == json.loads(result)
 
 
 def test_the_page_has_a_table() -> None:
@@ -74,7 +74,7 @@ def test_a_template_can_be_rendered_many_times() -> None:
 
 def test_in_a_tree_one_placeholder_keeps_the_type_of_its_value() -> None:
     tree = {"a": ["{{ state.rows }}", " {{ state.no }}"], "{{ item }}": "{{ state.none }}", "n": 1, "t": True}
-    assert rendered(tree, VALUES) == {
+    assert fill_tree(tree, VALUES) == {
         "a": [[{"id": 7}, {"id": 8}], " false"],
         "{{ item }}": None,
         "n": 1,
@@ -83,7 +83,7 @@ def test_in_a_tree_one_placeholder_keeps_the_type_of_its_value() -> None:
 
 
 def test_names_tells_all_that_a_text_asks_for() -> None:
-    assert names('{{ state.a.0 }} and {{input}}, {{ item.x }}{{ "{{" }}') == (
+    assert parse_names('{{ state.a.0 }} and {{input}}, {{ item.x }}{{ "{{" }}') == (
         ("state", "a", "0"),
         ("input",),
         ("item", "x"),
@@ -145,7 +145,7 @@ def test_what_is_not_there_is_named(name: str) -> None:
         Template(f"{{{{ {name} }}}}").render(VALUES)
     assert missing.value.name == name
     with pytest.raises(TemplateMissing):
-        rendered([f"{{{{ {name} }}}}"], VALUES)
+        fill_tree([f"{{{{ {name} }}}}"], VALUES)
 
 
 def test_item_is_missing_where_there_is_none() -> None:
@@ -157,16 +157,16 @@ def test_item_is_missing_where_there_is_none() -> None:
 def test_a_result_has_a_bound_however_it_is_put_together(tree: Any) -> None:
     half = "x" * (MAX_CHARACTERS // 2)
     with pytest.raises(TemplateTooLarge):
-        rendered(tree, {"item": f"{half}x"})
-    assert rendered("{{ item }}{{ item }}", {"item": half}) == half * 2
+        fill_tree(tree, {"item": f"{half}x"})
+    assert fill_tree("{{ item }}{{ item }}", {"item": half}) == half * 2
 
 
 @pytest.mark.parametrize("tree", ["{{ input.text }}", "{{ item }}{{ input.text }}", {"a": ["{{ input.text }}"]}])
 def test_what_becomes_of_a_tree_for_each_item_has_a_bound_together(tree: Any) -> None:
     values = {"input": {"text": "x" * 500_000}}
-    assert len(rendered_each(tree, values, range(15))) == 15
+    assert len(fill_each(tree, values, range(15))) == 15
     with pytest.raises(TemplateTooLarge):
-        rendered_each(tree, values, range(17))
+        fill_each(tree, values, range(17))
 
 
 def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
@@ -174,7 +174,7 @@ def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(TemplateTooLarge):
-        rendered("{{ item }}", {"item": deep})
+        fill_tree("{{ item }}", {"item": deep})
 
 
 PLACEHOLDER = st.sampled_from(["{{ state.a }}", "{{input.b}}", '{{ "{{" }}', "{{ item.0 }}"])

@@ -8,7 +8,7 @@ from hypothesis import settings
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
 
-from baobab.runtime.gateway.builtin.echo import complete, stream
+from baobab.runtime.gateway.builtin.echo import complete_chat, stream_chat
 
 TOOLS = [
     {
@@ -32,10 +32,10 @@ def ask(prompt: Any, **request: Any) -> ChatCompletion:
 def told(messages: list[dict[str, Any]], **request: Any) -> ChatCompletion:
     """Both forms of the answer, which must be the same, as the client's types read them."""
     whole = {"model": "baobab/echo", "messages": messages, **request}
-    answer = complete(whole, completion_id="chatcmpl-1", created=1_800_000_000)
+    answer = complete_chat(whole, completion_id="chatcmpl-1", created=1_800_000_000)
     parsed = ChatCompletion.model_validate(answer, strict=True)
     state = ChatCompletionStreamState()
-    for chunk in stream(
+    for chunk in stream_chat(
         {**whole, "stream": True, "stream_options": {"include_usage": True}},
         completion_id="chatcmpl-1",
         created=1_800_000_000,
@@ -72,7 +72,7 @@ def agent(prompt: str, results: Mapping[str, str], *, most: int = 20, **request:
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     steps: list[Any] = []
     for number in range(most):
-        answer = complete(
+        answer = complete_chat(
             {"messages": messages, "tools": TOOLS, **request}, completion_id=f"chatcmpl-{number}", created=0
         )
         message = ChatCompletionMessage.model_validate(answer["choices"][0]["message"])

@@ -27,11 +27,11 @@ def catalogue(entries: Mapping[str, Mapping[str, Any]], *providers: str, clock: 
 
 
 def ids(made: Catalogue) -> list[str]:
-    return [model.id for model in made.models()]
+    return [model.id for model in made.list_models()]
 
 
 def found(made: Catalogue, name: str) -> Model:
-    model = made.find(name)
+    model = made.find_model(name)
     assert model is not None, name
     return model
 
@@ -62,12 +62,12 @@ def test_a_vendors_model_is_its_own_and_asked_of_the_vendor(id_: str, provider: 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "openai", "google", "meta-llama", "deepseek", "qwen", "x-ai"])
 def test_every_large_vendor_has_models_to_chat_with(vendor: str) -> None:
-    assert [model for model in INSTALLED.models("chat") if model.id.startswith(vendor + "/")]
+    assert [model for model in INSTALLED.list_models("chat") if model.id.startswith(vendor + "/")]
 
 
 @pytest.mark.parametrize("family", ["bytedance/seedance-", "google/veo-"])
 def test_videos_of_the_documented_families_are_sold_by_the_second(family: str) -> None:
-    models = [model for model in INSTALLED.models("video") if model.id.startswith(family)]
+    models = [model for model in INSTALLED.list_models("video") if model.id.startswith(family)]
 
     assert models
     assert all(model.price.unit and not model.price.completion for model in models)
@@ -81,10 +81,10 @@ def test_every_id_is_a_vendor_and_a_model_and_listed_once() -> None:
 
 
 def test_every_model_says_who_calls_it_and_how() -> None:
-    for listed in INSTALLED.models():
-        for model in INSTALLED.deployments(listed.id):
-            assert model.litellm == f"{model.provider}/{model.upstream}"
-            assert model.upstream
+    for listed in INSTALLED.list_models():
+        for model in INSTALLED.list_deployments(listed.id):
+            assert model.litellm == f"{model.provider}/{model.upstream_name}"
+            assert model.upstream_name
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_a_version_may_be_written_with_dots_or_dashes() -> None:
 def test_a_name_that_two_models_have_finds_neither() -> None:
     made = catalogue({"gpt-9": entry(), "xai/gpt-9": entry("xai")})
 
-    assert made.find("gpt-9") is None
+    assert made.find_model("gpt-9") is None
     assert found(made, "x-ai/gpt-9").provider == "xai"
 
 
 def test_an_unknown_name_finds_nothing() -> None:
-    assert INSTALLED.find("openai/gpt-0") is None
-    assert INSTALLED.deployments("openai/gpt-0") == ()
+    assert INSTALLED.find_model("openai/gpt-0") is None
+    assert INSTALLED.list_deployments("openai/gpt-0") == ()
 
 
 def test_fine_tunes_and_sizes_of_images_are_not_models() -> None:
@@ -150,7 +150,7 @@ def test_the_spellings_of_hosts_are_one_model() -> None:
     made = catalogue(OPEN)
 
     assert ids(made) == ["meta-llama/llama-9-70b-instruct"]
-    assert [model.provider for model in made.deployments("meta-llama/llama-9-70b-instruct")] == [
+    assert [model.provider for model in made.list_deployments("meta-llama/llama-9-70b-instruct")] == [
         "groq",
         "together_ai",
         "fireworks_ai",
@@ -176,14 +176,14 @@ def test_only_models_that_can_be_called_are_listed() -> None:
 
 
 def test_without_providers_nothing_is_listed() -> None:
-    assert Catalogue(TODAY, providers=()).models() == ()
+    assert Catalogue(TODAY, providers=()).list_models() == ()
 
 
 def test_what_a_server_offers_is_listed_in_place_of_what_it_offered_before() -> None:
     made = catalogue({"gpt-9": entry()})
 
-    made.offer("corp", [server("corp/one"), server("corp/two")])
-    made.offer("corp", [server("corp/two")])
+    made.register_models("corp", [server("corp/one"), server("corp/two")])
+    made.register_models("corp", [server("corp/two")])
 
     assert ids(made) == ["corp/two", "openai/gpt-9"]
     assert found(made, "two").provider == "corp"
@@ -192,7 +192,7 @@ def test_what_a_server_offers_is_listed_in_place_of_what_it_offered_before() -> 
 def test_a_server_cannot_take_the_name_of_a_vendors_model() -> None:
     made = catalogue({"gpt-9": entry()})
 
-    made.offer("corp", [server("corp/gpt-9"), server("openai/gpt-9")])
+    made.register_models("corp", [server("corp/gpt-9"), server("openai/gpt-9")])
 
     assert found(made, "gpt-9").provider == found(made, "openai/gpt-9").provider == "openai"
 
@@ -214,7 +214,7 @@ def test_a_price_is_whole_nano_dollars_for_a_million_tokens(dollars: str, nanos:
 
 
 def test_everything_in_the_installed_map_costs_something() -> None:
-    for model in INSTALLED.models():
+    for model in INSTALLED.list_models():
         price = model.price
         assert price.prompt > 0 or price.unit, model.id
         assert model.modality != "chat" or price.completion > 0, model.id
@@ -266,7 +266,7 @@ def test_writing_to_a_cache_has_its_own_price_where_there_is_one() -> None:
     dear, plain = found(made, "openai/gpt-9"), found(made, "openai/gpt-8")
 
     assert (dear.price.cache_write, dear.price.cache_write_hour) == (1_250_000_000, 2_000_000_000)
-    assert made.price(dear, prompt_tokens=200_001).cache_write == 2_500_000_000
+    assert made.get_price(dear, prompt_tokens=200_001).cache_write == 2_500_000_000
     # A price of nought is none: it costs what the prompt does.
     assert (plain.price.cache_write, plain.price.cache_write_hour) == (None, None)
 
@@ -295,7 +295,7 @@ def test_a_long_prompt_makes_the_whole_call_dearer(
 ) -> None:
     made = catalogue({"gpt-9": priced})
 
-    price = made.price(found(made, "openai/gpt-9"), prompt_tokens=tokens)
+    price = made.get_price(found(made, "openai/gpt-9"), prompt_tokens=tokens)
 
     assert (price.prompt, price.completion) == (prompt * 10**9, completion * 10**9)
 
@@ -340,7 +340,7 @@ def test_a_model_is_gone_on_the_day_after_its_deprecation_date() -> None:
     clock.advance(60)
 
     assert ids(made) == []
-    assert made.find("gpt-9") is None
+    assert made.find_model("gpt-9") is None
 
 
 def test_another_host_serves_when_the_first_gives_a_model_up() -> None:
@@ -353,7 +353,7 @@ def test_nothing_is_read_before_the_first_question() -> None:
     def unread() -> Mapping[str, Mapping[str, Any]]:
         raise AssertionError("read")
 
-    Catalogue(TODAY, source=unread).offer("corp", [])
+    Catalogue(TODAY, source=unread).register_models("corp", [])
 
 
 def test_the_price_map_is_read_without_importing_litellm() -> None:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baobab.runtime.addresses import Target
-from baobab.runtime.gateway.connection import Answer, HalfAnswer, NoAnswer, NotSent
-from baobab.runtime.gateway.connections import Connections, dial
-from baobab.runtime.gateway.patience import Patience
+from baobab.runtime.gateway.connection import HttpAnswer, IncompleteAnswer, NoAnswer, RequestNotSent
+from baobab.runtime.gateway.connection_pool import ConnectionPool, dial_host
+from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
 from tests.certificates import certificate
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -60,18 +60,20 @@ class Site:
 
 
 class Client:
-    def __init__(self, site: Site, connections: Connections, url: str) -> None:
+    def __init__(self, site: Site, connections: ConnectionPool, url: str) -> None:
         self.site = site
         self.connections = connections
-        self.target = Target.of(url, https_only=False)
+        self.target = Target.parse(url, https_only=False)
 
     async def post(
         self, content: bytes = b"{}", silence: float = 60, between: float = 60, seconds: float = 60, **headers: str
-    ) -> Answer:
-        return await self.connections.post(self.target, headers, content, Patience(silence, between, seconds))
+    ) -> HttpAnswer:
+        return await self.connections.post_request(
+            self.target, headers, content, RetryTimeouts(silence, between, seconds)
+        )
 
     async def read(self, content: bytes = b"{}", **headers: str) -> bytes:
-        answer = await self.connections.post(self.target, headers, content, Patience(60, 60, 60))
+        answer = await self.connections.post_request(self.target, headers, content, RetryTimeouts(60, 60, 60))
         try:
             return b"".join([piece async for piece in answer])
         finally:
@@ -84,7 +86,7 @@ async def meeting(
 ) -> AsyncIterator[Client]:
     site = Site(serve)
     server = await asyncio.start_server(site, "127.0.0.1", 0, ssl=server_side)
-    connections = Connections(dial, tls=tls)
+    connections = ConnectionPool(dial_host, tls=tls)
     try:
         yield Client(site, connections, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/chat?x=1")
     finally:
@@ -235,7 +237,7 @@ async def test_a_head_without_end_is_not_waited_for() -> None:
 @pytest.mark.parametrize("said", [WHOLE[:-1], CHUNKED[:-2], CHUNKED.replace(b"\r\nc;", b"\r\nzz")])
 async def test_half_an_answer_is_told_as_half(said: bytes) -> None:
     async with meeting(saying(said, close=True)) as client:
-        with pytest.raises(HalfAnswer):
+        with pytest.raises(IncompleteAnswer):
             await client.read()
 
 
@@ -328,7 +330,7 @@ async def test_who_does_not_read_lets_the_server_wait() -> None:
 @pytest.mark.parametrize("value", ["a\r\nx-admin: yes", "a\nb", "a\0b", "\N{SNOWMAN}"])
 async def test_a_key_with_a_line_in_it_is_not_sent(value: str) -> None:
     async with meeting(saying(WHOLE)) as client:
-        with pytest.raises(NotSent):
+        with pytest.raises(RequestNotSent):
             await client.post(authorization=value)
         assert client.site.connected == 0
 
@@ -354,7 +356,7 @@ async def test_nobody_there_is_told_as_such() -> None:
     async with meeting(saying(WHOLE)) as client:
         pass
     with pytest.raises(ConnectionRefusedError):
-        await Connections(dial).post(client.target, {}, b"{}", Patience(1, 1, 1))
+        await ConnectionPool(dial_host).post_request(client.target, {}, b"{}", RetryTimeouts(1, 1, 1))
 
 
 async def test_tls_verifies_whom_it_talks_to(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from baobab.runtime.gateway.builtin.chat_request import MAX_OUTPUT
-from baobab.runtime.gateway.builtin.echo import complete, stream
+from baobab.runtime.gateway.builtin.echo import complete_chat, stream_chat
 from tests.runtime.gateway.echo import LABEL, QUIETLY, TOOLS, agent, ask, calls, said, told, wishes
 
 
@@ -81,7 +81,7 @@ def test_usage_is_streamed_only_to_those_who_ask() -> None:
 
 def _stream(prompt: str, **request: Any) -> list[dict[str, Any]]:
     messages = [{"role": "user", "content": prompt}]
-    return list(stream({"messages": messages, **request}, completion_id="chatcmpl-1", created=0))
+    return list(stream_chat({"messages": messages, **request}, completion_id="chatcmpl-1", created=0))
 
 
 # What bounds the answer
@@ -104,7 +104,7 @@ def test_max_completion_tokens_wins_over_the_older_name() -> None:
 
 def test_an_answer_has_an_end_without_a_limit_too() -> None:
     request = {"messages": [{"role": "user", "content": "word " * (MAX_OUTPUT + 10)}]}
-    answer = complete(request, completion_id="chatcmpl-1", created=0)
+    answer = complete_chat(request, completion_id="chatcmpl-1", created=0)
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == MAX_OUTPUT
 
@@ -135,7 +135,7 @@ def test_several_choices_are_the_same_text_and_are_all_counted() -> None:
 
 def test_calls_of_several_choices_and_answers_have_ids_of_their_own() -> None:
     request = {"messages": [{"role": "user", "content": "/call kv_get\n/call kv_get"}], "tools": TOOLS, "n": 2}
-    answers = [complete(request, completion_id=completion_id, created=0) for completion_id in ("one", "two")]
+    answers = [complete_chat(request, completion_id=completion_id, created=0) for completion_id in ("one", "two")]
     ids = [call["id"] for answer in answers for choice in answer["choices"] for call in choice["message"]["tool_calls"]]
     assert len(set(ids)) == len(ids) == 8
     assert all(len(call_id) <= 40 for call_id in ids)

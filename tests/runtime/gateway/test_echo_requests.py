@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab.runtime.gateway.builtin.chat_request import CONTEXT_WINDOW
-from baobab.runtime.gateway.builtin.echo import BadParameter, ContextTooLong, complete, stream
+from baobab.runtime.gateway.builtin.echo import BadParameter, ContextTooLong, complete_chat, stream_chat
 from tests.runtime.gateway.echo import LABEL, QUIETLY, TOOLS, ask, told
 
 
@@ -58,7 +58,7 @@ def test_hostile_texts_come_to_an_end() -> None:
 )
 def test_a_bad_request_is_refused_by_the_parameter_at_fault(request_: dict[str, Any], param: str) -> None:
     whole = {"messages": [{"role": "user", "content": "hi"}], **request_}
-    for answer in (complete, stream):
+    for answer in (complete_chat, stream_chat):
         with pytest.raises(BadParameter) as refused:
             answer(whole, completion_id="chatcmpl-1", created=0)
         assert refused.value.param == param
@@ -83,7 +83,7 @@ _ANYTHING = st.recursive(
 def test_no_request_is_more_than_refused(name: str, value: Any) -> None:
     request = {"messages": [{"role": "user", "content": "hi"}], "tools": TOOLS, name: value}
     with contextlib.suppress(BadParameter):
-        assert complete(request, completion_id="x", created=0)["model"] == "baobab/echo"
+        assert complete_chat(request, completion_id="x", created=0)["model"] == "baobab/echo"
 
 
 def test_every_call_must_have_its_result() -> None:
@@ -106,7 +106,8 @@ def test_parameters_that_are_null_are_as_good_as_absent() -> None:
     nothing = dict.fromkeys([*names, "parallel_tool_calls", "max_completion_tokens"])
     request = {"messages": [{"role": "user", "content": "hi"}], **nothing}
     assert (
-        complete(request, completion_id="x", created=0)["choices"][0]["message"]["content"] == f"{LABEL} You said: hi"
+        complete_chat(request, completion_id="x", created=0)["choices"][0]["message"]["content"]
+        == f"{LABEL} You said: hi"
     )
 
 

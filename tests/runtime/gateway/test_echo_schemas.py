@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from baobab.runtime.gateway.builtin.echo import BadParameter, complete
+from baobab.runtime.gateway.builtin.echo import BadParameter, complete_chat
 from baobab.runtime.work_budget import OverBudget
 from tests.runtime.gateway.echo import QUIETLY, agent, ask, said
 
@@ -201,6 +201,6 @@ def test_what_is_written_satisfies_any_schema_or_nothing_is(schema: Any, offered
     response_format = {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
     request = {"messages": [{"role": "user", "content": json.dumps(offered)}], "response_format": response_format}
     with contextlib.suppress(BadParameter, OverBudget):
-        answer = complete(request, completion_id="x", created=0)
+        answer = complete_chat(request, completion_id="x", created=0)
         written = json.loads(answer["choices"][0]["message"]["content"])
         assert Draft202012Validator(schema).is_valid(written)

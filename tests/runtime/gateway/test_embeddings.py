@@ -12,9 +12,9 @@ from baobab.runtime.gateway.builtin.embeddings import (
     MINILM,
     Embedder,
     EmbedderMissing,
-    best,
-    installed,
-    named,
+    list_installed,
+    load_best,
+    load_embedder,
 )
 
 WEATHER = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
@@ -24,7 +24,7 @@ MIXED = ["one two three", "", "The weather is lovely today. " * 30, "three two o
 
 @pytest.fixture(params=[MINILM, LEXICAL])
 def embedder(request: pytest.FixtureRequest) -> Embedder:
-    return named(request.param)
+    return load_embedder(request.param)
 
 
 def similarity(embedder: Embedder, first: str, second: str) -> float:
@@ -42,18 +42,18 @@ def python(script: str) -> str:
     [(WEATHER[0], WEATHER[1], 0.6660), (WEATHER[0], WEATHER[2], 0.1046), (WEATHER[1], WEATHER[2], 0.1411)],
 )
 def test_the_model_finds_the_similarities_that_its_makers_publish(first: str, second: str, published: float) -> None:
-    assert similarity(named(MINILM), first, second) == pytest.approx(published, abs=5e-5)
+    assert similarity(load_embedder(MINILM), first, second) == pytest.approx(published, abs=5e-5)
 
 
 def test_the_models_vectors_are_those_of_its_makers() -> None:
-    (vector,) = named(MINILM).embed(["This is an example sentence"])
+    (vector,) = load_embedder(MINILM).embed(["This is an example sentence"])
     assert vector[:3].tolist() == pytest.approx([0.067657, 0.063496, 0.048713], abs=1e-6)
 
 
 def test_the_model_knows_a_paraphrase_that_shares_no_word() -> None:
     question = "How can I get my money back?"
-    near = similarity(named(MINILM), question, "Refund policy for cancelled orders")
-    far = similarity(named(MINILM), question, "Mountain gorillas live in family groups")
+    near = similarity(load_embedder(MINILM), question, "Refund policy for cancelled orders")
+    far = similarity(load_embedder(MINILM), question, "Mountain gorillas live in family groups")
     assert near > far + 0.3
 
 
@@ -101,9 +101,9 @@ def test_only_the_beginning_of_a_long_text_is_read_and_its_count_says_so(embedde
 
 def test_the_model_reads_up_to_its_last_token() -> None:
     # Two of them stand for the ends.
-    most = "tree " * (named(MINILM).max_tokens - 3)
-    assert named(MINILM).count(most + "apple") == named(MINILM).max_tokens
-    assert similarity(named(MINILM), most + "apple", most + "prime minister") < 0.9999
+    most = "tree " * (load_embedder(MINILM).max_tokens - 3)
+    assert load_embedder(MINILM).count(most + "apple") == load_embedder(MINILM).max_tokens
+    assert similarity(load_embedder(MINILM), most + "apple", most + "prime minister") < 0.9999
 
 
 def test_tokens_are_counted(embedder: Embedder) -> None:
@@ -114,13 +114,13 @@ def test_tokens_are_counted(embedder: Embedder) -> None:
 
 
 def test_the_model_is_the_best_where_its_package_is_installed() -> None:
-    assert installed() == (MINILM, LEXICAL)
-    assert best() is named(MINILM)
+    assert list_installed() == (MINILM, LEXICAL)
+    assert load_best() is load_embedder(MINILM)
 
 
 def test_an_embedder_that_is_not_here_is_an_error() -> None:
     with pytest.raises(EmbedderMissing):
-        named("openai/text-embedding-3-small")
+        load_embedder("openai/text-embedding-3-small")
 
 
 def test_without_the_package_the_lexical_one_does_the_work_and_says_so() -> None:
@@ -134,7 +134,7 @@ def test_without_the_package_the_lexical_one_does_the_work_and_says_so() -> None
             "except EmbedderMissing as missing:\n    print(missing)\n"
         )
         # In a process with other hashes the vector is the same.
-        == f"{LEXICAL} {named(LEXICAL).embed(['a tree'])[0].tobytes().hex()}\n{MINILM}"
+        == f"{LEXICAL} {load_embedder(LEXICAL).embed(['a tree'])[0].tobytes().hex()}\n{MINILM}"
     )
 
 

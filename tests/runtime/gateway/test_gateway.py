@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.gateway import beginning
-from baobab.runtime.gateway.beginning import begun
+from baobab.runtime.gateway import first_event
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed, UpstreamTimeout
+from baobab.runtime.gateway.first_event import wait_for_first_event
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.patience import Patience
-from baobab.runtime.gateway.providers import own_server
-from baobab.runtime.gateway.refusal import refusal
+from baobab.runtime.gateway.providers import build_own_server
+from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.relay import Relay
+from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import Said, Upstream, upstream
@@ -31,12 +31,12 @@ async def impatient(
     behaviour: str, largest: int = 2**20, **bounds: float
 ) -> AsyncIterator[tuple[Gateway, Model, Upstream]]:
     clock = FixedClock()
-    limits: Any = {"largest": largest, "patience": Patience(**bounds)}
+    limits: Any = {"largest": largest, "patience": RetryTimeouts(**bounds)}
     async with upstream() as fake:
         gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(**limits))
         free, features = Price(0, 0), frozenset(("streaming",))
         model = Model(f"lab/{behaviour}", behaviour, "chat", free, None, None, f"lab/{behaviour}", "lab", features)
-        gateway.add(own_server("lab", f"{fake.url}/v1"), [model])
+        gateway.add_provider(build_own_server("lab", f"{fake.url}/v1"), [model])
         yield gateway, model, fake
         await gateway.close()
 
@@ -46,10 +46,10 @@ async def impatient(
 )
 async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane: str, bounds: dict[str, Any]) -> None:
     async with impatient("slow-first:30", **bounds) as (gateway, model, fake):
-        outcome = Outcome()
+        outcome = UsageMeter()
         with pytest.raises(UpstreamTimeout) as told:
             await getattr(gateway, lane)(model, BODY, outcome)
-        assert not outcome.begun
+        assert not outcome.has_begun
         # It may be at work, and paid for it. Official clients would ask again by themselves.
         assert len(fake.requests) == 1
         assert told.value.headers["x-should-retry"] == "false"
@@ -57,91 +57,91 @@ async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane
 
 async def test_an_answer_in_one_piece_may_be_silent_for_as_long_as_it_may_take() -> None:
     async with impatient("slow-first:0.2", first=0.05, between=0.05, total=20) as (gateway, model, _):
-        assert (await gateway.chat(model, BODY, Outcome()))["choices"]
+        assert (await gateway.complete_chat(model, BODY, UsageMeter()))["choices"]
 
 
 async def test_a_call_may_have_less_time_than_the_gateway_and_never_more() -> None:
     async with impatient("slow-first:30", total=20) as (gateway, model, _):
         with pytest.raises(UpstreamTimeout):
-            await gateway.chat(model, BODY, Outcome(), patience=Patience(total=0.05))
+            await gateway.complete_chat(model, BODY, UsageMeter(), retry_timeouts=RetryTimeouts(total=0.05))
     async with impatient("slow-first:30", total=0.05) as (gateway, model, _):
         with pytest.raises(UpstreamTimeout):
-            await gateway.chat(model, BODY, Outcome(), patience=Patience(total=20))
+            await gateway.complete_chat(model, BODY, UsageMeter(), retry_timeouts=RetryTimeouts(total=20))
 
 
 async def test_all_tries_of_a_call_share_its_time() -> None:
     async with impatient("503", total=0.15) as (gateway, model, fake):
         with pytest.raises(UpstreamFailed):
-            await gateway.chat(model, BODY, Outcome())
+            await gateway.complete_chat(model, BODY, UsageMeter())
         # The third would begin after three tenths of a second.
         assert len(fake.requests) < 3
 
 
 async def test_what_was_never_sent_is_tried_again() -> None:
     async with impatient("plain") as (gateway, model, fake):
-        gateway.add(own_server("lab", "http://127.0.0.1:9/v1"), [model])
+        gateway.add_provider(build_own_server("lab", "http://127.0.0.1:9/v1"), [model])
         with pytest.raises(UpstreamFailed) as told:
-            await gateway.chat(model, BODY, Outcome())
-        assert told.value.was_for_nothing
+            await gateway.complete_chat(model, BODY, UsageMeter())
+        assert told.value.is_unbilled
         assert not fake.requests
 
 
 async def test_a_stream_that_falls_silent_ends_with_a_timeout() -> None:
     async with impatient("slow-tokens:0.2", between=0.1) as (gateway, model, fake):
-        outcome = Outcome()
-        pieces = await gateway.stream(model, BODY, outcome)
+        outcome = UsageMeter()
+        pieces = await gateway.stream_chat(model, BODY, outcome)
         with pytest.raises(UpstreamTimeout):
             async for _ in pieces:
                 pass
-        assert outcome.begun
+        assert outcome.has_begun
         assert len(fake.requests) == 1
 
 
 async def test_a_stream_that_never_has_an_event_has_not_begun() -> None:
     async with impatient("slow-tokens:30", first=0.05) as (gateway, model, fake):
-        outcome = Outcome()
+        outcome = UsageMeter()
         with pytest.raises(UpstreamTimeout):
-            await gateway.stream(model, BODY, outcome)
-        assert not outcome.begun
+            await gateway.stream_chat(model, BODY, outcome)
+        assert not outcome.has_begun
         assert len(fake.requests) == 1
 
 
 async def test_a_stream_that_begins_with_an_error_has_not_begun() -> None:
     async with impatient("error-frame:0") as (gateway, model, fake):
-        outcome = Outcome()
+        outcome = UsageMeter()
         with pytest.raises(UpstreamFailed):
-            await gateway.stream(model, BODY, outcome)
-        assert not outcome.begun
+            await gateway.stream_chat(model, BODY, outcome)
+        assert not outcome.has_begun
         assert len(fake.requests) == 3
 
 
 async def test_what_nobody_counted_is_estimated_by_events_or_by_what_they_say() -> None:
-    few, many = Outcome(), Outcome()
+    few, many = UsageMeter(), UsageMeter()
     for outcome, text in ((few, "a"), (many, "four letter words " * 20)):
-        outcome.saw(b": still working\n\n")
-        outcome.saw(b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % text.encode())
-        outcome.saw(b"data: [DONE]\n\n")
-        outcome.estimate(40)
+        outcome.record_event(b": still working\n\n")
+        outcome.record_event(b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % text.encode())
+        outcome.record_event(b"data: [DONE]\n\n")
+        outcome.estimate_usage(40)
     assert (few.prompt, few.completion) == (10, 1)
     assert (many.prompt, many.completion) == (10, 90)
 
 
 async def test_a_stream_may_be_slow_as_long_as_it_is_not_silent() -> None:
     async with impatient("slow-tokens:0.01", first=5, between=5) as (gateway, model, _):
-        pieces = [piece async for piece in await gateway.stream(model, BODY, Outcome())]
+        pieces = [piece async for piece in await gateway.stream_chat(model, BODY, UsageMeter())]
     assert pieces[-1] == b"data: [DONE]\n\n"
 
 
 async def test_an_answer_that_is_too_long_is_no_answer() -> None:
     async with impatient("huge:200000", largest=100_000) as (gateway, model, _):
-        outcome = Outcome()
+        outcome = UsageMeter()
         with pytest.raises(UpstreamMalformed):
-            await gateway.chat(model, BODY, outcome)
-        assert not outcome.begun
+            await gateway.complete_chat(model, BODY, outcome)
+        assert not outcome.has_begun
 
 
 async def test_a_count_that_cannot_be_is_no_count() -> None:
-    outcome = Outcome()
+    outcome = UsageMeter()
     usage: Any
     for usage in (
         {"prompt_tokens": -1},
@@ -151,15 +151,15 @@ async def test_a_count_that_cannot_be_is_no_count() -> None:
         [],
         None,
     ):
-        outcome.count(usage)
-    assert not outcome.counted
-    outcome.count({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}})
+        outcome.count_usage(usage)
+    assert not outcome.is_counted
+    outcome.count_usage({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}})
     # More of the prompt than all of it was not cached.
     assert (outcome.prompt, outcome.completion, outcome.cached) == (5, 2, 5)
 
 
 async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginning, "_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(first_event, "_FIRST_SECONDS", 0.05)
 
     async def comments() -> AsyncGenerator[bytes, None]:
         while True:
@@ -167,7 +167,7 @@ async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(mo
             await asyncio.sleep(0)
 
     async with asyncio.timeout(20):
-        pieces = await begun(comments(), Outcome())
+        pieces = await wait_for_first_event(comments(), UsageMeter())
         assert await anext(pieces) == b":\n\n"
         await pieces.aclose()
 
@@ -184,10 +184,10 @@ async def test_comments_without_end_do_not_keep_a_stream_from_being_passed_on(mo
 async def test_what_is_no_chat_completion_is_no_answer_to_a_chat(answer: dict[str, Any]) -> None:
     async with impatient("said:it") as (gateway, model, fake):
         fake.said["it"] = Said(json.dumps(answer).encode())
-        outcome = Outcome()
+        outcome = UsageMeter()
         with pytest.raises(UpstreamMalformed):
-            await gateway.chat(model, BODY, outcome)
-        assert not outcome.begun
+            await gateway.complete_chat(model, BODY, outcome)
+        assert not outcome.has_begun
 
 
 @pytest.mark.parametrize("answer", [{"choices": []}, {"data": "none"}, {"data": [[0.5]]}])
@@ -195,7 +195,7 @@ async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str
     async with impatient("said:it") as (gateway, model, fake):
         fake.said["it"] = Said(json.dumps(answer).encode())
         with pytest.raises(UpstreamMalformed):
-            await gateway.embed(model, {"input": "Hello!"}, Outcome())
+            await gateway.embed_texts(model, {"input": "Hello!"}, UsageMeter())
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ async def test_what_is_no_list_of_vectors_is_no_answer_to_texts(answer: dict[str
 )
 async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str) -> None:
     headers = {} if theirs is None else {"retry-after": theirs}
-    assert refusal(429, b"", headers).headers == {"retry-after": told}
+    assert build_refusal(429, b"", headers).headers == {"retry-after": told}
 
 
 @pytest.mark.parametrize(
@@ -221,6 +221,6 @@ async def test_how_long_to_wait_is_told_in_digits(theirs: str | None, told: str)
 async def test_what_was_used_is_counted_as_its_vendor_says_it(
     usage: dict[str, Any], counted: tuple[int, int, int, int]
 ) -> None:
-    outcome = Outcome()
-    outcome.count({"prompt_tokens": 32, "completion_tokens": 9, **usage})
+    outcome = UsageMeter()
+    outcome.count_usage({"prompt_tokens": 32, "completion_tokens": 9, **usage})
     assert (outcome.prompt, outcome.completion, outcome.reasoning, outcome.cached) == counted

@@ -12,10 +12,10 @@ from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import UpstreamFailed, UpstreamMalformed
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.runtime.gateway.providers import own_server
-from baobab.runtime.gateway.reach import OwnServer, Reach
+from baobab.runtime.gateway.provider_access import OwnServer, ProviderAccess
+from baobab.runtime.gateway.providers import build_own_server
 from baobab.runtime.gateway.relay import Relay
+from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.storage.clock import Ids
 from tests.clock import FixedClock
 from tests.runtime.gateway.upstream import Said, Upstream, upstream
@@ -42,12 +42,14 @@ class Customer:
 
     def __init__(self, gateway: Gateway, url: str) -> None:
         self.gateway = gateway
-        self.reach = Reach(servers={"lab": OwnServer("1", "lab", url)})
+        self.reach = ProviderAccess(servers={"lab": OwnServer("1", "lab", url)})
 
     async def ask(self, behaviour: str, lane: str = "chat") -> Any:
-        model = self.gateway.find(f"lab/{behaviour}", self.reach)
+        model = self.gateway.get_model(f"lab/{behaviour}", self.reach)
         body = {"input": "Hello!"} if lane == "embed" else BODY
-        answer = await getattr(self.gateway, lane)(model, body, Outcome(), self.gateway.own(model, self.reach))
+        answer = await getattr(self.gateway, lane)(
+            model, body, UsageMeter(), self.gateway.find_own_provider(model, self.reach)
+        )
         return [piece async for piece in answer] if lane == "stream" else answer
 
 
@@ -98,11 +100,11 @@ async def test_an_address_that_may_not_be_called_is_not() -> None:
 
 async def test_what_the_operator_has_declared_is_called_wherever_it_is() -> None:
     async with guarded(Egress()) as (gateway, fake):
-        gateway.add(own_server("house", f"{fake.url}/v1"), [HOUSE_MODEL])
+        gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [HOUSE_MODEL])
         # Whoever has a server or a key of its own is no exception.
-        for reach in (Reach(), Customer(gateway, "http://10.0.0.7/v1").reach):
-            model = gateway.find("house/plain", reach)
-            await gateway.chat(model, BODY, Outcome(), gateway.own(model, reach))
+        for reach in (ProviderAccess(), Customer(gateway, "http://10.0.0.7/v1").reach):
+            model = gateway.get_model("house/plain", reach)
+            await gateway.complete_chat(model, BODY, UsageMeter(), gateway.find_own_provider(model, reach))
         assert len(fake.requests) == 2
 
 
@@ -110,7 +112,7 @@ async def test_a_customers_server_does_not_lead_elsewhere_when_the_installation_
     async with guarded(Egress(LOOPBACK)) as (gateway, fake):
         customer = Customer(gateway, f"{fake.url}/v1")
         async with upstream() as house:
-            gateway.add(own_server("lab", f"{house.url}/v1"), [])
+            gateway.add_provider(build_own_server("lab", f"{house.url}/v1"), [])
             await customer.ask("plain")
             assert not house.requests
         assert len(fake.requests) == 1
@@ -138,8 +140,10 @@ async def test_a_customers_server_may_answer_eight_megabytes_in_one_piece_and_th
         huge = f"huge:{8 * 2**20}"
         with pytest.raises(UpstreamMalformed):
             await customer.ask(huge)
-        gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm=f"openai/{huge}")])
-        longer = await gateway.chat(gateway.find("house/plain"), BODY, Outcome())
+        gateway.add_provider(
+            build_own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm=f"openai/{huge}")]
+        )
+        longer = await gateway.complete_chat(gateway.get_model("house/plain"), BODY, UsageMeter())
         assert len(longer["choices"][0]["message"]["content"]) == 8 * 2**20
 
 
@@ -168,8 +172,8 @@ async def test_an_answer_that_is_made_to_take_time_is_none(heavy: str) -> None:
         assert len(fake.said[""].body) < 8 * 2**20
         with pytest.raises(UpstreamMalformed):
             await Customer(gateway, f"{fake.url}/v1").ask("said")
-        gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
-        assert (await gateway.chat(gateway.find("house/plain"), BODY, Outcome()))["further"]
+        gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
+        assert (await gateway.complete_chat(gateway.get_model("house/plain"), BODY, UsageMeter()))["further"]
 
 
 @pytest.mark.parametrize("light", list(LIGHT))
@@ -186,8 +190,8 @@ async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: 
         fake.said[""] = Said(event + b"data: [DONE]\n\n")
         with contextlib.nullcontext() if passes else pytest.raises(UpstreamMalformed):
             assert event in await Customer(gateway, f"{fake.url}/v1").ask("said", "stream")
-        gateway.add(own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
-        stream = await gateway.stream(gateway.find("house/plain"), BODY, Outcome())
+        gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
+        stream = await gateway.stream_chat(gateway.get_model("house/plain"), BODY, UsageMeter())
         assert await anext(stream) == event
         await stream.aclose()
 

@@ -22,11 +22,11 @@ from baobab.runtime.gateway.errors import (
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from baobab.runtime.gateway.media.files import Files
+from baobab.runtime.gateway.media.files import RemoteFiles
 from baobab.runtime.gateway.media.media import Media
 from baobab.runtime.gateway.media.model import MediaRequest, Progress
 from baobab.runtime.gateway.model import Model
-from baobab.runtime.gateway.pictures import shown
+from baobab.runtime.gateway.pictures import inline_pictures
 from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.upstream import Upstream as Provided
 from tests.certificates import certificate
@@ -41,7 +41,7 @@ KEY = "sk-of-the-installation"
 
 
 def model(name: str, **changes: Any) -> Model:
-    found = CATALOGUE.find(name)
+    found = CATALOGUE.find_model(name)
     assert found is not None
     return replace(found, **changes)
 
@@ -57,13 +57,13 @@ class Studio:
 
     async def done(self, which: Model, request: MediaRequest) -> tuple[Progress, list[bytes]]:
         """The job at its end, and its files."""
-        progress = await self.media.begin(which, request, "job-1")
+        progress = await self.media.start_job(which, request, "job-1")
         for _ in range(5):
             if not progress.handle:
                 break
-            progress = await self.media.look(which, progress.handle)
+            progress = await self.media.check_job(which, progress.handle)
         files = [
-            b"".join([piece async for piece in self.media.content(which, rendering, 10**7)])
+            b"".join([piece async for piece in self.media.stream_content(which, rendering, 10**7)])
             for rendering in progress.renderings
         ]
         return progress, files
@@ -186,7 +186,7 @@ async def test_nothing_that_is_asked_of_an_image_is_left_out(
     async with studio() as made:
         # What comes of it is another matter: not all of these wires are answered here.
         with contextlib.suppress(UpstreamFailed, ModelNotFound):
-            await made.media.begin(model(name), request_, "job-1")
+            await made.media.start_job(model(name), request_, "job-1")
         assert made.sent == sent
 
 
@@ -222,7 +222,7 @@ async def test_a_gemini_makes_an_image_of_the_shape_that_is_asked_for() -> None:
 async def test_what_an_upstream_refuses_is_told_in_our_words(which: Any, name: str, error: type[Exception]) -> None:
     async with studio() as made:
         with pytest.raises(error) as refused:
-            await made.media.begin(which(name), asked(), "job-1")
+            await made.media.start_job(which(name), asked(), "job-1")
         assert type(refused.value) is error
         # What is wrong with a request is the sender's to mend; all else is not theirs to know.
         assert ("upstream says" in str(refused.value)) is (error is RequestRefused)
@@ -234,19 +234,19 @@ async def test_what_an_upstream_refuses_is_told_in_our_words(which: Any, name: s
 async def test_half_an_answer_is_none(which: Any) -> None:
     async with studio() as made:
         with pytest.raises(UpstreamFailed):
-            await made.media.begin(which("malformed-json"), asked(), "job-1")
+            await made.media.start_job(which("malformed-json"), asked(), "job-1")
 
 
 async def test_an_upstream_that_is_too_slow_with_an_image_is_not_asked_once_more() -> None:
     async with studio(image_seconds=0.2) as made:
-        progress = await made.media.begin(behaving("slow-first:30"), asked(), "job-1")
+        progress = await made.media.start_job(behaving("slow-first:30"), asked(), "job-1")
         assert progress == Progress("failed", "", error="The model's provider did not answer in time.")
 
 
 async def test_an_upstream_that_is_too_slow_with_a_video_may_be_asked_again() -> None:
     async with studio(video_seconds=0.2) as made:
         with pytest.raises(UpstreamTimeout):
-            await made.media.begin(filming("slow-first:30"), asked(), "job-1")
+            await made.media.start_job(filming("slow-first:30"), asked(), "job-1")
 
 
 # -- Images that callers point at -------------------------------------------------------------------------------------
@@ -282,12 +282,12 @@ async def test_pictures_of_a_conversation_are_fetched_here_where_the_provider_fe
     async with pictures(tmp_path) as (site, client):
         picture = {"type": "image_url", "image_url": {"url": f"{site}/one", "detail": "low"}}
         body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]}
-        files = Files(client)
-        shown_there = await shown(Provided("1", "gemini", "m", ""), body, files)
-        assert await shown(Provided("1", "mistral", "m", ""), body, files) is body
+        files = RemoteFiles(client)
+        shown_there = await inline_pictures(Provided("1", "gemini", "m", ""), body, files)
+        assert await inline_pictures(Provided("1", "mistral", "m", ""), body, files) is body
         text = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": f"{site}/text"}]}]}
         with pytest.raises(RequestRefused, match="no PNG"):
-            await shown(Provided("1", "gemini", "m", ""), text, files)
+            await inline_pictures(Provided("1", "gemini", "m", ""), text, files)
         await files.close()
         await client.close()
     asked_for, seen = shown_there["messages"][0]["content"]
@@ -339,7 +339,7 @@ async def test_an_image_that_is_none_or_is_inside_is_refused_before_anybody_is_a
 ) -> None:
     async with pictures(tmp_path) as (site, client), studio(client) as made:
         with pytest.raises(RequestRefused) as refused:
-            await made.media.begin(model(name), asked(input_images=[url.format(site=site)]), "job-1")
+            await made.media.start_job(model(name), asked(input_images=[url.format(site=site)]), "job-1")
         assert refused.value.details == {"param": "input_images"}
         assert not made.fake.requests
 
@@ -362,12 +362,12 @@ async def test_a_video_is_begun_looked_after_and_streamed() -> None:
 
 async def test_any_process_can_look_after_a_video() -> None:
     async with studio() as first:
-        begun = await first.media.begin(filming("sora-9"), asked(), "job-1")
+        begun = await first.media.start_job(filming("sora-9"), asked(), "job-1")
         assert begun.status == "pending"
         elsewhere = Media(CATALOGUE, [Provider("openai", f"{first.fake.url}/v1", KEY, "openai")], Egress())
-        looked = await elsewhere.look(filming("sora-9"), begun.handle)
+        looked = await elsewhere.check_job(filming("sora-9"), begun.handle)
         assert looked.status == "in_progress"
-        assert (await elsewhere.look(filming("sora-9"), looked.handle)).status == "completed"
+        assert (await elsewhere.check_job(filming("sora-9"), looked.handle)).status == "completed"
         await elsewhere.close()
 
 
@@ -417,11 +417,11 @@ async def test_each_wire_gets_the_fields_that_it_knows(name: str, request_: Medi
 async def test_images_of_a_video_are_vetted_and_passed_on(tmp_path: Path) -> None:
     async with pictures(tmp_path) as (site, client), studio(client) as made:
         frames = [{"url": f"{site}/one", "frame": "first"}, {"url": f"{site}/two", "frame": "last"}]
-        await made.media.begin(model("bytedance/seedance-2.0-image-to-video"), asked(frame_images=frames), "job-1")
+        await made.media.start_job(model("bytedance/seedance-2.0-image-to-video"), asked(frame_images=frames), "job-1")
         assert made.sent["image_url"] == f"{site}/one"
         assert made.sent["end_image_url"] == f"{site}/two"
     async with pictures(tmp_path) as (site, client), studio(client) as made:
-        await made.media.begin(filming("sora-9"), asked(input_images=[f"{site}/one"]), "job-1")
+        await made.media.start_job(filming("sora-9"), asked(input_images=[f"{site}/one"]), "job-1")
         assert made.sent["input_reference"] == [PICTURE]
 
 
@@ -452,7 +452,7 @@ async def test_a_file_that_is_too_large_is_not_read_on() -> None:
     async with studio() as made:
         progress, _ = await made.done(filming("sora-9"), asked())
         with pytest.raises(UpstreamMalformed):
-            async for _ in made.media.content(filming("sora-9"), progress.renderings[0], 100):
+            async for _ in made.media.stream_content(filming("sora-9"), progress.renderings[0], 100):
                 pass
 
 
@@ -482,7 +482,7 @@ async def test_values_that_a_model_cannot_take_are_refused_before_anything_is_se
 ) -> None:
     async with studio() as made:
         with pytest.raises(RequestRefused):
-            made.media.units(model(name), request_)
+            made.media.count_units(model(name), request_)
 
 
 @pytest.mark.parametrize(
@@ -498,23 +498,23 @@ async def test_values_that_a_model_cannot_take_are_refused_before_anything_is_se
 async def test_a_second_of_video_costs_what_its_resolution_does(name: str, resolution: str | None, nanos: int) -> None:
     async with studio() as made:
         request = asked(resolution=resolution, duration=6) if resolution else asked(duration=6)
-        assert made.media.price(model(name), request, made.media.units(model(name), request)) == 6 * nanos
+        assert made.media.get_price(model(name), request, made.media.count_units(model(name), request)) == 6 * nanos
 
 
 async def test_a_resolution_without_a_price_is_refused() -> None:
     async with studio() as made:
         with pytest.raises(RequestRefused, match="480p, 720p"):
-            made.media.price(model("bytedance/seedance-2.5"), asked(resolution="1080p"), 5)
+            made.media.get_price(model("bytedance/seedance-2.5"), asked(resolution="1080p"), 5)
 
 
 async def test_more_is_set_aside_for_images_than_they_can_cost() -> None:
     async with studio() as made:
         drawn = model("openai/gpt-image-2")
         # The dearest that is known of it: high quality, 3840 by 2160 dots.
-        assert made.media.price(drawn, asked(), 1) >= 401_000_000
+        assert made.media.get_price(drawn, asked(), 1) >= 401_000_000
         low = asked(provider={"quality": "low"})
-        assert 12_000_000 <= made.media.price(drawn, low, 1) < 100_000_000
-        assert made.media.price(model("black-forest-labs/flux-pro"), asked(n=1), 1) == 50_000_000
+        assert 12_000_000 <= made.media.get_price(drawn, low, 1) < 100_000_000
+        assert made.media.get_price(model("black-forest-labs/flux-pro"), asked(n=1), 1) == 50_000_000
 
 
 @pytest.mark.parametrize(
@@ -546,17 +546,17 @@ async def test_each_family_of_image_models_takes_what_the_contract_says(
     name: str, top_level: tuple[str, ...], provider: tuple[str, ...]
 ) -> None:
     async with studio() as made:
-        accepted = made.media.accepted(model("openai/gpt-image-2", id=name))
+        accepted = made.media.accepted_fields(model("openai/gpt-image-2", id=name))
         assert (accepted.top_level, accepted.provider) == (top_level, provider)
 
 
 def test_every_image_and_video_model_takes_something() -> None:
     media = Media(CATALOGUE, [], Egress())
-    for sold in (*CATALOGUE.models("image"), *CATALOGUE.models("video")):
-        assert media.accepted(sold).top_level
+    for sold in (*CATALOGUE.list_models("image"), *CATALOGUE.list_models("video")):
+        assert media.accepted_fields(sold).top_level
 
 
 async def test_a_model_whose_provider_is_gone_cannot_be_asked() -> None:
     async with studio() as made:
         with pytest.raises(ModelNotFound):
-            await made.media.begin(model("black-forest-labs/flux-pro"), asked(), "job-1")
+            await made.media.start_job(model("black-forest-labs/flux-pro"), asked(), "job-1")

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from baobab.runtime.egress import Egress
-from baobab.runtime.gateway.built_in import models
+from baobab.runtime.gateway.built_in import list_models
 from baobab.runtime.gateway.catalogue import Catalogue
 from baobab.runtime.gateway.errors import RequestRefused
 from baobab.runtime.gateway.media.media import Media
@@ -22,16 +22,16 @@ PICTURE, FILM = "baobab/picture", "baobab/film"
 class Studio:
     def __init__(self) -> None:
         catalogue = Catalogue(FixedClock(), ())
-        catalogue.offer("baobab", models())
+        catalogue.register_models("baobab", list_models())
         self.catalogue = catalogue
         self.media = Media(catalogue, [], Egress())
 
     async def made(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> Progress:
-        model = self.catalogue.find(name)
+        model = self.catalogue.find_model(name)
         assert model is not None
-        begun = await self.media.begin(model, MediaRequest(prompt, parameters, {}), "job-1")
+        begun = await self.media.start_job(model, MediaRequest(prompt, parameters, {}), "job-1")
         assert (begun.status, begun.renderings) == ("in_progress", ())
-        return await self.media.look(model, begun.handle)
+        return await self.media.check_job(model, begun.handle)
 
     async def file(self, name: str, prompt: str = "A baobab at dawn", **parameters: Any) -> bytes:
         (rendering,) = (await self.made(name, prompt, **parameters)).renderings
@@ -39,9 +39,9 @@ class Studio:
         return rendering.source
 
     def units(self, name: str, **parameters: Any) -> int:
-        model = self.catalogue.find(name)
+        model = self.catalogue.find_model(name)
         assert model is not None
-        return self.media.units(model, MediaRequest("A baobab", parameters, {}))
+        return self.media.count_units(model, MediaRequest("A baobab", parameters, {}))
 
 
 @pytest.fixture
@@ -151,16 +151,16 @@ def test_values_that_it_cannot_take_are_refused_by_name(
 
 async def test_the_built_in_models_cost_nothing(studio: Studio) -> None:
     for name in (PICTURE, FILM):
-        model = studio.catalogue.find(name)
+        model = studio.catalogue.find_model(name)
         assert model is not None
         request = MediaRequest("A baobab", {}, {})
-        assert studio.media.price(model, request, studio.media.units(model, request)) == 0
+        assert studio.media.get_price(model, request, studio.media.count_units(model, request)) == 0
 
 
 async def test_a_long_prompt_does_not_make_a_long_handle(studio: Studio) -> None:
-    model = studio.catalogue.find(PICTURE)
+    model = studio.catalogue.find_model(PICTURE)
     assert model is not None
-    begun = await studio.media.begin(model, MediaRequest("word " * 10_000, {"size": "64x64"}, {}), "job-1")
+    begun = await studio.media.start_job(model, MediaRequest("word " * 10_000, {"size": "64x64"}, {}), "job-1")
     assert len(begun.handle) < 1000
     assert json.loads(begun.handle)["count"] == 1
-    assert (await studio.media.look(model, begun.handle)).status == "completed"
+    assert (await studio.media.check_job(model, begun.handle)).status == "completed"

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from baobab.runtime.egress import AddressRefused, Egress
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.probe import ModelsUnlisted, models_of, probe
-from baobab.runtime.gateway.providers import Provider, providers_of, servers_of
+from baobab.runtime.gateway.probe import ModelListFailed, fetch_models, probe_servers
+from baobab.runtime.gateway.providers import Provider, list_providers, parse_servers
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PATIENCE = 10.0  # seconds: for what does answer, on a machine that may be busy
@@ -44,14 +44,16 @@ def listing(*entries: Any) -> Handler:
 async def asked_of(provider: Provider) -> list[Model]:
     egress = Egress(["127.0.0.0/8"])
     try:
-        return await models_of(provider, egress.request)
+        return await fetch_models(provider, egress.request)
     finally:
         await egress.close()
 
 
 async def offered(*entries: Any, own: bool = True) -> list[Model]:
     async with serving(listing(*entries)) as port:
-        return await asked_of(Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists=True, own=own))
+        return await asked_of(
+            Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=own)
+        )
 
 
 # By the environment
@@ -75,28 +77,28 @@ async def offered(*entries: Any, own: bool = True) -> list[Model]:
     ],
 )
 def test_a_key_in_the_environment_is_a_provider(variable: str, name: str, api_base: str, wire: str) -> None:
-    (provider,) = providers_of({variable: "sk-1", "HOME": "/root"})
+    (provider,) = list_providers({variable: "sk-1", "HOME": "/root"})
 
     assert (provider.name, provider.api_base, provider.api_key, provider.wire) == (name, api_base, "sk-1", wire)
-    assert not provider.own
+    assert not provider.is_own
 
 
 def test_without_keys_there_are_no_providers() -> None:
-    assert providers_of({"OPENAI_API_KEY": " ", "OPENAI_BASE_URL": "https://proxy.test/v1"}) == []
+    assert list_providers({"OPENAI_API_KEY": " ", "OPENAI_BASE_URL": "https://proxy.test/v1"}) == []
 
 
 def test_a_key_is_not_shown() -> None:
-    assert "sk-1" not in repr(providers_of({"OPENAI_API_KEY": "sk-1"}))
+    assert "sk-1" not in repr(list_providers({"OPENAI_API_KEY": "sk-1"}))
 
 
 def test_the_first_of_two_names_for_one_key_counts() -> None:
-    (provider,) = providers_of({"GOOGLE_API_KEY": "other", "GEMINI_API_KEY": "mine"})
+    (provider,) = list_providers({"GOOGLE_API_KEY": "other", "GEMINI_API_KEY": "mine"})
 
     assert provider.api_key == "mine"
 
 
 def test_a_base_url_in_the_environment_takes_the_place_of_the_vendors() -> None:
-    (provider,) = providers_of({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://proxy.test/v1/"})
+    (provider,) = list_providers({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://proxy.test/v1/"})
 
     assert provider.api_base == "https://proxy.test/v1"
 
@@ -105,7 +107,7 @@ def test_a_base_url_in_the_environment_takes_the_place_of_the_vendors() -> None:
 
 
 def test_servers_are_declared_by_name_and_address() -> None:
-    servers = servers_of("corp=https://models.test/v1/, ollama=http://10.0.0.5:11434/v1,")
+    servers = parse_servers("corp=https://models.test/v1/, ollama=http://10.0.0.5:11434/v1,")
 
     assert [(server.name, server.api_base) for server in servers] == [
         ("corp", "https://models.test/v1"),
@@ -114,15 +116,15 @@ def test_servers_are_declared_by_name_and_address() -> None:
 
 
 def test_no_text_declares_no_servers() -> None:
-    assert servers_of("") == ()
+    assert parse_servers("") == ()
 
 
 def test_the_key_of_a_server_is_in_the_variable_of_its_name() -> None:
-    servers = servers_of("corp-llm=https://models.test/v1,open=https://open.test/v1")
+    servers = parse_servers("corp-llm=https://models.test/v1,open=https://open.test/v1")
 
-    keyed, keyless = providers_of({"CORP_LLM_API_KEY": "sk-2"}, servers)
+    keyed, keyless = list_providers({"CORP_LLM_API_KEY": "sk-2"}, servers)
 
-    assert keyed == Provider("corp-llm", "https://models.test/v1", "sk-2", "openai", lists=True, own=True)
+    assert keyed == Provider("corp-llm", "https://models.test/v1", "sk-2", "openai", lists_models=True, is_own=True)
     assert keyless.api_key == ""
 
 
@@ -147,7 +149,7 @@ def test_the_key_of_a_server_is_in_the_variable_of_its_name() -> None:
 )
 def test_a_wrong_declaration_is_one_line_without_secrets(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as raised:
-        servers_of(text)
+        parse_servers(text)
 
     assert "\n" not in str(raised.value)
     assert "secret" not in str(raised.value)
@@ -159,7 +161,7 @@ def test_a_wrong_declaration_is_one_line_without_secrets(text: str, complaint: s
 async def test_the_models_of_a_server_cost_nothing_and_carry_its_name() -> None:
     (model,) = await offered({"id": "llama3.2:3b", "object": "model", "max_model_len": 8192})
 
-    assert (model.id, model.provider, model.upstream) == ("corp/llama3.2:3b", "corp", "llama3.2:3b")
+    assert (model.id, model.provider, model.upstream_name) == ("corp/llama3.2:3b", "corp", "llama3.2:3b")
     assert model.price == Price(0, 0)
     assert model.context_window == 8192
     assert "local" in model.features
@@ -176,7 +178,7 @@ async def test_a_server_is_asked_with_its_key() -> None:
         return web.json_response({"data": [{"id": request.headers["Authorization"].replace(" ", "-")}]})
 
     async with serving(answer) as port:
-        provider = Provider("corp", f"http://127.0.0.1:{port}/v1", "sk-3", "openai", lists=True, own=True)
+        provider = Provider("corp", f"http://127.0.0.1:{port}/v1", "sk-3", "openai", lists_models=True, is_own=True)
         (model,) = await asked_of(provider)
 
     assert model.id == "corp/Bearer-sk-3"
@@ -231,8 +233,10 @@ async def test_an_answer_that_is_no_list_is_an_error(body: bytes) -> None:
         return web.Response(body=body)
 
     async with serving(answer) as port:
-        with pytest.raises(ModelsUnlisted):
-            await asked_of(Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists=True, own=True))
+        with pytest.raises(ModelListFailed):
+            await asked_of(
+                Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=True)
+            )
 
 
 async def test_a_refusal_is_an_error_that_says_the_status() -> None:
@@ -240,8 +244,10 @@ async def test_a_refusal_is_an_error_that_says_the_status() -> None:
         raise web.HTTPUnauthorized
 
     async with serving(answer) as port:
-        with pytest.raises(ModelsUnlisted) as raised:
-            await asked_of(Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists=True, own=True))
+        with pytest.raises(ModelListFailed) as raised:
+            await asked_of(
+                Provider("corp", f"http://127.0.0.1:{port}/v1", "", "openai", lists_models=True, is_own=True)
+            )
 
     assert raised.value.details == {"server": "corp", "status": 401}
 
@@ -255,9 +261,9 @@ async def test_a_list_that_is_made_to_take_time_is_none_where_a_customer_names_t
 
     async with serving(answer) as port:
         url = f"http://127.0.0.1:{port}/v1"
-        provider = Provider("corp", url, "", "openai", lists=True, own=True, guarded=guarded)
+        provider = Provider("corp", url, "", "openai", lists_models=True, is_own=True, is_guarded=guarded)
         if found is None:
-            with pytest.raises(ModelsUnlisted):
+            with pytest.raises(ModelListFailed):
                 await asked_of(provider)
         else:
             assert len(await asked_of(provider)) == found
@@ -265,7 +271,7 @@ async def test_a_list_that_is_made_to_take_time_is_none_where_a_customer_names_t
 
 async def test_a_declared_server_is_reached_through_the_guarded_client() -> None:
     with pytest.raises(AddressRefused):
-        await models_of(Provider("corp", "http://127.0.0.1:8081/v1", "", "openai", own=True), Egress().request)
+        await fetch_models(Provider("corp", "http://127.0.0.1:8081/v1", "", "openai", is_own=True), Egress().request)
 
 
 # What answers on loopback
@@ -273,24 +279,24 @@ async def test_a_declared_server_is_reached_through_the_guarded_client() -> None
 
 async def test_local_servers_are_found_with_their_models() -> None:
     async with serving(listing({"id": "llama3.2"})) as ollama, serving(listing({"id": "qwen3"})) as vllm:
-        found = await probe(1, {"ollama": ollama, "vllm": vllm}, patience=PATIENCE)
+        found = await probe_servers(1, {"ollama": ollama, "vllm": vllm}, seconds=PATIENCE)
 
     assert [model.id for _, models in found for model in models] == ["ollama/llama3.2", "vllm/qwen3"]
     provider, (model,) = found[0]
     assert (provider.name, provider.api_base, provider.wire) == ("ollama", f"http://127.0.0.1:{ollama}/v1", "openai")
-    assert provider.own
+    assert provider.is_own
     assert model.price == Price(0, 0)
     assert "local" in model.features
 
 
 async def test_we_do_not_take_ourselves_for_a_local_server() -> None:
     async with serving(listing({"id": "baobab/echo"})) as port:
-        assert await probe(port, {"vllm": port}, patience=PATIENCE) == []
+        assert await probe_servers(port, {"vllm": port}, seconds=PATIENCE) == []
 
 
 async def test_a_local_server_that_settings_declare_is_not_looked_for() -> None:
     async with serving(listing({"id": "llama3.2"})) as port:
-        assert await probe(1, {"ollama": port}, declared=["ollama"], patience=PATIENCE) == []
+        assert await probe_servers(1, {"ollama": port}, declared=["ollama"], seconds=PATIENCE) == []
 
 
 async def test_nobody_there_is_nothing_found() -> None:
@@ -298,7 +304,7 @@ async def test_nobody_there_is_nothing_found() -> None:
         # Taken, so that nobody else comes there, and not listened on.
         taken.bind(("127.0.0.1", 0))
 
-        assert await probe(1, {"ollama": taken.getsockname()[1]}, patience=PATIENCE) == []
+        assert await probe_servers(1, {"ollama": taken.getsockname()[1]}, seconds=PATIENCE) == []
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
@@ -307,7 +313,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
         raise AssertionError
 
     async with serving(silent) as port:
-        assert await probe(1, {"vllm": port}, patience=0.05) == []
+        assert await probe_servers(1, {"vllm": port}, seconds=0.05) == []
 
 
 async def not_models(_request: web.Request) -> web.Response:
@@ -339,7 +345,7 @@ async def nested(_request: web.Request) -> web.Response:
 @pytest.mark.parametrize("handler", [not_models, refusing, elsewhere, endless, nested, listing()])
 async def test_what_answers_otherwise_is_no_model_server(handler: Handler) -> None:
     async with serving(handler) as port:
-        assert await probe(1, {"llamacpp": port}, patience=PATIENCE) == []
+        assert await probe_servers(1, {"llamacpp": port}, seconds=PATIENCE) == []
 
 
 async def test_a_server_cannot_flood_the_catalogue() -> None:
@@ -347,6 +353,6 @@ async def test_a_server_cannot_flood_the_catalogue() -> None:
         return web.Response(text=json.dumps({"data": [{"id": f"m{number}"} for number in range(5000)]}))
 
     async with serving(many) as port:
-        ((_, models),) = await probe(1, {"lmstudio": port}, patience=PATIENCE)
+        ((_, models),) = await probe_servers(1, {"lmstudio": port}, seconds=PATIENCE)
 
     assert len(models) == 2000

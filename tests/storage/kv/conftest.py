@@ -10,10 +10,10 @@ import redis
 
 from baobab.storage.kv import Engine, MemoryEngine, SqliteEngine
 from baobab.storage.kv.postgres.engine import PostgresEngine
-from baobab.storage.kv.tiered.durable import Durable
+from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.engine import TieredEngine
-from baobab.storage.kv.tiered.postgres import DurablePostgres
-from baobab.storage.kv.tiered.sqlite import DurableFiles
+from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
+from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.servers import PostgresServer, ValkeyServer, postgres, valkey
 from tests.storage.kv.tiered_workers import Around, FilesAround, PostgresAround
@@ -81,10 +81,10 @@ def make_engine(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
         "postgres": lambda: PostgresEngine(request.getfixturevalue("postgres_url"), clock),
         "valkey": lambda: ValkeyEngine(request.getfixturevalue("valkey_url"), clock),
         "sqlite+valkey": lambda: TieredEngine(
-            DurableFiles(tmp_path, clock), request.getfixturevalue("valkey_url"), clock
+            SqliteDurableEngine(tmp_path, clock), request.getfixturevalue("valkey_url"), clock
         ),
         "postgres+valkey": lambda: TieredEngine(
-            DurablePostgres(request.getfixturevalue("postgres_url"), clock),
+            PostgresDurableEngine(request.getfixturevalue("postgres_url"), clock),
             request.getfixturevalue("valkey_url"),
             clock,
         ),
@@ -117,19 +117,19 @@ def server() -> Iterator[ValkeyServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def make_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Durable]:
+def make_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], DurableEngine]:
     """Another worker's view of one and the same durable tier."""
     if request.param == "sqlite":
-        return lambda: DurableFiles(tmp_path, time.time)
+        return lambda: SqliteDurableEngine(tmp_path, time.time)
     url = request.getfixturevalue("postgres_url")
-    return lambda: DurablePostgres(url, time.time)
+    return lambda: PostgresDurableEngine(url, time.time)
 
 
 @pytest.fixture
 def make_around(
-    make_durable: Callable[[], Durable], tmp_path: Path, request: pytest.FixtureRequest
+    make_durable: Callable[[], DurableEngine], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[[], Around]:
-    if isinstance(make_durable(), DurableFiles):
+    if isinstance(make_durable(), SqliteDurableEngine):
         return lambda: FilesAround(tmp_path, time.time)
     url = request.getfixturevalue("postgres_url")
     return lambda: PostgresAround(url, time.time)

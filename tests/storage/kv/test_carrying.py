@@ -102,7 +102,7 @@ class TestSpaces:
         await engine.delete("empty", "key")
         await engine.freeze("frozen")
         # Tokens are kept in a space that is nobody's.
-        await engine.once("t").put("app0", "other", b"1", None, D, FREE)
+        await engine.for_attempt("t").put("app0", "other", b"1", None, D, FREE)
         clock.advance(10)
         assert await engine.spaces(None, 3) == ["app0", "app1", "app2"]
         assert await engine.spaces("app2", 3) == ["app4", "app5", "app6"]

@@ -139,17 +139,17 @@ class TestRefusal:
         assert await exported(engine) == [Entry("a", b"2", E)]
 
     async def test_an_attempt_made_before_is_answered_and_a_refused_one_may_be_made_later(self, engine: Engine) -> None:
-        assert await engine.once("before").incr("app", "n", 5, None, FREE) == 5
+        assert await engine.for_attempt("before").incr("app", "n", 5, None, FREE) == 5
         await engine.freeze("app")
-        assert await engine.once("before").incr("app", "n", 5, None, FREE) == 5
+        assert await engine.for_attempt("before").incr("app", "n", 5, None, FREE) == 5
         for _ in range(2):
             with pytest.raises(SpaceFrozen):
-                await engine.once("t").incr("app", "n", 1, None, FREE)
+                await engine.for_attempt("t").incr("app", "n", 1, None, FREE)
             with pytest.raises(SpaceFrozen):
-                await engine.once("u").batch("app", [Set("m", b"1")], FREE)
+                await engine.for_attempt("u").batch("app", [Set("m", b"1")], FREE)
         await engine.thaw("app")
-        assert await engine.once("t").incr("app", "n", 1, None, FREE) == 6
-        assert await engine.once("u").batch("app", [Set("m", b"1")], FREE) == [None]
+        assert await engine.for_attempt("t").incr("app", "n", 1, None, FREE) == 6
+        assert await engine.for_attempt("u").batch("app", [Set("m", b"1")], FREE) == [None]
         assert await engine.get("app", "m") == b"1"
 
     async def test_it_outlives_the_engine(self, frozen: Engine) -> None:

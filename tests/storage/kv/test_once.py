@@ -28,21 +28,21 @@ WEEK = 7 * 24 * 3600
 
 
 async def test_a_later_attempt_changes_nothing_and_is_answered_as_the_first_was(engine: Engine) -> None:
-    assert await engine.once("t").incr("app", "n", 5, None, FREE) == 5
+    assert await engine.for_attempt("t").incr("app", "n", 5, None, FREE) == 5
     await engine.incr("app", "n", 1, None, FREE)
-    assert await engine.once("t").incr("app", "n", 5, None, FREE) == 5
+    assert await engine.for_attempt("t").incr("app", "n", 5, None, FREE) == 5
     assert await engine.get("app", "n") == b"6"
 
 
 async def test_each_write_of_an_attempt_is_made_once(engine: Engine) -> None:
     for _ in range(2):
-        attempt = engine.once("t")
+        attempt = engine.for_attempt("t")
         assert [await attempt.incr("app", "n", 1, None, FREE) for _ in range(3)] == [1, 2, 3]
 
 
 async def test_an_attempt_goes_on_where_an_earlier_one_broke_off(engine: Engine) -> None:
-    await engine.once("t").incr("app", "a", 1, None, FREE)
-    attempt = engine.once("t")
+    await engine.for_attempt("t").incr("app", "a", 1, None, FREE)
+    attempt = engine.for_attempt("t")
     await attempt.incr("app", "a", 1, None, FREE)
     await attempt.incr("app", "b", 1, None, FREE)
     assert (await engine.get("app", "a"), await engine.get("app", "b")) == (b"1", b"1")
@@ -51,24 +51,24 @@ async def test_an_attempt_goes_on_where_an_earlier_one_broke_off(engine: Engine)
 async def test_whether_an_attempt_has_written_is_known_also_of_a_frozen_space(engine: Engine) -> None:
     await engine.put("app", "text", b'"x"', None, Tier.DURABLE, FREE)
     with pytest.raises(NotAnInteger):
-        await engine.once("refused").incr("app", "text", 1, None, FREE)
+        await engine.for_attempt("refused").incr("app", "text", 1, None, FREE)
     for number, tier in enumerate(Tier):
-        assert not await engine.begun("app", f"t{number}")
-        await engine.once(f"t{number}").put("app", f"k{number}", b"1", None, tier, FREE)
+        assert not await engine.has_written("app", f"t{number}")
+        await engine.for_attempt(f"t{number}").put("app", f"k{number}", b"1", None, tier, FREE)
     await engine.freeze("app")
-    begun = [await engine.begun("app", token) for token in ("t0", "t1", "refused", "none")]
+    begun = [await engine.has_written("app", token) for token in ("t0", "t1", "refused", "none")]
     assert begun == [True, True, False, False]
     await engine.thaw("app")
 
 
 async def test_tokens_do_not_know_each_other(engine: Engine) -> None:
     for token in ("one", "two"):
-        await engine.once(token).incr("app", "n", 1, None, FREE)
+        await engine.for_attempt(token).incr("app", "n", 1, None, FREE)
     assert await engine.get("app", "n") == b"2"
 
 
 async def test_attempts_at_the_same_time_make_one_write(engine: Engine) -> None:
-    attempts = (engine.once("t").incr("app", "n", 1, None, FREE) for _ in range(10))
+    attempts = (engine.for_attempt("t").incr("app", "n", 1, None, FREE) for _ in range(10))
     assert set(await asyncio.gather(*attempts)) == {1}
     assert await engine.get("app", "n") == b"1"
 
@@ -76,11 +76,11 @@ async def test_attempts_at_the_same_time_make_one_write(engine: Engine) -> None:
 async def test_a_refused_write_keeps_no_token(engine: Engine) -> None:
     await engine.put("app", "n", b'"text"', None, Tier.DURABLE, FREE)
     with pytest.raises(NotAnInteger):
-        await engine.once("t").incr("app", "n", 1, None, FREE)
+        await engine.for_attempt("t").incr("app", "n", 1, None, FREE)
     with pytest.raises(KeysExhausted):
-        await engine.once("t").put("app", "m", b"1", None, Tier.DURABLE, Quota(1, None))
+        await engine.for_attempt("t").put("app", "m", b"1", None, Tier.DURABLE, Quota(1, None))
     await engine.put("app", "n", b"1", None, Tier.DURABLE, FREE)
-    assert await engine.once("t").incr("app", "n", 1, None, FREE) == 2
+    assert await engine.for_attempt("t").incr("app", "n", 1, None, FREE) == 2
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ async def test_a_refused_write_keeps_no_token(engine: Engine) -> None:
 )
 async def test_every_write_answers_the_same_again(engine: Engine, write: Any, answer: Any) -> None:
     await engine.put("app", "a", b"1", None, Tier.DURABLE, FREE)
-    first = await write(engine.once("t"))
+    first = await write(engine.for_attempt("t"))
     assert (first, type(first)) == (answer, type(answer))
     await engine.put("app", "a", b"3", None, Tier.DURABLE, FREE)
-    again = await write(engine.once("t"))
+    again = await write(engine.for_attempt("t"))
     assert (again, type(again)) == (answer, type(answer))
     assert await engine.get("app", "a") == b"3"
 
@@ -116,8 +116,8 @@ async def test_a_batch_answers_the_same_values_counts_and_refusals_again(engine:
         Set("b", b"x" * 99, None),
     ]
     quota = Quota(1, 50)
-    first = await engine.once("t").batch("app", ops, quota)
-    again = await engine.once("t").batch("app", ops, quota)
+    first = await engine.for_attempt("t").batch("app", ops, quota)
+    again = await engine.for_attempt("t").batch("app", ops, quota)
     assert again[:4] == first[:4] == ['"ä\n"'.encode(), None, 1, None]
     for results in (first, again):
         full, large = results[4], results[5]
@@ -128,7 +128,7 @@ async def test_a_batch_answers_the_same_values_counts_and_refusals_again(engine:
 
 
 async def test_tokens_count_for_no_space_and_are_swept_after_a_week(engine: Engine, clock: Any) -> None:
-    await engine.once("t").incr("app", "n", 1, None, FREE)
+    await engine.for_attempt("t").incr("app", "n", 1, None, FREE)
     assert await engine.usage("app") == Usage(1, 2)
     clock.advance(WEEK)
     await engine.sweep()
@@ -139,7 +139,7 @@ async def test_a_token_outlives_whoever_wrote_it(tmp_path: Path, clock: Any) -> 
     for _ in range(3):
         engine = SqliteEngine(tmp_path, clock)
         await engine.open()
-        assert await engine.once("t").incr("app", "n", 7, None, FREE) == 7
+        assert await engine.for_attempt("t").incr("app", "n", 7, None, FREE) == 7
         await engine.close()
 
 
@@ -148,7 +148,7 @@ async def test_two_processes_at_once_make_one_write(tmp_path: Path, clock: Any) 
     for engine in (one, two):
         await engine.open()
     for number in range(20):
-        attempts = [engine.once(f"t{number}").incr("app", "n", 1, None, FREE) for engine in (one, two)]
+        attempts = [engine.for_attempt(f"t{number}").incr("app", "n", 1, None, FREE) for engine in (one, two)]
         assert await asyncio.gather(*attempts) == [number + 1, number + 1]
     for engine in (one, two):
         await engine.close()

@@ -133,7 +133,7 @@ class TestProcesses:
                 lambda: engine.cas(space, key, b"1", b"11", None, FREE),
                 lambda: engine.delete(space, key),
                 lambda: engine.batch(space, ops, FREE),
-                lambda: engine.once(f"{chance.randint(1, 50)}").put(space, key, b"1", None, D, FREE),
+                lambda: engine.for_attempt(f"{chance.randint(1, 50)}").put(space, key, b"1", None, D, FREE),
                 lambda: engine.flush(space) if chance.random() < 0.2 else engine.sweep(5),
             ]
             return chance.choice(asks)()
@@ -154,7 +154,7 @@ class TestProcesses:
     async def test_two_attempts_in_two_processes_make_one_write(self, postgres_url: str) -> None:
         async with opened(postgres_url) as one, opened(postgres_url) as two:
             for number in range(20):
-                attempts = [engine.once(f"t{number}").incr("app", "n", 1, None, FREE) for engine in (one, two)]
+                attempts = [engine.for_attempt(f"t{number}").incr("app", "n", 1, None, FREE) for engine in (one, two)]
                 assert await asyncio.gather(*attempts) == [number + 1, number + 1]
 
 
@@ -183,7 +183,7 @@ class TestRestarts:
                 token = f"{number}:{repeated[number]}"
                 while True:
                     try:
-                        await engine.once(token).incr("app", f"once{number}", 1, None, FREE)
+                        await engine.for_attempt(token).incr("app", f"once{number}", 1, None, FREE)
                         break
                     except StoreUnavailable:
                         await asyncio.sleep(0.02)
@@ -254,11 +254,11 @@ class TestLines:
         async with line(postgres_url) as (wire, url), opened(url) as engine:
             wire.last_words = b"COMMIT"
             with pytest.raises(StoreUnavailable):
-                await engine.once("t").incr("app", "n", 1, None, FREE)
+                await engine.for_attempt("t").incr("app", "n", 1, None, FREE)
             wire.last_words = None
             async with opened(postgres_url) as other:
                 assert await other.get("app", "n") == b"1"
-            assert await engine.once("t").incr("app", "n", 1, None, FREE) == 1
+            assert await engine.for_attempt("t").incr("app", "n", 1, None, FREE) == 1
             assert await engine.get("app", "n") == b"1"
 
     async def test_nothing_waits_for_ever_for_a_silent_server(self, postgres_url: str) -> None:
@@ -327,7 +327,7 @@ class TestLocks:
 
     async def test_a_view_of_a_closed_engine_is_closed_too(self, postgres_url: str) -> None:
         async with opened(postgres_url) as engine:
-            view = engine.once("t")
+            view = engine.for_attempt("t")
         for refused in (view.get("app", "key"), view.incr("app", "key", 1, None, FREE)):
             with pytest.raises(StoreUnavailable):
                 await refused

@@ -27,9 +27,9 @@ from baobab.storage.kv import (
 from baobab.storage.kv.engines import engine_at
 from baobab.storage.kv.postgres.engine import PostgresEngine
 from baobab.storage.kv.sqlite import SqliteEngine
-from baobab.storage.kv.tiered.durable import Durable
+from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.engine import TieredEngine
-from baobab.storage.kv.tiered.sqlite import DurableFiles
+from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from tests.storage.kv.accounts import recount
 from tests.storage.kv.histories import History
@@ -63,7 +63,9 @@ def test_it_answers_as_the_dictionaries_do(
                     # Each step as one attempt, made twice.
                     for _ in range(2 if once else 1):
                         tokens = f"{space}:{number}"
-                        one, other = (engine.once(tokens), memory.once(tokens)) if once else (engine, memory)
+                        one, other = (
+                            (engine.for_attempt(tokens), memory.for_attempt(tokens)) if once else (engine, memory)
+                        )
                         assert await answers(one, space, step) == await answers(other, space, step)
                 assert await state(engine, space) == await state(memory, space)
 
@@ -74,7 +76,7 @@ def test_it_answers_as_the_dictionaries_do(
 class TestWorkers:
     @pytest.mark.parametrize("seed", range(4))
     async def test_what_they_are_told_of_keys_that_move_has_an_order(
-        self, make_durable: Callable[[], Durable], valkey_url: str, seed: int
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str, seed: int
     ) -> None:
         chance, history = random.Random(seed), History()
         values = (b"%d" % number for number in itertools.count(100))
@@ -116,7 +118,7 @@ class TestWorkers:
         await durable.close()
 
     async def test_a_key_that_only_moves_is_never_seen_absent(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         keys = [f"key{number}" for number in range(4)]
 
@@ -136,7 +138,7 @@ class TestWorkers:
             await moving
 
     async def test_a_counter_of_both_is_exact_in_either_tier(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as engines:
             await engines[0].put("app", "ephemeral", b"0", None, E, FREE)
@@ -152,7 +154,7 @@ class TestWorkers:
             assert in_valkey(valkey_url) == ["ephemeral"]
 
     async def test_they_fill_a_quota_over_both_tiers_exactly(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as engines:
             # What one of them asks for alone would fit, and what both ask for would not.
@@ -169,7 +171,7 @@ class TestWorkers:
                 assert await engines[0].usage(f"app{turn}") == await recount(engines[1], f"app{turn}") == Usage(10, 40)
 
     async def test_a_key_that_goes_to_and_fro_at_the_cap_is_never_refused(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         quota = Quota(max_keys=3, max_bytes=12)
         async with workers(make_durable, valkey_url) as engines:
@@ -186,7 +188,7 @@ class TestWorkers:
             assert await engines[1].usage("app") == Usage(3, 12)
 
     async def test_nobody_starves_for_keys_that_the_other_is_always_writing(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as (one, two):
             stopping = False
@@ -203,17 +205,19 @@ class TestWorkers:
             await asyncio.gather(*callers)
 
     async def test_attempts_of_both_make_one_write_in_either_tier(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as engines:
             await engines[0].put("app", "e", b"0", None, E, FREE)
             for number in range(10):
                 for key in ("d", "e"):
-                    attempts = (engine.once(f"{key}{number}").incr("app", key, 1, None, FREE) for engine in engines)
+                    attempts = (
+                        engine.for_attempt(f"{key}{number}").incr("app", key, 1, None, FREE) for engine in engines
+                    )
                     assert await asyncio.gather(*attempts) == [number + 1, number + 1]
 
     async def test_a_frozen_space_takes_no_writes_from_either(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as (one, two):
             written: list[str] = []
@@ -253,7 +257,7 @@ async def test_a_key_that_moves_while_it_is_read_is_found(
 ) -> None:
     """It leaves the ephemeral tier when the durable one has been looked at; `back`: it then returns."""
     durable = Paused(tmp_path, time.time)
-    async with workers(lambda: DurableFiles(tmp_path, time.time), valkey_url, 1) as [other]:
+    async with workers(lambda: SqliteDurableEngine(tmp_path, time.time), valkey_url, 1) as [other]:
         engine = TieredEngine(durable, valkey_url, time.time)
         await engine.open()
 
@@ -276,7 +280,7 @@ async def test_a_key_is_in_a_tier_at_every_moment_of_its_move(
 ) -> None:
     """`beside`: what else is written in the same group."""
     durable, seen = Paused(tmp_path, time.time), []
-    async with workers(lambda: DurableFiles(tmp_path, time.time), valkey_url, 1) as [other]:
+    async with workers(lambda: SqliteDurableEngine(tmp_path, time.time), valkey_url, 1) as [other]:
         engine = TieredEngine(durable, valkey_url, time.time)
         await engine.open()
         await other.put("app", "key", b"1", None, source, FREE)

@@ -20,10 +20,10 @@ from baobab.storage.kv import (
     Tier,
     Usage,
 )
-from baobab.storage.kv.tiered.durable import Durable
+from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.engine import TieredEngine
-from baobab.storage.kv.tiered.postgres import DurablePostgres
-from baobab.storage.kv.tiered.sqlite import DurableFiles
+from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
+from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 from tests.servers import PostgresServer, ValkeyServer
 from tests.storage.kv.accounts import recount
 from tests.storage.kv.tiered_workers import CHILD, FREE, D, E, answering, workers
@@ -53,7 +53,7 @@ async def served(ask: Callable[[str], Awaitable[None]]) -> None:
 
 class TestCrashes:
     async def test_no_acknowledged_durable_write_is_lost_when_valkey_is_killed(
-        self, make_durable: Callable[[], Durable], server: ValkeyServer
+        self, make_durable: Callable[[], DurableEngine], server: ValkeyServer
     ) -> None:
         chance = random.Random(7)
         acknowledged, refused = [0] * 8, [0] * 8
@@ -102,7 +102,7 @@ class TestCrashes:
             assert await one.usage("app") == await recount(two, "app")
 
     async def test_without_valkeys_memory_the_ephemeral_entries_are_gone_and_nothing_else(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as (one, two):
             for number in range(10):
@@ -116,20 +116,20 @@ class TestCrashes:
             assert await one.incr("app", "key1", 5, None, FREE) == 5
 
     async def test_what_an_attempt_wrote_is_lost_together_with_its_answer_or_not_at_all(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url, 1) as [engine]:
             for _ in range(2):
                 await engine.put("app", "cached", b"0", None, E, FREE)
-                assert await engine.once("e").incr("app", "cached", 1, None, FREE) == 1
+                assert await engine.for_attempt("e").incr("app", "cached", 1, None, FREE) == 1
                 assert await engine.get("app", "cached") == b"1"
-                assert await engine.once("d").incr("app", "kept", 1, None, FREE) == 1
+                assert await engine.for_attempt("d").incr("app", "kept", 1, None, FREE) == 1
                 assert await engine.get("app", "kept") == b"1"
                 with redis.Redis.from_url(valkey_url) as client:
                     client.flushall()
 
     async def test_without_valkey_what_is_durable_can_be_read_and_nothing_written(
-        self, make_durable: Callable[[], Durable], server: ValkeyServer
+        self, make_durable: Callable[[], DurableEngine], server: ValkeyServer
     ) -> None:
         async with workers(make_durable, server.url, 1) as [engine]:
             await engine.put("app", "key", b"1", 60, D, FREE)
@@ -183,14 +183,16 @@ class TestCrashes:
                 while True:
                     try:
                         if repeated[number] == 0:
-                            await engine.once(f"first{number}").put("app", f"once{number}", b"0", None, tier, FREE)
-                        await engine.once(token).incr("app", f"once{number}", 1, None, FREE)
+                            await engine.for_attempt(f"first{number}").put(
+                                "app", f"once{number}", b"0", None, tier, FREE
+                            )
+                        await engine.for_attempt(token).incr("app", f"once{number}", 1, None, FREE)
                         break
                     except StoreUnavailable:
                         await asyncio.sleep(0.02)
                 repeated[number] += 1
 
-        async with workers(lambda: DurablePostgres(postgres_url, time.time), valkey_url, lease=2.0) as engines:
+        async with workers(lambda: PostgresDurableEngine(postgres_url, time.time), valkey_url, lease=2.0) as engines:
             callers = [asyncio.ensure_future(caller(engines[n % 2], n)) for n in range(6)]
             callers += [asyncio.ensure_future(stubborn(engines[n % 2], n, Tier(n // 2 % 2))) for n in range(6)]
             for how in (signal.SIGQUIT, signal.SIGINT, None):
@@ -224,7 +226,7 @@ class TestCrashes:
         # The last one may be half a line.
         told = dict(line.split() for line in lines if line.endswith("\n"))
         on_postgres = rows == "postgres"
-        durable = DurablePostgres(at, time.time) if on_postgres else DurableFiles(tmp_path, time.time)
+        durable = PostgresDurableEngine(at, time.time) if on_postgres else SqliteDurableEngine(tmp_path, time.time)
         engine = TieredEngine(durable, valkey_url, time.time)
         await engine.open()
         for key, turn in told.items():
@@ -235,7 +237,7 @@ class TestCrashes:
         await engine.close()
 
     async def test_it_does_not_open_without_valkey_and_leaves_nothing_open(
-        self, make_durable: Callable[[], Durable], server: ValkeyServer
+        self, make_durable: Callable[[], DurableEngine], server: ValkeyServer
     ) -> None:
         server.stop()
         durable = make_durable()
@@ -245,7 +247,7 @@ class TestCrashes:
             await durable.get("app", "key")
 
     async def test_close_finishes_what_it_had_accepted(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url, 1) as [engine]:
             accepted = [asyncio.ensure_future(engine.incr("app", "hits", 1, None, FREE)) for _ in range(500)]

@@ -18,7 +18,7 @@ from baobab.storage.kv import (
     Tier,
     Usage,
 )
-from baobab.storage.kv.tiered.durable import Durable
+from baobab.storage.kv.tiered.durable import DurableEngine
 from baobab.storage.kv.tiered.engine import TieredEngine
 from tests.storage.kv.accounts import recount
 from tests.storage.kv.tiered_workers import FREE, D, E, a_wish, end_turns, ephemeral, in_valkey, workers
@@ -31,11 +31,11 @@ class TestTurns:
     """Workers that stop in the middle."""
 
     async def test_a_worker_that_never_comes_back_is_waited_for_no_longer_than_its_lease(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url, 0.3) as lost:
             await engine.put("app", "other", b"1", None, E, FREE)
-            await lost.enter(a_wish("key"))
+            await lost.acquire_lock(a_wish("key"))
             await engine.put("app", "key", b"1", None, D, FREE)
             assert await engine.get("app", "key") == b"1"
 
@@ -45,38 +45,38 @@ class TestTurns:
                 order: list[int] = []
 
                 async def have(number: int, *keys: str, order: list[int] = order) -> None:
-                    turn = await each.enter(a_wish(*keys))
+                    turn = await each.acquire_lock(a_wish(*keys))
                     order.append(number)
                     await asyncio.sleep(0.002)
-                    each.leave(a_wish(*keys), turn, done=True)
+                    each.release_lock(a_wish(*keys), turn, done=True)
 
-                holding = await each.enter(a_wish("a", "b"))
+                holding = await each.acquire_lock(a_wish("a", "b"))
                 waiting = []
                 for number, keys in enumerate(["a", "ab", "b", "c", "abc"]):
                     waiting.append(asyncio.ensure_future(have(number, *keys)))
                     await asyncio.sleep(0.005)
-                each.leave(a_wish("a", "b"), holding, done=True)
+                each.release_lock(a_wish("a", "b"), holding, done=True)
                 await asyncio.gather(*waiting)
                 assert order == [0, 1, 2, 3, 4]
 
     async def test_where_it_is_too_long_the_store_is_unavailable(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         waiting, impatient = workers(make_durable, valkey_url, 1), workers(make_durable, valkey_url, 1, lease=0.1)
         async with waiting as [engine], impatient as [hasty], ephemeral(valkey_url) as slow:
-            turn = await slow.enter(a_wish("key"))
+            turn = await slow.acquire_lock(a_wish("key"))
             with pytest.raises(StoreUnavailable):
                 await hasty.put("app", "key", b"1", None, D, FREE)
             assert await engine.get("app", "key") is None
             await engine.put("app", "other", b"1", None, D, FREE)
-            slow.leave(a_wish("key"), turn, done=False)
+            slow.release_lock(a_wish("key"), turn, done=False)
             await engine.put("app", "key", b"1", None, E, FREE)
 
     async def test_who_comes_back_after_it_changes_nothing_in_valkey(self, valkey_url: str) -> None:
         async with ephemeral(valkey_url, 0.05) as late:
-            turn = await late.enter(a_wish("key"))
+            turn = await late.acquire_lock(a_wish("key"))
             await asyncio.sleep(0.1)
-            assert await late.change("app", turn, [("put", "key", "", "", b"2")]) is False
+            assert await late.apply_changes("app", turn, [("put", "key", "", "", b"2")]) is False
             assert in_valkey(valkey_url) == []
 
     @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ class TestTurns:
 
     @pytest.mark.parametrize("how", ["sweep", "write"])
     async def test_a_copy_that_it_left_behind_is_found_and_removed(
-        self, make_durable: Callable[[], Durable], valkey_url: str, how: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str, how: str
     ) -> None:
         async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url) as lost:
             await engine.put("app", "key", b"1", None, D, FREE)
             # On its way to the ephemeral tier.
-            turn = await lost.enter(a_wish("key"))
-            assert await lost.change("app", turn, [("put", "key", "", "", b"22")])
+            turn = await lost.acquire_lock(a_wish("key"))
+            assert await lost.apply_changes("app", turn, [("put", "key", "", "", b"22")])
             assert await engine.get("app", "key") == b"1"
             end_turns(valkey_url)
             if how == "sweep":
@@ -142,12 +142,12 @@ class TestTurns:
 
     @pytest.mark.parametrize("write", ["put", "incr", "delete"])
     async def test_such_a_copy_never_outlives_a_write_to_its_key(
-        self, make_durable: Callable[[], Durable], valkey_url: str, write: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str, write: str
     ) -> None:
         async with workers(make_durable, valkey_url, 1) as [engine], ephemeral(valkey_url) as lost:
             await engine.put("app", "key", b"1", None, D, FREE)
-            turn = await lost.enter(a_wish("key"))
-            assert await lost.change("app", turn, [("put", "key", "", "", b"22")])
+            turn = await lost.acquire_lock(a_wish("key"))
+            assert await lost.apply_changes("app", turn, [("put", "key", "", "", b"22")])
             end_turns(valkey_url)
             match write:
                 case "put":
@@ -160,7 +160,7 @@ class TestTurns:
             assert in_valkey(valkey_url) == []
 
     async def test_a_space_that_was_emptied_leaves_nothing_but_tracks_that_fade(
-        self, make_durable: Callable[[], Durable], valkey_url: str
+        self, make_durable: Callable[[], DurableEngine], valkey_url: str
     ) -> None:
         async with workers(make_durable, valkey_url) as engines:
             for turn in range(10):

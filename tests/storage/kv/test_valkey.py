@@ -83,7 +83,9 @@ def test_it_answers_as_the_engine_in_memory_does(valkey_url: str, clock: Any) ->
                     # Each step as one attempt, made twice.
                     for _ in range(2 if once else 1):
                         tokens = f"{space}:{number}"
-                        one, other = (engine.once(tokens), memory.once(tokens)) if once else (engine, memory)
+                        one, other = (
+                            (engine.for_attempt(tokens), memory.for_attempt(tokens)) if once else (engine, memory)
+                        )
                         for group in groups:
                             assert await answers(one, space, group) == await answers(other, space, group)
                 assert await state(engine, space) == await state(memory, space)
@@ -202,14 +204,14 @@ class TestCrashes:
         await engine.open()
         always(server)
         for turn in range(1, 11):
-            attempt = asyncio.ensure_future(engine.once(f"t{turn}").incr("app", "n", 1, None, FREE))
+            attempt = asyncio.ensure_future(engine.for_attempt(f"t{turn}").incr("app", "n", 1, None, FREE))
             await asyncio.sleep(0.001 * (turn % 3))
             server.stop(signal.SIGKILL)
             await asyncio.to_thread(server.start)
             always(server)
             await answering(engine)
             await asyncio.gather(attempt, return_exceptions=True)
-            assert await engine.once(f"t{turn}").incr("app", "n", 1, None, FREE) == turn
+            assert await engine.for_attempt(f"t{turn}").incr("app", "n", 1, None, FREE) == turn
         await engine.close()
 
     async def test_it_refuses_at_once_while_the_server_is_gone(self, server: ValkeyServer) -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from baobab.storage.kv import Quota, Tier
 from baobab.storage.kv.tiered.engine import TieredEngine
-from baobab.storage.kv.tiered.postgres import DurablePostgres
-from baobab.storage.kv.tiered.sqlite import DurableFiles
+from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
+from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 
 FREE = Quota(1_000_000, 1_000_000_000)
 
 
 async def work(rows: str, valkey_url: str) -> None:
     on_postgres = rows.startswith("postgresql:")
-    durable = DurablePostgres(rows, time.time) if on_postgres else DurableFiles(Path(rows), time.time)
+    durable = PostgresDurableEngine(rows, time.time) if on_postgres else SqliteDurableEngine(Path(rows), time.time)
     # Nobody wants to wait long for it when it is gone.
     engine = TieredEngine(durable, valkey_url, time.time, lease=1.0)
     await engine.open()

@@ -20,11 +20,11 @@ from baobab.storage.kv import (
     Tier,
     Usage,
 )
-from baobab.storage.kv.tiered.durable import Asked, Durable, Found
+from baobab.storage.kv.tiered.durable import DurableEngine, LookupRequest, LookupResult
 from baobab.storage.kv.tiered.engine import TieredEngine
-from baobab.storage.kv.tiered.ephemeral import Ephemeral, Wish
-from baobab.storage.kv.tiered.postgres import DurablePostgres
-from baobab.storage.kv.tiered.sqlite import DurableFiles
+from baobab.storage.kv.tiered.ephemeral import EphemeralTier, LockRequest
+from baobab.storage.kv.tiered.postgres import PostgresDurableEngine
+from baobab.storage.kv.tiered.sqlite import SqliteDurableEngine
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ CHILD = Path(__file__).with_name("tiered_child.py")
 
 @asynccontextmanager
 async def workers(
-    make: Callable[[], Durable], url: str, count: int = 2, **options: Any
+    make: Callable[[], DurableEngine], url: str, count: int = 2, **options: Any
 ) -> AsyncIterator[list[TieredEngine]]:
     engines = [TieredEngine(make(), url, time.time, **options) for _ in range(count)]
     for engine in engines:
@@ -49,9 +49,9 @@ async def workers(
 
 
 @asynccontextmanager
-async def ephemeral(url: str, lease: float = 60.0) -> AsyncIterator[Ephemeral]:
+async def ephemeral(url: str, lease: float = 60.0) -> AsyncIterator[EphemeralTier]:
     """A worker that a test leads step by step, and that may never come to the end of its turn."""
-    made = Ephemeral(url, time.time, lease=lease, patience=2.0, queue_limit=100)
+    made = EphemeralTier(url, time.time, lease=lease, patience=2.0, queue_limit=100)
     await made.open()
     try:
         yield made
@@ -83,8 +83,8 @@ def end_turns(url: str) -> None:
             client.hset("kv:{app}:holders", holder, f"1:{terms}")
 
 
-def a_wish(*keys: str) -> Wish:
-    return Wish("app", keys, (), alone=False, growth=NOTHING)
+def a_wish(*keys: str) -> LockRequest:
+    return LockRequest("app", keys, (), alone=False, growth=NOTHING)
 
 
 class Around:
@@ -93,7 +93,7 @@ class Around:
     before: Callable[[], Awaitable[None]] | None = None
     around: Callable[[], Awaitable[None]] | None = None
 
-    async def change(self, asked: Asked, work: Callable[[Any, Found], T], *, resizes: bool) -> T:
+    async def change(self, asked: LookupRequest, work: Callable[[Any, LookupResult], T], *, resizes: bool) -> T:
         before, self.before = self.before, None
         if before is not None:
             await before()
@@ -105,11 +105,11 @@ class Around:
         return changed
 
 
-class FilesAround(Around, DurableFiles):
+class FilesAround(Around, SqliteDurableEngine):
     pass
 
 
-class PostgresAround(Around, DurablePostgres):
+class PostgresAround(Around, PostgresDurableEngine):
     pass
 
 

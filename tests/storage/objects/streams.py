@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from baobab.storage.objects import ObjectStore, Reader, Stored
+from baobab.storage.objects import ObjectInfo, ObjectReader, ObjectStore
 
 
 async def chunks_of(content: bytes, size: int = 100_000) -> AsyncIterator[bytes]:
@@ -12,11 +12,11 @@ async def chunks_of(content: bytes, size: int = 100_000) -> AsyncIterator[bytes]
         yield content[start : start + size]
 
 
-async def put(store: ObjectStore, key: str, content: bytes, content_type: str = "text/plain") -> Stored:
+async def put(store: ObjectStore, key: str, content: bytes, content_type: str = "text/plain") -> ObjectInfo:
     return await store.put(key, chunks_of(content), content_type=content_type, max_bytes=1_000_000_000)
 
 
-async def whole(reader: Reader | None) -> bytes | None:
+async def whole(reader: ObjectReader | None) -> bytes | None:
     return None if reader is None else b"".join([chunk async for chunk in reader])
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from baobab.storage.objects import InvalidContentType, InvalidKey, ObjectStore, Stored, TooLarge
+from baobab.storage.objects import InvalidContentType, InvalidKey, ObjectInfo, ObjectStore, TooLarge
 from tests.storage.objects.streams import chunks_of, content, put, whole
 
 # More than goes to S3 in one request.
@@ -27,11 +27,11 @@ class TestPutAndGet:
     async def test_what_was_put_is_read_back(self, store: ObjectStore, size: int) -> None:
         data = LARGE[:size]
         stored = await put(store, "app_1/a", data, "image/png")
-        assert stored == Stored(size, hashlib.sha256(data).hexdigest(), "image/png")
+        assert stored == ObjectInfo(size, hashlib.sha256(data).hexdigest(), "image/png")
         assert await store.head("app_1/a") == stored
         reader = await store.get("app_1/a")
         assert reader is not None
-        assert reader.stored == stored
+        assert reader.info == stored
         assert await whole(reader) == data
 
     async def test_put_replaces_the_earlier_object(self, store: ObjectStore) -> None:
@@ -60,7 +60,7 @@ class TestPutAndGet:
         stored = await put(store, "app_1/a", b"0123456789")
         reader = await store.get("app_1/a", start=start, end=end)
         assert reader is not None
-        assert reader.stored == stored
+        assert reader.info == stored
         assert await whole(reader) == expected
 
     async def test_a_part_of_an_empty_object_is_empty(self, store: ObjectStore) -> None:
@@ -98,7 +98,7 @@ class TestPutAndGet:
         found = await content(store, "app_1/a")
         assert found in versions
         head = await store.head("app_1/a")
-        assert head == Stored(300_000, hashlib.sha256(found).hexdigest(), f"text/{found[0]}")
+        assert head == ObjectInfo(300_000, hashlib.sha256(found).hexdigest(), f"text/{found[0]}")
 
 
 class TestRefusals:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baobab.storage.objects import ObjectStore, Stored
+from baobab.storage.objects import ObjectInfo, ObjectStore
 from tests.storage.objects.streams import content, put
 
 # Long enough to be cut in several places where names of files are short, and alike up to there.
@@ -39,14 +39,14 @@ bounds = st.integers(0, 45)
 
 class Oracle:
     def __init__(self) -> None:
-        self.objects: dict[str, tuple[bytes, Stored]] = {}
+        self.objects: dict[str, tuple[bytes, ObjectInfo]] = {}
 
-    def put(self, key: str, data: bytes, content_type: str) -> Stored:
-        stored = Stored(len(data), hashlib.sha256(data).hexdigest(), content_type)
+    def put(self, key: str, data: bytes, content_type: str) -> ObjectInfo:
+        stored = ObjectInfo(len(data), hashlib.sha256(data).hexdigest(), content_type)
         self.objects[key] = data, stored
         return stored
 
-    def head(self, key: str) -> Stored | None:
+    def head(self, key: str) -> ObjectInfo | None:
         return self.objects[key][1] if key in self.objects else None
 
     def content(self, key: str, start: int, end: int | None) -> bytes | None:

@@ -9,7 +9,7 @@ from baobab.storage.clock import SystemClock
 from baobab.storage.kv import KeysExhausted, Quota, StorageFull, Tier
 from baobab.storage.kv.valkey.engine import ValkeyEngine
 from baobab.storage.valkey.pipeline import Pipeline
-from baobab.storage.valkey.windows import Windows
+from baobab.storage.valkey.windows import SlidingWindows
 from baobab.tools.core.errors import RateLimited
 from baobab.tools.core.rate_limits import SharedRateLimits
 
@@ -48,7 +48,7 @@ async def spend(url: str) -> int:
     """How many of 50 at once passed, where 10 a minute may."""
     pipeline = Pipeline(url)
     await pipeline.open()
-    limits = SharedRateLimits(Windows(pipeline), SystemClock())
+    limits = SharedRateLimits(SlidingWindows(pipeline), SystemClock())
     results = await asyncio.gather(*(limits.spend("test", "one", 10, 60) for _ in range(50)), return_exceptions=True)
     await pipeline.close()
     return sum(not isinstance(result, RateLimited) for result in results)

@@ -36,4 +36,4 @@ async def test_a_flood_of_addresses_makes_nothing_else_forgotten(house: House) -
         limits.spend("wrong_for", "ada", 100, 900)
     for number in range(150_000):
         limits.spend("platform_login", str(number), 60, 900)
-    assert limits.used("wrong_for", "ada", 100, 900) == 5
+    assert limits.count_used("wrong_for", "ada", 100, 900) == 5

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from baobab.replaying import replay
-from baobab.runtime.agents.plain import loads
-from baobab.runtime.agents.rows import checkpoints, pieces, writes
+from baobab.replay_command import replay
+from baobab.runtime.agents.checkpoint_json import loads
+from baobab.runtime.agents.tables import checkpoints, pieces, writes
 from tests.tools.agents.conftest import Agency, graph
 from tests.tools.agents.test_fork import fork
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Table, func, select
 
-from baobab.runtime.agents.rows import checkpoints, events, messages, pieces, runs, threads, writes
+from baobab.runtime.agents.tables import checkpoints, events, messages, pieces, runs, threads, writes
 from baobab.tools.approvals.tables import approvals
 from baobab.tools.core.auth.callers import Anonymous, Caller
 from tests.jobs import settled

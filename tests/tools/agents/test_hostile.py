@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import update
 
 from baobab import composition
-from baobab.runtime.agents.rows import runs
+from baobab.runtime.agents.tables import runs
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.providers import own_server
-from baobab.settings import load
+from baobab.runtime.gateway.providers import build_own_server
+from baobab.settings import load_settings
 from baobab.tools.agents.errors import LimitExceeded
 from baobab.tools.core.auth.callers import Anonymous
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.stream import Stream
 from tests.clock import FixedClock
 from tests.columns import begin, end
@@ -36,8 +36,8 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     """One that may call this machine, where webhooks are received; nothing else that is private."""
     clock = FixedClock()
-    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.house(settings, clock=clock) as opened:
+    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.open_application(settings, clock=clock) as opened:
         yield House(opened.services, opened.registry, clock, tmp_path)
     end(tmp_path)
 
@@ -240,7 +240,7 @@ async def test_decisions_at_once_are_one(agency: Agency) -> None:
 async def following(agency: Agency, name: str, run_id: str) -> AsyncGenerator[bytes, None]:
     """The events of a run as a stream."""
     arguments = {"app_id": agency.app_id, "name": name, "id": run_id}
-    door = Door("test", "stream", streams=True)
+    door = RequestContext("test", "stream", streams=True)
     streamed = await agency.house.registry.call("agents_runs_events", arguments, agency.owner, door)
     assert isinstance(streamed, Stream)
     return streamed.pieces
@@ -447,7 +447,7 @@ def answering(agency: Agency, fake: Upstream, message: dict[str, Any]) -> None:
     fake.said["it"] = Said(json.dumps(body).encode())
     price, features = Price(prompt=1, completion=1), frozenset(["tools", "json_schema"])
     model = Model("lab/m", "it", "chat", price, 8192, 64, litellm="lab/said:it", provider="lab", features=features)
-    agency.house.services.part(Gateway).add(own_server("lab", f"{fake.url}/v1", "key"), [model])
+    agency.house.services.part(Gateway).add_provider(build_own_server("lab", f"{fake.url}/v1", "key"), [model])
 
 
 @pytest.mark.parametrize("value", UNHOLDABLE.values(), ids=list(UNHOLDABLE))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from baobab.runtime.agents.family import cancel
-from baobab.runtime.agents.rows import runs
-from baobab.tools.agents import working
+from baobab.runtime.agents.run_tree import request_cancel
+from baobab.runtime.agents.tables import runs
+from baobab.tools.agents import jobs as agent_jobs
 from tests.jobs import jobs, unfinished
 from tests.tools.agents.conftest import Agency, graph
 
@@ -210,7 +210,7 @@ async def test_a_run_that_begins_to_wait_while_it_is_cancelled_leaves_nothing_to
     async with services.database.reading() as connection:
         row = (await connection.execute(select(runs).where(runs.c.id == run["id"]))).one()
     before = SimpleNamespace(**{**row._mapping, "status": "running"})
-    assert await cancel(services, services.database, before) == "cancelled"
+    assert await request_cancel(services, services.database, before) == "cancelled"
     assert (await agency.house.use("approvals_list", agency.owner, status="pending"))["approvals"] == []
 
 
@@ -296,7 +296,7 @@ async def test_who_approves_sees_that_a_run_is_tainted_and_that_arguments_were_c
 async def test_what_a_run_proposed_that_is_no_more_is_withdrawn_however_many_others_wait(
     agency: Agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "_ROUND", 2)
+    monkeypatch.setattr(agent_jobs, "_ROUND", 2)
     await agency.agent("a", asking('/call kv_put {"key": "x", "value": 1}', *TOOLS))
     *others, run = sorted([await agency.run("a") for _ in range(6)], key=lambda run: str(run["id"]))
     async with agency.house.services.database.writing() as connection:

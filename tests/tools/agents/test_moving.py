@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from baobab.runtime.agents.rows import (
+from baobab.runtime.agents.tables import (
     agents,
     checkpoints,
     counts,
@@ -199,14 +199,14 @@ async def test_an_app_is_not_moved_between_two_attempts_at_an_approved_call(plac
         decided = {"status": "approved", "decided_at": place.clock.now()}
         changed = update(approvals).where(approvals.c.app_id == place.app).values(**decided)
         approval_id = (await connection.execute(changed.returning(approvals.c.id))).scalar_one()
-    await services.regions["local"].kv.once(approval_id).incr(place.app, "n", 1, None, Quota())
+    await services.regions["local"].kv.for_attempt(approval_id).incr(place.app, "n", 1, None, Quota())
     begun = await place.ask("POST", f"/v1/apps/{place.app}/move", {"dest_region": EU}, 202)
     move = f"/v1/apps/{place.app}/migrations/{begun['migration_id']}"
     for _ in range(3):
         await place.worked(5)
         assert (await place.ask("GET", move))["current_step"] == "blocking_writes"
         await place.ask("PUT", f"/v1/{place.app}/kv/other", {"value": 1}, 204)
-    async with services.database.working() as unit:
+    async with services.database.writing_unit() as unit:
         await services.jobs.enqueue(unit, JOB, {"approval_id": approval_id})
     await place.moved(move)
     await place.becomes(run, "completed")

@@ -6,7 +6,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from baobab.cli import main
-from baobab.replaying import replay
+from baobab.replay_command import replay
 from baobab.tools.core.errors import BaobabError
 from tests.columns import begin
 from tests.tools.agents.conftest import Agency, graph

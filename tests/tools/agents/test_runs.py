@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from baobab.runtime.agents.rows import runs
-from baobab.runtime.agents.watch import Watch
+from baobab.runtime.agents.run_watcher import RunWatcher
+from baobab.runtime.agents.tables import runs
 from tests.jobs import jobs
 from tests.tools.agents.conftest import Agency, graph
 
@@ -115,11 +115,11 @@ async def test_a_run_that_is_cancelled_at_any_moment_of_a_step_leaves_nothing_ha
     names = list(nodes)
     await agency.put("a", "first")
     await agency.agent("reader", graph(nodes, *pairwise(names), tools={"builtin": ["kv_get"]}))
-    watch, database = agency.house.services.of(Watch), agency.house.services.database
+    watch, database = agency.house.services.of(RunWatcher), agency.house.services.database
     cancelled = 0
     for ticks in range(40):
         run_id = await agency.start("reader")
-        with watch.listening(run_id, database) as news:
+        with watch.subscribe(run_id, database) as news:
             await news.wait()
             for _ in range(ticks):
                 await asyncio.sleep(0)

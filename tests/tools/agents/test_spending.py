@@ -8,7 +8,7 @@ import pytest
 
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.providers import own_server
+from baobab.runtime.gateway.providers import build_own_server
 from baobab.tools.core.credits import Spender, Usage
 from tests.jobs import settled
 from tests.runtime.gateway.upstream import Upstream, upstream
@@ -43,7 +43,7 @@ async def fake(agency: Agency) -> AsyncIterator[Upstream]:
         features = frozenset(("streaming", "tools"))
         names = {"id": "lab/ok", "name": "ok", "litellm": "lab/ok", "provider": "lab"}
         model = Model(**names, modality="chat", price=PRICE, context_window=8192, max_output=64, features=features)
-        agency.house.services.part(Gateway).add(own_server("lab", f"{server.url}/v1", "key"), [model])
+        agency.house.services.part(Gateway).add_provider(build_own_server("lab", f"{server.url}/v1", "key"), [model])
         yield server
 
 

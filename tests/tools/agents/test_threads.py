@@ -10,10 +10,10 @@ from sqlalchemy import Text, cast, event, func, insert, select
 from sqlalchemy.pool import Pool
 
 from baobab import composition
-from baobab.runtime.agents.rows import checkpoints, events, messages, runs, threads, writes
+from baobab.runtime.agents.tables import checkpoints, events, messages, runs, threads, writes
 from baobab.runtime.gateway.gateway import Gateway
-from baobab.runtime.gateway.providers import own_server
-from baobab.settings import load
+from baobab.runtime.gateway.providers import build_own_server
+from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account, Anonymous, AppKey
 from tests.clock import FixedClock
 from tests.columns import begin, end
@@ -29,8 +29,8 @@ DONE = {"type": "end", "output_template": "ok"}
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = FixedClock()
-    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.house(settings, clock=clock) as opened:
+    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.open_application(settings, clock=clock) as opened:
         yield House(opened.services, opened.registry, clock, tmp_path)
     end(tmp_path)
 
@@ -44,7 +44,7 @@ async def provider(agency: Agency) -> AsyncIterator[Upstream]:
 
 
 def behave(agency: Agency, fake: Upstream, name: str) -> None:
-    agency.house.services.part(Gateway).add(own_server("lab", f"{fake.url}/v1", "key"), [model(name)])
+    agency.house.services.part(Gateway).add_provider(build_own_server("lab", f"{fake.url}/v1", "key"), [model(name)])
 
 
 def chatting(**node: Any) -> dict[str, Any]:

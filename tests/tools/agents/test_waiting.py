@@ -9,8 +9,8 @@ import pytest
 from baobab import composition
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Model, Price
-from baobab.runtime.gateway.providers import own_server
-from baobab.settings import load
+from baobab.runtime.gateway.providers import build_own_server
+from baobab.settings import load_settings
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.call import Call
 from baobab.tools.core.limits import PerAddress
@@ -40,8 +40,8 @@ def scarce() -> Toolset:
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = FixedClock()
-    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.house(settings, clock=clock, further=[scarce()]) as opened:
+    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.open_application(settings, clock=clock, further=[scarce()]) as opened:
         yield House(opened.services, opened.registry, clock, tmp_path)
     end(tmp_path)
 
@@ -145,15 +145,15 @@ async def test_a_model_that_takes_no_more_requests_is_asked_again_while_there_is
     agency: Agency, recovers: bool
 ) -> None:
     async with upstream() as fake:
-        gateway, provider = agency.house.services.part(Gateway), own_server("lab", f"{fake.url}/v1", "key")
-        gateway.add(provider, [model("429:40")])
+        gateway, provider = agency.house.services.part(Gateway), build_own_server("lab", f"{fake.url}/v1", "key")
+        gateway.add_provider(provider, [model("429:40")])
         say = {"type": "llm", "input_template": "Hello.", "output_key": "said"}
         spec = graph({"say": say, "done": {"type": "end", "output_template": "ok"}}, ("say", "done"))
         await agency.agent("a", {**spec, "limits": {"timeout_seconds": 100}}, default_model="lab/m")
         run = await waits(agency, "a")
         asked = len(fake.requests)
         if recovers:
-            gateway.add(provider, [model("ok")])
+            gateway.add_provider(provider, [model("ok")])
         for _ in range(3):
             agency.house.clock.advance(41)
             await settled(agency.house)

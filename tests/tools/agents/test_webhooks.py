@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baobab import composition
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.tools.core.auth.callers import Account
 from tests.clock import FixedClock
 from tests.columns import begin, end
@@ -43,8 +43,8 @@ ASK = graph(
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     """One that may call this machine, where webhooks are received; nothing else that is private."""
     clock = FixedClock()
-    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
-    async with composition.house(settings, clock=clock) as opened:
+    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": "127.0.0.1/32"}, data=tmp_path)
+    async with composition.open_application(settings, clock=clock) as opened:
         yield House(opened.services, opened.registry, clock, tmp_path)
     end(tmp_path)
 

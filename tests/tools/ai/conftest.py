@@ -18,12 +18,12 @@ import uvicorn
 from baobab.http.protocol import GuardedProtocol
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.runtime.gateway.model import Modality, Model, Price
-from baobab.runtime.gateway.providers import Provider, own_server
+from baobab.runtime.gateway.providers import Provider, build_own_server
 from baobab.server import Server
-from baobab.settings import load
+from baobab.settings import load_settings
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.terms import Balance
-from baobab.tools.core.credits import Used
+from baobab.tools.core.credits import UsageLine
 from tests.columns import begin, end
 from tests.conftest import ADDRESS, KEY, Baobab
 from tests.people import first_organisation
@@ -78,8 +78,8 @@ class Installation(Baobab):
         offered = self._offered.setdefault(server, [])
         if model not in offered:
             offered.append(model)
-            provider = own_server(server, f"{url or self.fake.url}/v1", LAB_KEY)
-            self.house.services.part(Gateway).add(provider, offered)
+            provider = build_own_server(server, f"{url or self.fake.url}/v1", LAB_KEY)
+            self.house.services.part(Gateway).add_provider(provider, offered)
         return model.id
 
     async def chat(self, model: str | None = MINI, *, by: Any = None, path: str = "/v1", **body: Any) -> httpx.Response:
@@ -106,7 +106,7 @@ class Installation(Baobab):
                 await asyncio.sleep(0.01)
         return balance
 
-    async def used(self, **of: Any) -> list[Used]:
+    async def used(self, **of: Any) -> list[UsageLine]:
         await self.settled()
         today = self.house.services.clock.now().date()
         return await self.credits.usage(await first_organisation(self), today, today, **of)
@@ -125,13 +125,13 @@ class Installation(Baobab):
 async def translated(world: Installation, behaviour: str, vendor: str = "anthropic") -> str:
     """A model of the translated vendor that behaves so."""
     gateway = world.house.services.part(Gateway)
-    known = gateway.catalogue.find("anthropic/claude-haiku-4.5")
+    known = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
     assert known is not None
     model = replace(known, id=f"{vendor}-translated/{behaviour}", litellm=f"{vendor}/{behaviour}", provider=vendor)
     if vendor == "anthropic":
-        gateway.catalogue.offer(f"translated {behaviour}", [model])
+        gateway.catalogue.register_models(f"translated {behaviour}", [model])
     else:
-        gateway.add(Provider(vendor, world.fake.url, OTHER_KEY, "translated"), [model])
+        gateway.add_provider(Provider(vendor, world.fake.url, OTHER_KEY, "translated"), [model])
     return model.id
 
 
@@ -178,8 +178,8 @@ async def installation(data: Path, variables: dict[str, str], **further: str) ->
         found = {name: value.format(url=fake.url) for name, value in further.items()}
         environment = {"OPENAI_API_KEY": VENDOR_KEY, "OPENAI_BASE_URL": f"{fake.url}/v1", **found}
         fixed = {"BAOBAB_BOOTSTRAP_KEY": KEY, "BAOBAB_AI_PROBE": "false"}
-        server = Server(load({**variables, **begin(data), **fixed}, data=data), environment=environment)
-        async with server.open() as house, listening(server.front) as address:
+        server = Server(load_settings({**variables, **begin(data), **fixed}, data=data), environment=environment)
+        async with server.open() as house, listening(server.rest_app) as address:
             transport = httpx.ASGITransport(app=server, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
                 yield Installation(house, client, fake=fake, address=address, data=data)

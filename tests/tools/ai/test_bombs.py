@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baobab.runtime.agents.answer_schema import departure
+from baobab.runtime.agents.answer_schema import find_mismatch
 from tests.tools.ai.conftest import Installation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -168,7 +168,7 @@ async def test_an_agent_that_asks_for_it_fails_and_holds_nobody_up(world: Instal
 async def test_an_answer_is_held_against_a_hostile_schema_within_bounds(schema: Any) -> None:
     tracemalloc.start()
     try:
-        departure(schema(), json.loads(PROMPT))
+        find_mismatch(schema(), json.loads(PROMPT))
         assert tracemalloc.get_traced_memory()[1] < 20 * MEGABYTE
     finally:
         tracemalloc.stop()
@@ -178,5 +178,5 @@ async def test_no_schema_makes_the_server_fetch_anything(world: Installation) ->
     schema = _object({"it": {"$ref": f"{world.fake.url}/schema.json"}}, {})
     sent = len(world.fake.requests)
     assert (await send(world, *requests(schema)[0]))[0] == 400
-    assert departure(schema, {"it": 1}) is None
+    assert find_mismatch(schema, {"it": 1}) is None
     assert len(world.fake.requests) == sent

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.tools.ai.pieces import Joined
+from baobab.runtime.gateway.usage_meter import UsageMeter
+from baobab.tools.ai.completion_events import CompletionAssembler
 from baobab.tools.ai.tables import response_cache as rows
 from tests.conftest import Baobab
 from tests.people import key, person
@@ -259,11 +259,11 @@ async def test_a_stream_that_makes_up_no_answer_is_passed_on_and_not_kept(world:
 
 async def test_an_event_may_have_any_number_of_items() -> None:
     # Each was once looked for among all before it: this many would take minutes, while everybody waits.
-    many, joined_ = 100_000, Joined(2**20)
+    many, joined_ = 100_000, CompletionAssembler(2**20)
     for text in ("{", "}"):
         calls = [{"index": index, "function": {"arguments": text}} for index in range(many)]
         delta = {"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}
         joined_.add(b"data: " + json.dumps(delta).encode() + b"\n\n")
-    whole = joined_.whole(Outcome())
+    whole = joined_.build_completion(UsageMeter())
     assert whole is not None
     assert whole["choices"][0]["message"]["tool_calls"] == [{"function": {"arguments": "{}"}}] * many

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from baobab.tools.accounts.first import first_account
+from baobab.tools.accounts.first_account import first_account
 from baobab.tools.core.auth.callers import ScopedKey
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from tests.people import first_organisation, key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, TOOL, VENDOR_KEY, Installation
 
@@ -246,5 +246,5 @@ async def test_a_door_that_cannot_stream_gets_the_answer_in_one_piece(world: Ins
     owner = await first_account(world.house.services)
     caller = ScopedKey(owner.account_id, owner.organisation_id, "a key", frozenset(("ai:gateway",)))
     asked = {"messages": HELLO, "model": MINI, "stream": True, "tools": [TOOL]}
-    answer = await world.house.registry.call("gateway_chat", asked, caller, Door("test", "1"))
+    answer = await world.house.registry.call("gateway_chat", asked, caller, RequestContext("test", "1"))
     assert answer["choices"][0]["message"]["content"] == TEXT

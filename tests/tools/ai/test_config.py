@@ -203,10 +203,10 @@ async def test_an_own_key_is_used_for_its_provider_only_and_not_charged(world: I
 
 async def test_an_own_key_that_is_refused_is_its_owners_to_put_right(world: Installation) -> None:
     app_id, catalogue = await world.app(), world.house.services.part(Gateway).catalogue
-    mini = catalogue.find(MINI)
+    mini = catalogue.find_model(MINI)
     assert mini is not None
     model = "openai-refusing/401"
-    catalogue.offer("refusing", [replace(mini, id=model, litellm="openai/401")])
+    catalogue.register_models("refusing", [replace(mini, id=model, litellm="openai/401")])
     await configure(world, app_id, byokKey="no-longer-valid-key", byokProvider="openai")
     for stream in (False, True):
         error = (await world.chat(model, path=f"/v1/{app_id}", stream=stream)).json()["error"]
@@ -247,7 +247,7 @@ async def test_an_own_key_is_for_vendors_and_for_no_server_of_the_operators(worl
     assert (refused.status_code, "`lab` is no vendor" in error["message"]) == (400, True)
     assert "openai" in error["remediation"]
     # One that was kept when it was still allowed counts for nothing.
-    sealed = world.house.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.context(app_id))
+    sealed = world.house.services.vault.seal(b"a-server-that-looks-at-no-keys", settings.key_context(app_id))
     kept_then = {"byok_key": sealed, "byok_provider": "lab", "byok_last4": "keys"}
     row = {"id": app_id, "allowed_models": [], "fallback_models": [], "updated_at": datetime.now(UTC), **kept_then}
     async with world.house.services.database.writing() as connection:

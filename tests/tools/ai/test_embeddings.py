@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from baobab.runtime.gateway.builtin.line import LINE
+from baobab.runtime.gateway.builtin.threads import THREADS
 from tests.people import first_organisation, person
 from tests.tools.ai.conftest import PATIENCE_SECONDS, Installation
 
@@ -107,7 +107,7 @@ async def test_a_text_has_its_own_vector_among_many(world: Installation) -> None
 async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_turn(world: Installation) -> None:
     long = [{"role": "user", "content": "word " * 30_000}]
     go_on = threading.Event()
-    occupied = asyncio.create_task(LINE.run(go_on.wait))
+    occupied = asyncio.create_task(THREADS.run_work(go_on.wait))
     mine, other = await first_organisation(world), (await person(world, "other")).headers
 
     async def ask(by: Any = world.owner) -> httpx.Response:
@@ -116,7 +116,7 @@ async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_
     nine = [asyncio.create_task(ask()) for _ in range(9)]
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not LINE.full(mine):
+            while not THREADS.is_full(mine):
                 await asyncio.sleep(0.001)
         for refused in (await ask(), await world.chat("baobab/echo", messages=long)):
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
@@ -136,8 +136,8 @@ async def test_who_asks_too_much_is_told_to_come_again_and_others_are_served_in_
 
 async def test_nothing_is_done_any_more_for_whoever_has_gone(world: Installation) -> None:
     go_on, done = threading.Event(), []
-    occupied = asyncio.create_task(LINE.run(go_on.wait))
-    waiting = asyncio.create_task(LINE.run(lambda: done.append("in vain")))
+    occupied = asyncio.create_task(THREADS.run_work(go_on.wait))
+    waiting = asyncio.create_task(THREADS.run_work(lambda: done.append("in vain")))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

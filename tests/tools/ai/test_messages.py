@@ -426,10 +426,10 @@ async def test_a_stream_that_is_left_costs_what_its_beginning_says_of_the_prompt
     )
     world.fake.said["begun"] = Said(told, headers={"content-type": "text/event-stream"})
     gateway = world.house.services.part(Gateway)
-    known = gateway.catalogue.find("anthropic/claude-haiku-4.5")
+    known = gateway.catalogue.find_model("anthropic/claude-haiku-4.5")
     assert known is not None
     model = replace(known, id="anthropic/left-early", litellm="anthropic/said:begun")
-    gateway.catalogue.offer("left early", [model])
+    gateway.catalogue.register_models("left early", [model])
     before = await world.spent()
     await post(world, model=model.id, stream=True)
     (used,) = [used for used in await world.used() if used.model == model.id]

@@ -15,9 +15,9 @@ from sqlalchemy import select, text
 
 from baobab import composition
 from baobab.runtime.gateway.model import Price
-from baobab.runtime.gateway.outcome import Outcome
-from baobab.settings import load
-from baobab.tools.ai import asking
+from baobab.runtime.gateway.usage_meter import UsageMeter
+from baobab.settings import load_settings
+from baobab.tools.ai import model_calls
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.tables import credit_reservations
 from baobab.tools.core.auth import tables
@@ -69,8 +69,8 @@ async def test_what_a_last_choice_says_was_used_counts(baobab: Installation) -> 
 
 
 async def test_what_costs_more_than_can_be_charged_is_charged_as_the_most() -> None:
-    used = Outcome(prompt=10**8, completion=10**8)
-    assert asking.cost(Price(10**21, 10**21), used) == MOST
+    used = UsageMeter(prompt=10**8, completion=10**8)
+    assert model_calls.cost(Price(10**21, 10**21), used) == MOST
 
 
 async def test_what_the_provider_does_not_count_is_estimated(baobab: Installation) -> None:
@@ -262,7 +262,7 @@ async def rename(baobab: Installation, column: str, name: str) -> None:
 async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
     baobab: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "_RENEWED", 0.0001)
+    monkeypatch.setattr(model_calls, "_RENEWED", 0.0001)
 
     async def ends() -> Any:
         async with baobab.house.services.database.reading() as connection:
@@ -281,7 +281,7 @@ async def test_what_is_set_aside_stays_so_for_as_long_as_an_answer_takes(
         assert (await call).status_code == 200
     last = await ends()
     # Whose call has ended is not held anew.
-    await asyncio.gather(*asking._renewing)
+    await asyncio.gather(*model_calls._renewing)
     assert await ends() == last
 
 
@@ -299,7 +299,7 @@ async def test_what_a_killed_server_had_set_aside_comes_back(tmp_path: Path) -> 
             with pytest.raises(httpx.TransportError):
                 await call
     clock = FixedClock(time.time())
-    async with composition.house(load(settings, data=data), clock=clock) as house:
+    async with composition.open_application(load_settings(settings, data=data), clock=clock) as house:
         (organisation,) = await organisations(house)
         assert (await house.services.part(Credits).balance(organisation)).reserved > 0
         await jobs.made(house, "credits_sweep")
@@ -318,7 +318,7 @@ async def post(address: str) -> httpx.Response:
         return await client.post(f"{address}/v1/chat/completions", json=body, headers=headers)
 
 
-async def organisations(house: composition.House) -> list[str]:
+async def organisations(house: composition.Application) -> list[str]:
     async with house.services.database.reading() as connection:
         return list((await connection.execute(select(tables.organisations.c.id))).scalars())
 

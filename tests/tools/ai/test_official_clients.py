@@ -107,7 +107,7 @@ async def test_pictures_reach_a_provider(world: Installation, client: openai.Asy
     assert world.fake.requests[-1].json["messages"] == seen
 
 
-@pytest.mark.parametrize("name", ["text-embedding-3-small", embeddings.installed()[0]])
+@pytest.mark.parametrize("name", ["text-embedding-3-small", embeddings.list_installed()[0]])
 async def test_embeddings_are_the_same_as_numbers_and_as_text(client: openai.AsyncOpenAI, name: str) -> None:
     numbers = await client.embeddings.create(model=name, input=["a", "b"], encoding_format="float")
     # What the client asks for by itself is base64, which it reads.

@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from baobab.runtime.gateway.gateway import Gateway
 from baobab.storage import secrets
 from baobab.storage.rotation import reseal
-from baobab.tools.ai import reach
+from baobab.tools.ai import organisation_providers
 from baobab.tools.ai.tables import provider_keys
 from tests.columns import kept
 from tests.people import Person, person
@@ -134,8 +134,8 @@ async def test_a_model_of_many_hosts_is_called_at_the_host_that_the_key_is_for(
     catalogue = world.house.services.part(Gateway).catalogue
     model = next(
         model.id
-        for model in catalogue.models("chat", ["together_ai"])
-        if [each.provider for each in catalogue.deployments(model.id, ["together_ai"])] == ["groq", "together_ai"]
+        for model in catalogue.list_models("chat", ["together_ai"])
+        if [each.provider for each in catalogue.list_deployments(model.id, ["together_ai"])] == ["groq", "together_ai"]
     )
     await world.chat(model, by=owner.headers)
     assert key_of_last(world) == PLACES["GROQ_API_KEY"]
@@ -215,7 +215,9 @@ async def test_a_server_of_the_operators_is_called_with_the_operators_key_and_ch
     assert "lab" not in (await world.client.get(url, headers=owner.headers)).json()["providers"]
     # One that was kept when it was still allowed counts for nothing, and can be taken back.
     id_ = f"{owner.organisation_id}:lab"
-    sealed = world.house.services.vault.seal(b"looked-at-by-nobody", reach.context(provider_keys, id_))
+    sealed = world.house.services.vault.seal(
+        b"looked-at-by-nobody", organisation_providers.key_context(provider_keys, id_)
+    )
     row = {"id": id_, "organisation_id": owner.organisation_id, "provider": "lab", "key": sealed, "last4": "body"}
     async with world.house.services.database.writing() as connection:
         await connection.execute(insert(provider_keys), {**row, "updated_at": datetime.now(UTC)})

@@ -33,7 +33,7 @@ def sold(world: Installation, behaviour: str, server: str) -> str:
     model = world.lab(behaviour, server=server)
     if server == "anthropic":
         gateway = world.house.services.part(Gateway)
-        gateway.add(Provider("anthropic", world.fake.url, OTHER_KEY, "translated"), [gateway.find(model)])
+        gateway.add_provider(Provider("anthropic", world.fake.url, OTHER_KEY, "translated"), [gateway.get_model(model)])
     return model
 
 

@@ -68,7 +68,7 @@ async def test_a_loop_of_tools_refers_to_its_calls(world: Installation, server: 
 async def test_thoughts_are_sent_again_where_they_are_sealed(world: Installation) -> None:
     model = world.lab("said:thinking", server="openai")
     gateway = world.house.services.part(Gateway)
-    gateway.catalogue.offer("openai", [replace(gateway.find(model), features=frozenset(("reasoning",)))])
+    gateway.catalogue.register_models("openai", [replace(gateway.get_model(model), features=frozenset(("reasoning",)))])
     sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
     plain = {"type": "reasoning", "id": "rs_2", "summary": []}
     message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}

@@ -246,7 +246,7 @@ async def test_a_model_of_a_third_wire_is_asked_on_that(world: Installation, cli
 
 async def test_a_model_that_has_no_chat_completions_is_relayed(world: Installation, client: openai.AsyncOpenAI) -> None:
     gateway = world.house.services.part(Gateway)
-    only = next(model for model in gateway.catalogue.models("chat") if "responses_only" in model.features)
+    only = next(model for model in gateway.catalogue.list_models("chat") if "responses_only" in model.features)
     response = await client.responses.create(model=only.id, input=USER)
     assert response.output_text == TEXT
     assert world.fake.requests[-1].path == "/v1/responses"

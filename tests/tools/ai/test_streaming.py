@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from baobab.http.streaming import send_stream
-from baobab.tools.ai.ahead import Ahead
+from baobab.tools.ai.read_ahead import ReadAheadBuffer
 from baobab.tools.core.stream import Stream
 from tests.people import key
 from tests.tools.ai.conftest import HELLO, LAB_KEY, MINI, TEXT, Installation, joined
@@ -183,10 +183,10 @@ async def test_a_caller_who_leaves_before_the_first_event_frees_the_provider_too
 
 async def test_a_reader_who_is_slow_has_no_more_read_for_it_than_some_events_and_bytes() -> None:
     for piece, fits in ((b"x", 4), (b"x" * 50, 2)):
-        there = Ahead(4, 100)
+        there = ReadAheadBuffer(4, 100)
         for _ in range(2):
             count = 0
-            while not there.full:
+            while not there.is_full:
                 there.put(piece)
                 count += 1
             assert count == fits

@@ -10,7 +10,7 @@ import anthropic
 import httpx2
 import pytest
 
-from baobab.tools.ai import ahead
+from baobab.tools.ai import read_ahead
 from tests.tools.ai.conftest import HELLO, MINI, OTHER_KEY, TEXT, Installation, installation, translated
 from tests.tools.ai.test_streaming import asking
 
@@ -106,7 +106,7 @@ async def test_a_translated_model_has_the_same_time(world: Installation) -> None
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(read_ahead, "BEAT_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("quick")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def counts(world: Installation, actor_id: str | None = None) -> dict[str, int]:
     """Calls to models that were counted, by organisation."""
     services = world.house.services
-    await services.trail.flush()
+    await services.audit_log.flush()
     query = select(audit_logs).where(audit_logs.c.event_type == "ai.call")
     if actor_id is not None:
         query = query.where(audit_logs.c.actor_id == actor_id)

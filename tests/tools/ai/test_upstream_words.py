@@ -87,9 +87,9 @@ async def asked(world: Installation, wire: str, said: Said, name: str = "", **fu
 
 def google(world: Installation, behaviour: str) -> str:
     gateway = world.house.services.part(Gateway)
-    known = gateway.find(world.lab("plain"))
+    known = gateway.get_model(world.lab("plain"))
     model = replace(known, id=f"googles/{behaviour}", litellm=f"gemini/{behaviour}", provider="gemini")
-    gateway.add(Provider("gemini", world.fake.url, OTHER_KEY, "translated"), [model])
+    gateway.add_provider(Provider("gemini", world.fake.url, OTHER_KEY, "translated"), [model])
     return model.id
 
 

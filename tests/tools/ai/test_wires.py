@@ -133,7 +133,7 @@ async def test_each_token_costs_its_price(world: Installation, wire: Spoken) -> 
         ("written:4", 7 * 150 + wire.written + 7 * 600),
     ):
         model = world.lab(behaviour, server=wire.vendor)
-        gateway.catalogue.offer(wire.vendor, [replace(gateway.find(model), price=wire.price)])
+        gateway.catalogue.register_models(wire.vendor, [replace(gateway.get_model(model), price=wire.price)])
         for stream in (False, True):
             before = await world.spent()
             answer = await wire.post(world, model=model, stream=stream)

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, update
 from baobab.storage.database import Unit
 from baobab.tools.approvals.executor import GOOD_FOR, JOB, MOST_ATTEMPTS, ApprovedCall
 from baobab.tools.approvals.tables import approvals
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.jobs import JobLost
 from tests.jobs import jobs, settled
 from tests.people import person
@@ -47,7 +47,7 @@ async def attempted(desk: Desk, approval_id: str) -> None:
     overtaken: Any = Overtaken()
     with pytest.raises(JobLost):
         await house.registry.run(
-            tool, arguments, caller, Door("test", "t"), approved=ApprovedCall(approval_id, overtaken)
+            tool, arguments, caller, RequestContext("test", "t"), approved=ApprovedCall(approval_id, overtaken)
         )
 
 

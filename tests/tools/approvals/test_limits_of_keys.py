@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baobab import tools
-from baobab.tools.core.approvals import held
+from baobab.tools.core.approvals import caller_requires_approval
 from baobab.tools.core.auth import key_limits
 from baobab.tools.core.auth.callers import Account, Limits
 from baobab.tools.core.registry import Registry
@@ -32,12 +32,12 @@ limits = st.builds(
 @given(limits, limits)
 def test_a_key_that_a_key_makes_may_nothing_that_its_maker_may_not(maker: Limits, asked: Limits) -> None:
     old = Account("a", "o", "k1", maker)
-    new = Account("a", "o", "k2", key_limits.narrowed(asked, maker))
+    new = Account("a", "o", "k2", key_limits.narrow_limits(asked, maker))
     for tool in REGISTRY.tools.values():
-        if key_limits.passed(old, tool) or (maker != Limits() and tool.grants):
-            assert key_limits.passed(new, tool), tool.name
-        if held(old, tool.effect):
-            assert held(new, tool.effect), tool.name
+        if key_limits.find_exceeded_limit(old, tool) or (maker != Limits() and tool.grants):
+            assert key_limits.find_exceeded_limit(new, tool), tool.name
+        if caller_requires_approval(old, tool.effect):
+            assert caller_requires_approval(new, tool.effect), tool.name
 
 
 @pytest.mark.parametrize("held_to", EVERY_LIMIT, ids=str)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from tests.people import person
 from tests.tools.approvals.conftest import Desk
 
@@ -59,8 +59,8 @@ async def preview_by_person(desk: Desk, name: str, **arguments: str) -> str:
     """What the preview tells of a call that no key with limits may propose, but a run of a person's may."""
     house = desk.baobab.house
     caller = await house.services.credentials.caller(desk.person.headers["authorization"].encode())
-    unit = house.services.database.unit(write=False)
-    told = await house.registry.preview(house.registry.find(name), arguments, caller, Door("test", "t"), unit)
+    unit = house.services.database.build_unit(write=False)
+    told = await house.registry.preview(house.registry.find(name), arguments, caller, RequestContext("test", "t"), unit)
     await unit.commit()
     assert told is not None
     return told

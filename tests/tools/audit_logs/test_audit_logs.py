@@ -45,7 +45,7 @@ async def pause(baobab: Baobab, app: Any, headers: Any = None, *, paused: Any = 
 async def every_row(baobab: Baobab) -> Any:
     """All rows of the log, those of no app included."""
     table = metadata.tables["audit_logs"]
-    await baobab.house.services.trail.flush()
+    await baobab.house.services.audit_log.flush()
     async with baobab.house.services.database.reading() as connection:
         return (await connection.execute(select(table).order_by(table.c.created_at))).mappings().all()
 
@@ -114,7 +114,7 @@ async def test_what_was_counted_is_kept_though_whoever_writes_it_down_is_cancell
     app = await baobab.app()
     await baobab.client.put(f"/v1/{app}/kv/a", json={"value": 1}, headers=baobab.owner)
     async with baobab.house.services.database.writing():
-        writing = asyncio.create_task(baobab.house.services.trail.flush())
+        writing = asyncio.create_task(baobab.house.services.audit_log.flush())
         await asyncio.sleep(0)
         writing.cancel()
         await asyncio.sleep(0)

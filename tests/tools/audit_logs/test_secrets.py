@@ -26,7 +26,7 @@ async def test_no_secret_stands_in_any_table_file_or_log_line(baobab: Baobab, tm
     root.setLevel(logging.DEBUG)
     try:
         secrets = await _every_kind_of_secret(baobab)
-        await baobab.house.services.trail.flush()
+        await baobab.house.services.audit_log.flush()
     finally:
         root.removeHandler(handler)
         for name, level in levels.items():

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import select, text
 
-from baobab.tools.billing.budgets import MOST
+from baobab.tools.billing.tools.budgets import MOST
 from baobab.tools.core.audit import audit_logs
 from tests import jobs
 from tests.mcp_server.speaking import use

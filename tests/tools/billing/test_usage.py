@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert
 
 from baobab.tools.billing.tables import credit_usage
-from baobab.tools.billing.usage import MOST_ROWS
+from baobab.tools.billing.tools.usage import MOST_ROWS
 from baobab.tools.core.credits import Usage
 from tests.mcp_server.speaking import use
 from tests.people import first_organisation, person

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from baobab.storage.database import DatabaseUnavailable
-from baobab.tools.core.audit import Trail
+from baobab.tools.core.audit import AuditLog
 from baobab.tools.core.auth.credentials import Credentials
 from baobab.tools.core.auth.directory import Key
 from baobab.tools.core.errors import InvalidApiKey
@@ -29,7 +29,7 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Bao
     asked = asyncio.create_task(credentials.caller(b"Bearer " + KEY.encode()))
     await asyncio.sleep(0)
     live[0] = None
-    unit = services.database.unit(write=True)
+    unit = services.database.build_unit(write=True)
     await services.notices.publish(unit, "key", "any")
     await unit.commit()
     going.set()
@@ -41,7 +41,7 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(baobab: Bao
 async def test_tallies_survive_a_database_that_does_not_answer(baobab: Baobab) -> None:
     app_id = await baobab.app()
     services = baobab.house.services
-    trail: Trail = services.trail
+    trail: AuditLog = services.audit_log
     path = f"/v1/{app_id}/kv/n"
     # What the way needs of the database is in memory after this.
     assert (await baobab.client.put(path, json={"value": 1}, headers=baobab.owner)).status_code == 204

@@ -14,14 +14,14 @@ from typing_extensions import TypedDict
 from baobab.storage.clock import SystemClock
 from baobab.storage.valkey.errors import ValkeyUnavailable
 from baobab.storage.valkey.pipeline import Pipeline
-from baobab.storage.valkey.windows import Windows
+from baobab.storage.valkey.windows import SlidingWindows
 from baobab.tools.core.auth.access import EVERYBODY
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.call import Call
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import RateLimited
 from baobab.tools.core.limits import PerAddress
-from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits, settled
+from baobab.tools.core.rate_limits import Limiter, RateLimits, SharedRateLimits, resolve_answer
 from baobab.tools.core.registry import Registry
 from baobab.tools.core.toolset import Toolset
 from tests.clock import FixedClock
@@ -53,7 +53,7 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 def limits(pipeline: Pipeline, clock: FixedClock) -> SharedRateLimits:
-    return SharedRateLimits(Windows(pipeline, clock.time), clock)
+    return SharedRateLimits(SlidingWindows(pipeline, clock.time), clock)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def subject() -> str:
 
 async def passed(limits: Limiter, subject: str, turns: int, amount: int = 10, window: int = 60) -> int:
     """How many of so many at once."""
-    asked = (settled(limits.spend("test", subject, amount, window)) for _ in range(turns))
+    asked = (resolve_answer(limits.spend("test", subject, amount, window)) for _ in range(turns))
     results = await asyncio.gather(*asked, return_exceptions=True)
     return sum(not isinstance(result, RateLimited) for result in results)
 
@@ -89,18 +89,18 @@ async def test_a_window_moves_on_with_each_that_it_holds(
     assert await passed(limits, subject, 5, amount=3) == 1
     clock.advance(10)
     assert await passed(limits, subject, 5, amount=3) == 1
-    assert await limits.used("test", subject, 3, 60) == 3
+    assert await limits.count_used("test", subject, 3, 60) == 3
 
 
 async def test_subjects_policies_and_windows_are_counted_apart(limits: SharedRateLimits, subject: str) -> None:
     for policy, amount, window in itertools.product(("one", "two"), (1, 2), (60, 61)):
         for each in (subject, subject + ":"):
             await limits.spend(policy, each, amount, window)
-            assert await limits.used(policy, each, amount, window) == 1
+            assert await limits.count_used(policy, each, amount, window) == 1
 
 
 async def test_the_server_s_own_time_counts_where_no_clock_is_given(pipeline: Pipeline, subject: str) -> None:
-    limits = SharedRateLimits(Windows(pipeline), SystemClock())
+    limits = SharedRateLimits(SlidingWindows(pipeline), SystemClock())
     assert await passed(limits, subject, 8, amount=5, window=1) == 5
     await asyncio.sleep(1.01)
     assert await passed(limits, subject, 8, amount=5, window=1) == 5
@@ -123,14 +123,14 @@ async def test_while_the_server_is_gone_each_worker_counts_for_itself(
 ) -> None:
     pipeline = Pipeline(server.url)
     await pipeline.open()
-    limits = SharedRateLimits(Windows(pipeline, clock.time), clock)
+    limits = SharedRateLimits(SlidingWindows(pipeline, clock.time), clock)
     assert await passed(limits, subject, 20) == 10
     server.stop()
     await asyncio.sleep(0.05)
     with caplog.at_level(logging.WARNING, "baobab.tools.core.limits"):
         assert await passed(limits, subject, 50) == 10
         assert await passed(limits, subject, 50) == 0
-        assert await limits.used("test", subject, 10, 60) == 10
+        assert await limits.count_used("test", subject, 10, 60) == 10
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         server.start()
         other = Pipeline(server.url)
@@ -139,10 +139,10 @@ async def test_while_the_server_is_gone_each_worker_counts_for_itself(
             while not await answers(pipeline):
                 await asyncio.sleep(0.02)
         # The counts of before are there: the server kept them.
-        assert await limits.used("test", subject, 10, 60) == 10
+        assert await limits.count_used("test", subject, 10, 60) == 10
         clock.advance(60)
         assert await passed(limits, subject, 20) == 10
-        assert await passed(SharedRateLimits(Windows(other, clock.time), clock), subject, 20) == 0
+        assert await passed(SharedRateLimits(SlidingWindows(other, clock.time), clock), subject, 20) == 0
         assert len(caplog.records) == 2
     await other.close()
     await pipeline.close()
@@ -172,9 +172,9 @@ async def test_a_tool_is_limited_over_all_workers(baobab: Baobab, server: Valkey
     workers = []
     for pipeline in pipelines:
         await pipeline.open()
-        limits = SharedRateLimits(Windows(pipeline), SystemClock())
+        limits = SharedRateLimits(SlidingWindows(pipeline), SystemClock())
         workers.append(Registry([shelf]).bind(dataclasses.replace(baobab.house.services, limits=limits)))
-    door = Door("test", "req-1", ip=subject)
+    door = RequestContext("test", "req-1", ip=subject)
     calls = (worker.run(worker.find("shelf_rare"), {}, ANONYMOUS, door) for worker in workers * 3)
     results = await asyncio.gather(*calls, return_exceptions=True)
     refused = [result for result in results if isinstance(result, RateLimited)]
@@ -202,7 +202,10 @@ def test_it_answers_as_counting_in_this_process_does(server: ValkeyServer) -> No
 
         async def compare(program: list[tuple[str, int, int, int] | float]) -> None:
             clock, prefix = FixedClock(), next(_SUBJECTS)
-            both: tuple[Limiter, Limiter] = (SharedRateLimits(Windows(pipeline, clock.time), clock), RateLimits(clock))
+            both: tuple[Limiter, Limiter] = (
+                SharedRateLimits(SlidingWindows(pipeline, clock.time), clock),
+                RateLimits(clock),
+            )
             for step in program:
                 if isinstance(step, float):
                     clock.advance(step)
@@ -218,7 +221,7 @@ def test_it_answers_as_counting_in_this_process_does(server: ValkeyServer) -> No
 async def outcome(limits: Limiter, subject: str, amount: int, window: int, cost: int) -> object:
     """What it answers, and what is taken then."""
     try:
-        answer: object = await settled(limits.spend("test", subject, amount, window, cost))
+        answer: object = await resolve_answer(limits.spend("test", subject, amount, window, cost))
     except RateLimited as refused:
         answer = refused.details
-    return answer, await settled(limits.used("test", subject, amount, window))
+    return answer, await resolve_answer(limits.count_used("test", subject, amount, window))

@@ -19,7 +19,7 @@ from baobab.tools.core.auth.callers import Account, AppKey, EndUser
 from baobab.tools.core.auth.credentials import ANONYMOUS
 from baobab.tools.core.binding import Audit, RegistrationError
 from baobab.tools.core.call import Call
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import (
     AppNotFound,
     BadRequest,
@@ -37,14 +37,14 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.secret import NotSecret, Secret
 from baobab.tools.core.toolset import Guard, Rest, Toolset
 from baobab.tools.core.types import OMITTED, Text
-from baobab.tools.core.wording import tell_fields
+from baobab.tools.core.wording import render_fields
 from baobab.tools.suggestions.tables import table as suggestions
 from tests.columns import address
 from tests.conftest import Baobab
 
 ROOT = Path(__file__).parents[3]
 Word = Annotated[str, Text(20)]
-DOOR = Door("test", "req-1", ip="192.0.2.1")
+DOOR = RequestContext("test", "req-1", ip="192.0.2.1")
 
 
 class Done(TypedDict):
@@ -285,7 +285,7 @@ async def test_a_secret_is_shown_by_nothing_that_prints_it_for_people_to_look_at
     assert values["api_key"] == "SUPERSECRET"
     assert repr(values) == "{'api_key': '(hidden)', 'index_key': 'open'}"
     assert tool.input_schema["properties"]["api_key"]["writeOnly"] is True
-    assert "SUPERSECRET" not in str(tell_fields(tool, {"api_key": "SUPERSECRET", "index_key": "open"}))
+    assert "SUPERSECRET" not in str(render_fields(tool, {"api_key": "SUPERSECRET", "index_key": "open"}))
 
 
 # -- The steps of a call -----------------------------------------------------------------------------------------------

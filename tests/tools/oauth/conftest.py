@@ -10,7 +10,7 @@ import pytest
 
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.oauth.requests import seal
 from tests.conftest import ADDRESS
 from tests.tools.conftest import House
@@ -27,7 +27,7 @@ class Flow:
     async def endpoint(self, tool: str, *, ip: str | None = None, **arguments: Any) -> Any:
         """What the OAuth endpoints call, as they call it."""
         number = next(_REQUESTS)
-        door = Door("oauth", str(number), ip=ip or f"address {number}")
+        door = RequestContext("oauth", str(number), ip=ip or f"address {number}")
         result = await self.house.registry.call(tool, arguments, ANONYMOUS, door)
         self.house.registry.find(tool).encode(result)
         return result

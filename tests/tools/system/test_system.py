@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from baobab.http.front import Front
 from baobab.http.home_page import missing_page
+from baobab.http.rest_app import RestApp
 from baobab.server import Server
 from baobab.storage.kv.memory import MemoryEngine
 from baobab.storage.kv.sqlite import SqliteEngine
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 async def ready(services: Any) -> Any:
     """/health/ready of an installation with these services."""
-    front = Front(Registry(toolsets()).bind(services), missing_page(""), hosts=["127.0.0.1"])
+    front = RestApp(Registry(toolsets()).bind(services), missing_page(""), hosts=["127.0.0.1"])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=front), base_url=ADDRESS) as client:
         return await client.get("/health/ready")
 

@@ -7,36 +7,36 @@ from typing import Any
 from baobab.storage.objects.errors import ObjectDamaged
 from baobab.storage.objects.store import ObjectStore
 from baobab.tools.ai.media.errors import ContentUnavailable, IndexOutOfRange, InvalidIndex, JobNotCompleted
-from baobab.tools.ai.media.polling import found, heard
+from baobab.tools.ai.media.job_status import acknowledge_job, get_job_row
+from baobab.tools.ai.media.submission import Kind, job_url
 from baobab.tools.ai.media.submitters import require_submitter
-from baobab.tools.ai.media.submitting import Kind, address
 from baobab.tools.core.call import Call
 from baobab.tools.core.stream import Stream
 
 _INDEX = re.compile(r"[0-9]{1,9}")
 
 
-async def content(call: Call, app_id: str, kind: Kind, job_id: str, index: int | str) -> Any:
+async def stream_content(call: Call, app_id: str, kind: Kind, job_id: str, index: int | str) -> Any:
     """The bytes as a Stream, where the door can pass them on; else in words where they are."""
     number = _number(index)
-    row = await found(call, app_id, kind, job_id)
+    row = await get_job_row(call, app_id, kind, job_id)
     require_submitter(call.caller, row)
     if row.status != "completed":
         raise JobNotCompleted(details={"current_status": row.status})
-    await heard(call, row)
+    await acknowledge_job(call, row)
     if number >= len(row.files):
         raise IndexOutOfRange(details={"files": len(row.files)})
     if row.emptied_at is not None:
         raise ContentUnavailable
     file = row.files[number]
-    if not call.door.streams:
-        here = f"{address(call, kind, row.app_id, row.id)}/content?index={number}"
+    if not call.context.streams:
+        here = f"{job_url(call, kind, row.app_id, row.id)}/content?index={number}"
         return (
             f"{file['content_type']}, {file['bytes']} bytes. "
             f"GET {here} with the credential of this call answers the bytes themselves."
         )
     objects = call.stores.objects
-    if await _size(objects, file["key"]) != file["bytes"]:
+    if await _read_size(objects, file["key"]) != file["bytes"]:
         raise ContentUnavailable
     call.headers = [*(call.headers or ()), (b"content-length", b"%d" % file["bytes"])]
     return Stream(_pieces(objects, file["key"]), file["content_type"])
@@ -50,7 +50,7 @@ def _number(index: int | str) -> int:
     raise InvalidIndex
 
 
-async def _size(objects: ObjectStore, key: str) -> int | None:
+async def _read_size(objects: ObjectStore, key: str) -> int | None:
     try:
         stored = await objects.head(key)
     except ObjectDamaged:

@@ -15,7 +15,7 @@ LONGEST_URL = 2048
 _PUBLIC = AddressPolicy()
 
 
-def folded(given: Mapping[str, Any]) -> dict[str, Any]:
+def merge_images(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields, with every image under `input_images`, in the order of the names above. BadReference."""
     images = [url for name in (INPUT_IMAGES, *FOLDED) if given.get(name) is not None for url in urls(name, given[name])]
     if len(images) > MOST_IMAGES:
@@ -44,10 +44,10 @@ def _url(field: str, value: Any) -> str:
     if len(url) > LONGEST_URL:
         raise BadReference(field, f"a URL has at most {LONGEST_URL} characters")
     try:
-        target = Target.of(url, https_only=True)
+        target = Target.parse(url, https_only=True)
     except EgressError as exc:
         raise BadReference(field, exc.message) from exc
     local = target.host == "localhost" or target.host.endswith(".localhost")
-    if local or (target.address is not None and not _PUBLIC.permits(target.address)):
+    if local or (target.address is not None and not _PUBLIC.is_permitted(target.address)):
         raise BadReference(field, "the host is not a public one")
     return url

@@ -24,17 +24,17 @@ class Budget:
     period: BudgetPeriod
     most: int
     since: date
-    spent: int
+    spent_nanos: int
     reserved: int
 
     def roll(self, today: date) -> None:
         """Begin the period of this day. Never backwards: another machine's clock may be ahead."""
         since = first_day(self.period, today)
         if since > self.since:
-            self.since, self.spent = since, 0
+            self.since, self.spent_nanos = since, 0
 
     def fits(self, amount: int) -> bool:
-        return self.spent + self.reserved + amount <= self.most
+        return self.spent_nanos + self.reserved + amount <= self.most
 
     @property
     def resets_at(self) -> datetime:
@@ -42,14 +42,14 @@ class Budget:
         following = first_day(self.period, self.since + timedelta(days=1 if self.period == "day" else 32))
         return datetime(following.year, following.month, following.day, tzinfo=UTC)
 
-    def told(self) -> dict[str, Any]:
+    def as_details(self) -> dict[str, Any]:
         """The fields of an answer, in dollars."""
         return {
             "subject": self.subject,
             "subject_id": self.subject_id,
             "period": self.period,
             "limit_usd": usd(self.most),
-            "spent_usd": usd(self.spent),
+            "spent_usd": usd(self.spent_nanos),
             "reserved_usd": usd(self.reserved),
             "resets_at": self.resets_at.isoformat(),
         }

@@ -21,11 +21,11 @@ from baobab.tools.billing.ledger.errors import NoCreditAccount
 from baobab.tools.billing.ledger.ledger import Ledger
 from baobab.tools.billing.ledger.operations import Release, Reserve, Settle, TopUp
 from baobab.tools.billing.ledger.terms import TERMS, Balance
-from baobab.tools.billing.ledger.usage import UsagePart, used
+from baobab.tools.billing.ledger.usage import UsagePart, read_usage
 from baobab.tools.billing.ledger.writer import CreditWriter
 from baobab.tools.billing.tables import BUDGETED, credit_accounts, credit_budgets, credit_reservations
 from baobab.tools.core.auth.tables import organisations
-from baobab.tools.core.credits import Reservation, Spender, Usage, Used
+from baobab.tools.core.credits import Reservation, Spender, Usage, UsageLine
 from baobab.tools.core.money import MOST
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Credits:
     calls nothing else here that writes before it is committed.
     """
 
-    budgeted = BUDGETED
+    budgeted_column = BUDGETED
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -110,7 +110,7 @@ class Credits:
         if ttl_seconds <= 0:
             raise ValueError("a reservation lasts longer than no time")
         ttl = timedelta(seconds=ttl_seconds)
-        made: Reservation = await self._writer.do(
+        made: Reservation = await self._writer.execute(
             Reserve(self._ids.uuid(), organisation_id, amount, app_id, key_id, purpose, ttl, least, spender)
         )
         return made
@@ -120,7 +120,7 @@ class Credits:
         columns = credit_reservations.c
         mine = (columns.id == reservation.id, columns.ended_at.is_(None))
         until = self._clock.now() + timedelta(seconds=ttl_seconds)
-        async with self._database.writing(turn=False) as connection:
+        async with self._database.writing(write_lock=False) as connection:
             await connection.execute(update(credit_reservations).where(*mine).values(expires_at=until))
 
     async def settle(self, reservation: Reservation, cost: int, usage: Usage) -> None:
@@ -130,11 +130,11 @@ class Credits:
         Raises UnknownReservation.
         """
         _require_amount(cost)
-        await self._writer.do(Settle(reservation.id, reservation.organisation_id, cost, usage))
+        await self._writer.execute(Settle(reservation.id, reservation.organisation_id, cost, usage))
 
     async def release(self, reservation: Reservation) -> None:
         """Give everything back; nothing happens where that is done or it was settled."""
-        await self._writer.do(Release(reservation.id, reservation.organisation_id))
+        await self._writer.execute(Release(reservation.id, reservation.organisation_id))
 
     async def sweep(self) -> int:
         """Release what is past its time, forget what ended long ago; how many were released."""
@@ -150,7 +150,7 @@ class Credits:
             async with self._database.reading() as connection:
                 found = (await connection.execute(due)).all()
             ending = [Release(row.id, row.organisation_id, expired=True) for row in found]
-            ended: list[bool] = await self._writer.do_all(ending)
+            ended: list[bool] = await self._writer.execute_all(ending)
             released += sum(ended)
             if len(found) < _ROUND:
                 break
@@ -192,7 +192,7 @@ class Credits:
         _require_text(reference, 200)
         operation = TopUp(organisation_id, amount, reference)
 
-        def adding(_: Statements, ledger: Ledger) -> Balance:
+        def add_top_up(_: Statements, ledger: Ledger) -> Balance:
             ledger.read([], [reference], set())
             added = operation.apply(ledger)
             ledger.save()
@@ -200,9 +200,9 @@ class Credits:
 
         balance: Balance
         if unit is None:
-            balance = await self._writer.do(operation)
+            balance = await self._writer.execute(operation)
         else:
-            balance = await self._writer.within(unit, organisation_id, adding)
+            balance = await self._writer.run_in_unit(unit, organisation_id, add_top_up)
         return balance
 
     async def set_terms(
@@ -220,11 +220,11 @@ class Credits:
         _require_amount(allowance or 0)
         _require_amount(-(floor or 0))
 
-        def setting(statements: Statements, ledger: Ledger) -> None:
+        def save_terms(statements: Statements, ledger: Ledger) -> None:
             _require_account(ledger, organisation_id)
             statements.rows(_SET_TERMS, allowance, floor, organisation_id)
 
-        await self._locked(organisation_id, setting, unit)
+        await self._run_locked(organisation_id, save_terms, unit)
 
     async def set_budget(
         self,
@@ -243,7 +243,7 @@ class Credits:
         _require_amount(most)
         _require_text(subject_id, 36)
 
-        def setting(statements: Statements, ledger: Ledger) -> Budget:
+        def save_budget(statements: Statements, ledger: Ledger) -> Budget:
             _require_account(ledger, organisation_id)
             since = first_day(period, ledger.today)
             ((spent,),) = statements.rows(_SPENT, organisation_id, since, subject, subject_id)
@@ -253,7 +253,7 @@ class Credits:
             statements.rows(_SET_BUDGET, *astuple(budget))
             return budget
 
-        return await self._locked(organisation_id, setting, unit)
+        return await self._run_locked(organisation_id, save_budget, unit)
 
     async def delete_budget(
         self,
@@ -274,7 +274,7 @@ class Credits:
         )
         if unit is not None:
             return bool((await unit.execute(gone)).rowcount)
-        async with self._database.writing(turn=False) as connection:
+        async with self._database.writing(write_lock=False) as connection:
             return bool((await connection.execute(gone)).rowcount)
 
     async def budgets(
@@ -320,10 +320,12 @@ class Credits:
         key_id: str | None = None,
         by: Sequence[UsagePart] = ("model",),
         most: int | None = None,
-    ) -> list[Used]:
+    ) -> list[UsageLine]:
         """What was settled in the days (UTC) from `first` to `last`, both included; see `Used`. most: rows."""
         async with self._database.reading() as connection:
-            return await used(connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most)
+            return await read_usage(
+                connection, organisation_id, first, last, app_id=app_id, key_id=key_id, by=by, most=most
+            )
 
     async def _rows(self, query: Select[*tuple[Any, ...]], unit: Unit | None) -> Sequence[Row[*tuple[Any, ...]]]:
         if unit is not None:
@@ -331,10 +333,10 @@ class Credits:
         async with self._database.reading() as connection:
             return (await connection.execute(query)).all()
 
-    async def _locked(self, organisation_id: str, work: Callable[[Statements, Ledger], T], unit: Unit | None) -> T:
+    async def _run_locked(self, organisation_id: str, work: Callable[[Statements, Ledger], T], unit: Unit | None) -> T:
         if unit is not None:
-            return await self._writer.within(unit, organisation_id, work)
-        return await self._writer.locked({organisation_id}, work)
+            return await self._writer.run_in_unit(unit, organisation_id, work)
+        return await self._writer.run_locked({organisation_id}, work)
 
     async def _forget(self) -> None:
         now, columns = self._clock.now(), credit_reservations.c
@@ -343,13 +345,13 @@ class Credits:
         late = columns.ended_at < now - LATE
         old = select(columns.id).where(columns.ended_at < now - REMEMBERED, settled | late).limit(_ROUND)
         while True:
-            async with self._database.writing(turn=False) as connection:
+            async with self._database.writing(write_lock=False) as connection:
                 gone = await connection.execute(delete(credit_reservations).where(columns.id.in_(old), settled | late))
             if gone.rowcount < _ROUND:
                 break
         budgets = credit_budgets.c
         idle = (budgets.subject == "agent", budgets.reserved == 0, budgets.since < now.date() - REMEMBERED)
-        async with self._database.writing(turn=False) as connection:
+        async with self._database.writing(write_lock=False) as connection:
             await connection.execute(delete(credit_budgets).where(*idle))
 
 

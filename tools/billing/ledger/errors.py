@@ -23,7 +23,7 @@ class NoCreditAccount(NotFound):
 def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhausted:
     """The error for an amount that the balance does not allow: what there is, and whether calls under way hold it."""
     fits = balance.available is not None and balance.available + balance.reserved >= amount
-    told = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.told()}
+    told = {"exhausted": "credits", "reason": _REASONS[fits], "required_usd": usd(amount), **balance.as_details()}
     if not fits:
         return CreditsExhausted(details=told)
     return CreditsExhausted(
@@ -35,8 +35,8 @@ def describe_exhausted_credits(balance: Balance, amount: int) -> CreditsExhauste
 
 def describe_exhausted_budget(budget: Budget, amount: int) -> BudgetExhausted:
     """The error for an amount that a budget does not allow: what is left, and whether calls under way hold it."""
-    fits = budget.spent + amount <= budget.most
-    told = {"exhausted": "budget", "reason": _REASONS[fits], "required_usd": usd(amount), "budget": budget.told()}
+    fits = budget.spent_nanos + amount <= budget.most
+    told = {"exhausted": "budget", "reason": _REASONS[fits], "required_usd": usd(amount), "budget": budget.as_details()}
     whose = f"The {budget.period}'s budget of this {budget.subject}"
     if not fits:
         return BudgetExhausted(budget, f"{whose} has not enough left for this call.", details=told)

@@ -52,7 +52,7 @@ _SAVE_BUDGET = """
 
 
 @dataclass(slots=True)
-class Held:
+class ReservationRow:
     """A reservation, as its row says."""
 
     id: str
@@ -84,11 +84,11 @@ class Ledger:
         self.now: datetime
         self.today: date
         self.accounts: dict[str, Account] = {}
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, ReservationRow] = {}
         self.topped_up: dict[tuple[str, str], int] = {}
         self._budgets: dict[tuple[str, str], list[Budget]] = {}
         self._reserved: list[tuple[Any, ...]] = []
-        self._ended: dict[str, Held] = {}
+        self._ended: dict[str, ReservationRow] = {}
         self._new_top_ups: list[tuple[Any, ...]] = []
         self._usage: dict[tuple[Any, ...], list[int]] = {}
 
@@ -108,7 +108,7 @@ class Ledger:
         rows = self._statements.rows
         if reservations:
             for row in rows(_HELD, self.now, reservations):
-                held = Held(*row)
+                held = ReservationRow(*row)
                 self.held[held.id] = held
                 subjects.update(subject_id for _, subject_id in held.subjects)
         accounts = list(self.accounts)
@@ -123,7 +123,7 @@ class Ledger:
                 budget.roll(self.today)
                 self._budgets.setdefault((organisation_id, subject_id), []).append(budget)
 
-    def budgets(self, held: Held) -> list[Budget]:
+    def budgets(self, held: ReservationRow) -> list[Budget]:
         """Those that a reservation counts against."""
         if not self._budgets:
             return []
@@ -142,7 +142,7 @@ class Ledger:
             there.append(budget)
         budget.most = most
 
-    def hold(self, held: Held, purpose: str, until: datetime) -> None:
+    def hold(self, held: ReservationRow, purpose: str, until: datetime) -> None:
         """Add a reservation: to the account's reserved money and to that of the budgets it counts against."""
         self.accounts[held.organisation_id].reserved += held.amount
         for budget in self.budgets(held):
@@ -150,7 +150,7 @@ class Ledger:
         whose = (held.id, held.organisation_id, held.app_id, held.key_id)
         self._reserved.append((*whose, purpose, held.amount, self.now, until, held.run_id, held.agent_ids))
 
-    def end(self, held: Held, cost: int | None) -> None:
+    def end(self, held: ReservationRow, cost: int | None) -> None:
         """Give back what is reserved, unless that was done before, and charge what it cost, if it did."""
         account = self.accounts[held.organisation_id]
         budgets = self.budgets(held)
@@ -161,7 +161,7 @@ class Ledger:
         if cost is not None:
             account.debit(cost)
             for budget in budgets:
-                budget.spent += cost
+                budget.spent_nanos += cost
         held.cost, held.is_open = cost, False
         self._ended[held.id] = held
 
@@ -170,7 +170,7 @@ class Ledger:
         self.topped_up[organisation_id, reference] = amount
         self._new_top_ups.append((organisation_id, reference, amount, self.now))
 
-    def count(self, held: Held, usage: Usage, cost: int) -> None:
+    def count(self, held: ReservationRow, usage: Usage, cost: int) -> None:
         place = (held.organisation_id, self.today, held.app_id or "", held.key_id or "", usage.model, usage.byok)
         counts = self._usage.setdefault(place, [0, 0, 0, 0])
         counts[0] += usage.requests
@@ -179,7 +179,7 @@ class Ledger:
         counts[3] += cost
 
     def save(self) -> None:
-        each = self._statements.each
+        each = self._statements.execute_many
         if self._reserved:
             each(_ADD_RESERVATION, self._reserved)
         if self._ended:
@@ -205,7 +205,7 @@ def _account_row(account: Account) -> tuple[Any, ...]:
 
 def _budget_row(budget: Budget) -> tuple[Any, ...]:
     name = (budget.organisation_id, budget.subject, budget.subject_id, budget.period)
-    return (budget.since, budget.spent, budget.reserved, *name)
+    return (budget.since, budget.spent_nanos, budget.reserved, *name)
 
 
 def _day(kept: date | str) -> date:

@@ -11,7 +11,7 @@ from baobab.tools.billing.ledger.errors import (
     describe_exhausted_budget,
     describe_exhausted_credits,
 )
-from baobab.tools.billing.ledger.ledger import Held, Ledger
+from baobab.tools.billing.ledger.ledger import Ledger, ReservationRow
 from baobab.tools.billing.ledger.terms import Balance
 from baobab.tools.core.credits import Reservation, Spender, UnknownReservation, Usage
 from baobab.tools.core.money import MOST
@@ -55,7 +55,7 @@ class Reserve(Operation):
         if account is None:
             raise NoCreditAccount
         amount = self.amount
-        held = Held(self.id, self.organisation_id, self.app_id, self.key_id, amount)
+        held = ReservationRow(self.id, self.organisation_id, self.app_id, self.key_id, amount)
         if self.spender is not None:
             held.run_id, held.agent_ids = self.spender.run_id, " ".join(id_ for id_, _ in self.spender.agents)
         # What costs nothing is refused to nobody.
@@ -64,7 +64,7 @@ class Reserve(Operation):
                 ledger.bound_agent(self.organisation_id, agent_id, MOST if most is None else most)
             balance, budgets = account.balance, ledger.budgets(held)
             if self.least is not None:
-                left = [budget.most - budget.spent - budget.reserved for budget in budgets]
+                left = [budget.most - budget.spent_nanos - budget.reserved for budget in budgets]
                 left += [] if balance.available is None else [balance.available]
                 # Others come, too.
                 amount = max(self.least, min([amount, *(room // _SHARES for room in left)]))

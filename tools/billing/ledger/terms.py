@@ -44,13 +44,13 @@ class Balance:
         """What may be reserved; below zero where more was used than there was."""
         return None if self.total is None else self.total - self.floor - self.reserved
 
-    def told(self) -> dict[str, Any]:
+    def as_details(self) -> dict[str, Any]:
         """The fields of an answer, in dollars."""
         return {
-            "balance_usd": _told(self.total),
+            "balance_usd": _optional_usd(self.total),
             "credit_floor_usd": usd(self.floor),
-            "available_usd": _told(None if self.available is None else max(0, self.available)),
-            "monthly_allowance_usd": _told(self.allowance),
+            "available_usd": _optional_usd(None if self.available is None else max(0, self.available)),
+            "monthly_allowance_usd": _optional_usd(self.allowance),
             "credits_usd": usd(self.credits),
             "reserved_usd": usd(self.reserved),
             "auto_refill_enabled": False,
@@ -59,5 +59,5 @@ class Balance:
         }
 
 
-def _told(nanos: int | None) -> float | None:
+def _optional_usd(nanos: int | None) -> float | None:
     return None if nanos is None else usd(nanos)

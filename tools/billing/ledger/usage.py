@@ -8,12 +8,12 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from baobab.tools.billing.tables import credit_usage
-from baobab.tools.core.credits import Used
+from baobab.tools.core.credits import UsageLine
 
 UsagePart = Literal["day", "app_id", "key_id", "model"]
 
 
-async def used(
+async def read_usage(
     connection: AsyncConnection,
     organisation_id: str,
     first: date,
@@ -23,7 +23,7 @@ async def used(
     key_id: str | None = None,
     by: Sequence[UsagePart] = ("model",),
     most: int | None = None,
-) -> list[Used]:
+) -> list[UsageLine]:
     """Sums over the days from `first` to `last`, both included, one for each combination of the parts in `by`.
 
     most: how many sums at most; None is all.
@@ -46,4 +46,4 @@ async def used(
     nothing: dict[str, None] = dict.fromkeys(("day", "app_id", "key_id", "model"))
     rows = (await connection.execute(query)).mappings()
     # Postgres adds up 64-bit integers into a decimal.
-    return [Used(**{**nothing, **row, **{name: int(row[name]) for name in counted}}) for row in rows]
+    return [UsageLine(**{**nothing, **row, **{name: int(row[name]) for name in counted}}) for row in rows]

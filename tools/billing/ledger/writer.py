@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from baobab.storage.clock import Clock
-from baobab.storage.database import Busy, Database, DatabaseUnavailable, Unit
-from baobab.storage.transactions import Statements, transactions_on, within
+from baobab.storage.database import Database, DatabaseBusy, DatabaseUnavailable, Unit
+from baobab.storage.transactions import Statements, build_runner, run_in_unit
 from baobab.tools.billing.ledger.account import open_accounts
 from baobab.tools.billing.ledger.ledger import Ledger
 from baobab.tools.billing.ledger.operations import Operation, Release, Reserve, Settle, TopUp
@@ -27,31 +27,31 @@ _LONE = 15
 """Operations that are done at once after one that nobody joined: the next one is waited with, to see who joins it."""
 
 
-class _Waiting(NamedTuple):
+class _QueuedOperation(NamedTuple):
     future: asyncio.Future[Any]
     operation: Operation
 
 
-class _Outcome(NamedTuple):
+class _Result(NamedTuple):
     result: Any
     error: Exception | None
 
 
 class CreditWriter:
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._transactions = transactions_on(database)
+        self._transactions = build_runner(database)
         self._clock = clock
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_QueuedOperation] = deque()
         self._task: asyncio.Task[None] | None = None
         self._lone = 0
 
-    async def do(self, operation: Operation) -> Any:
+    async def execute(self, operation: Operation) -> Any:
         """The operation's result, committed; what it refused with, or DatabaseUnavailable."""
         if self._lone and not self._queue and not operation.durable and (self._task is None or self._task.done()):
             self._lone -= 1
-            with contextlib.suppress(Busy):
-                return self._done_now(operation)
-        future = self._queued(operation)
+            with contextlib.suppress(DatabaseBusy):
+                return self._run_inline(operation)
+        future = self._enqueue(operation)
         try:
             return await future
         except asyncio.CancelledError:
@@ -60,11 +60,11 @@ class CreditWriter:
                 self._undo(operation, future.result())
             raise
 
-    def _done_now(self, operation: Operation) -> Any:
+    def _run_inline(self, operation: Operation) -> Any:
         def work(statements: Statements) -> Any:
-            ledger = self._ledger(statements, {operation.organisation_id})
+            ledger = self._open_ledger(statements, {operation.organisation_id})
             if not ledger.accounts:
-                raise Busy("its account may have to be made")
+                raise DatabaseBusy("its account may have to be made")
             _read(ledger, [operation])
             result = operation.apply(ledger)
             ledger.save()
@@ -72,40 +72,40 @@ class CreditWriter:
 
         return self._transactions.run_now(work)
 
-    async def do_all(self, operations: Iterable[Operation]) -> list[Any]:
+    async def execute_all(self, operations: Iterable[Operation]) -> list[Any]:
         """The same of several, which share a transaction as far as they fit."""
-        return await asyncio.gather(*[self._queued(operation) for operation in operations])
+        return await asyncio.gather(*[self._enqueue(operation) for operation in operations])
 
-    async def locked(self, wanted: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True) -> T:
+    async def run_locked(self, wanted: set[str], work: Callable[[Statements, Ledger], T], *, durable: bool = True) -> T:
         """Call `work` in a transaction that holds the locks of these accounts, those that can be made made."""
         missing: set[str] = set()
 
         def first(statements: Statements) -> T | None:
-            ledger = self._ledger(statements, wanted)
+            ledger = self._open_ledger(statements, wanted)
             missing.update(wanted - ledger.accounts.keys())
             return None if missing else work(statements, ledger)
 
-        def making(statements: Statements) -> None:
+        def open_missing(statements: Statements) -> None:
             open_accounts(statements, missing, self._clock.now().date().replace(day=1))
 
         def again(statements: Statements) -> T:
-            return work(statements, self._ledger(statements, wanted))
+            return work(statements, self._open_ledger(statements, wanted))
 
         result = await self._transactions.run(first, durable=durable)
         if not missing:
             return result  # type: ignore[return-value]  # it was called
-        await self._transactions.run(making)
+        await self._transactions.run(open_missing)
         return await self._transactions.run(again, durable=durable)
 
-    async def within(self, unit: Unit, organisation_id: str, work: Callable[[Statements, Ledger], T]) -> T:
+    async def run_in_unit(self, unit: Unit, organisation_id: str, work: Callable[[Statements, Ledger], T]) -> T:
         """The same as a part of a unit, before which that unit has locked no account."""
 
-        def working(statements: Statements) -> T:
+        def work_in_unit(statements: Statements) -> T:
             # Here it may wait for another that is just making the account: nobody waits for what this holds yet.
             open_accounts(statements, [organisation_id], self._clock.now().date().replace(day=1))
-            return work(statements, self._ledger(statements, {organisation_id}))
+            return work(statements, self._open_ledger(statements, {organisation_id}))
 
-        return await within(unit, working)
+        return await run_in_unit(unit, work_in_unit)
 
     async def close(self) -> None:
         """Returns when everything asked before has its outcome."""
@@ -113,14 +113,14 @@ class CreditWriter:
             await asyncio.wait([self._task])
         await self._transactions.close()
 
-    def _ledger(self, statements: Statements, wanted: set[str]) -> Ledger:
+    def _open_ledger(self, statements: Statements, wanted: set[str]) -> Ledger:
         ledger = Ledger(statements)
         ledger.lock(wanted, self._clock.now)
         return ledger
 
-    def _queued(self, operation: Operation) -> asyncio.Future[Any]:
+    def _enqueue(self, operation: Operation) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(future, operation))
+        self._queue.append(_QueuedOperation(future, operation))
         if self._task is None or self._task.done():
             # It begins when all who are ready now have asked.
             self._task = asyncio.create_task(self._run(), name="credit-writer")
@@ -130,27 +130,27 @@ class CreditWriter:
         while self._queue:
             group = [self._queue.popleft() for _ in range(min(len(self._queue), _LARGEST_GROUP))]
             try:
-                outcomes = await self._committed([waiting.operation for waiting in group])
+                outcomes = await self._commit_group([waiting.operation for waiting in group])
             except DatabaseUnavailable as exc:
                 # One each: many raise it at once.
-                outcomes = [_Outcome(None, _again(exc)) for _ in group]
+                outcomes = [_Result(None, _copy_error(exc)) for _ in group]
             except Exception as exc:  # noqa: BLE001 - whatever ended the group, its waiters must hear and the task live
-                outcomes = [_Outcome(None, exc) for _ in group]
+                outcomes = [_Result(None, exc) for _ in group]
             # Whoever comes alone is likely to come alone again: that needs no task, and no future.
             self._lone = _LONE if len(group) == 1 else 0
             self._resolve(group, outcomes)
 
-    async def _committed(self, operations: list[Operation]) -> list[_Outcome]:
-        def work(_: Statements, ledger: Ledger) -> list[_Outcome]:
+    async def _commit_group(self, operations: list[Operation]) -> list[_Result]:
+        def work(_: Statements, ledger: Ledger) -> list[_Result]:
             _read(ledger, operations)
-            outcomes = [_applied(operation, ledger) for operation in operations]
+            outcomes = [_apply_operation(operation, ledger) for operation in operations]
             ledger.save()
             return outcomes
 
         wanted = {operation.organisation_id for operation in operations}
-        return await self.locked(wanted, work, durable=any(operation.durable for operation in operations))
+        return await self.run_locked(wanted, work, durable=any(operation.durable for operation in operations))
 
-    def _resolve(self, group: list[_Waiting], outcomes: list[_Outcome]) -> None:
+    def _resolve(self, group: list[_QueuedOperation], outcomes: list[_Result]) -> None:
         for (future, operation), (result, error) in zip(group, outcomes, strict=True):
             if not future.done():
                 if error is None:
@@ -165,7 +165,7 @@ class CreditWriter:
         undoing = operation.undo(result)
         if undoing is not None:
             # Nobody waits for this either; if it fails, the sweeper does it later.
-            self._queued(undoing).add_done_callback(_heard)
+            self._enqueue(undoing).add_done_callback(_consume_exception)
 
 
 def _read(ledger: Ledger, operations: list[Operation]) -> None:
@@ -186,19 +186,19 @@ def _read(ledger: Ledger, operations: list[Operation]) -> None:
     ledger.read(reservations, references, subjects)
 
 
-def _applied(operation: Operation, ledger: Ledger) -> _Outcome:
+def _apply_operation(operation: Operation, ledger: Ledger) -> _Result:
     try:
-        return _Outcome(operation.apply(ledger), None)
+        return _Result(operation.apply(ledger), None)
     except (BaobabError, UnknownReservation) as exc:
-        return _Outcome(None, exc)
+        return _Result(None, exc)
 
 
-def _again(error: DatabaseUnavailable) -> DatabaseUnavailable:
+def _copy_error(error: DatabaseUnavailable) -> DatabaseUnavailable:
     again = DatabaseUnavailable(str(error), error.reason)
     again.__cause__ = error
     return again
 
 
-def _heard(future: asyncio.Future[Any]) -> None:
+def _consume_exception(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import bindparam, update
 
-from baobab.storage.cancellation import completed
+from baobab.storage.cancellation import run_to_completion
 from baobab.storage.clock import Clock
 from baobab.storage.database import Database, DatabaseUnavailable
 from baobab.storage.notices import Notices
@@ -50,9 +50,9 @@ class Credentials:
         self._changes = 0
         # A verified token stays in force no longer than what it rests on; a change to that clears the lot.
         for topic in ("key", "app", "members", "account"):
-            notices.subscribe(topic, self._changed)
+            notices.subscribe(topic, self._forget_callers)
 
-    def known(self, authorization: bytes | None) -> Caller | None:
+    def find_cached(self, authorization: bytes | None) -> Caller | None:
         """The caller of a credential that was verified a moment ago; None when it must be looked at."""
         if authorization is None:
             return None
@@ -71,20 +71,20 @@ class Credentials:
         if authorization is None:
             caller = await self._anonymous(anon_key)
         else:
-            caller = self.known(authorization) or await self._verify(authorization)
+            caller = self.find_cached(authorization) or await self._verify(authorization)
         if organisation is not None:
             caller = await self._in_organisation(caller, organisation)
         if as_user is not None:
             caller = _as_user(caller, as_user)
         return caller
 
-    def _changed(self, _subject: str) -> None:
+    def _forget_callers(self, _subject: str) -> None:
         self._changes += 1
         self._callers.clear()
 
     async def flush(self, database: Database) -> None:
         """Write down when keys were last used, at most once for each remembered use."""
-        await completed(self._flush(database))
+        await run_to_completion(self._flush(database))
 
     async def _flush(self, database: Database) -> None:
         used, self._used = self._used, {}
@@ -186,20 +186,20 @@ def _bearer(authorization: bytes) -> str:
 
 def _unverified_issuer(token: str) -> str:
     """Who a token says issued it: only to choose the key that must verify it."""
-    with _malformed():
-        claims = json.loads(_segment(token.split(".")[1]))
+    with _reject_malformed():
+        claims = json.loads(_decode_segment(token.split(".")[1]))
         named = claims["iss"]
         if isinstance(named, str):
             return named
     raise InvalidToken
 
 
-def _segment(text: str) -> bytes:
+def _decode_segment(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 @contextmanager
-def _malformed() -> Iterator[None]:
+def _reject_malformed() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, binascii.Error, RecursionError) as exc:

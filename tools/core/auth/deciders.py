@@ -43,29 +43,29 @@ class Approvers:
     persons: int = 1
 
     @classmethod
-    def read(cls, value: Any) -> "Approvers":
+    def parse(cls, value: Any) -> "Approvers":
         """From its JSON shape: a word, `{"role": ...}`, or `{"persons": ..., "of": ...}`; or from a model of that."""
         if isinstance(value, BaseModel):
             value = value.model_dump()
         if isinstance(value, Mapping) and "of" in value:
-            return cls(cls.read(value["of"]).of, value.get("persons", 1))
+            return cls(cls.parse(value["of"]).of, value.get("persons", 1))
         return cls(f"{_ROLE}{value['role']}" if isinstance(value, Mapping) else str(value))
 
     @property
-    def shape(self) -> Any:
+    def as_json(self) -> Any:
         """Its JSON shape."""
         of = {"role": self.of.removeprefix(_ROLE)} if self.of.startswith(_ROLE) else self.of
         return of if self.persons == 1 else {"persons": self.persons, "of": of}
 
     @property
-    def kept(self) -> dict[str, Any]:
+    def as_column(self) -> dict[str, Any]:
         """What a column keeps: always an object."""
-        shape = self.shape
+        shape = self.as_json
         return {"persons": self.persons, "of": shape["of"] if self.persons > 1 else shape}
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class PendingDecision:
     """One thing that waits for a decision: of which app, started by whom, and who may decide.
 
     account_id: whom the proposal belongs to. run: whether a run waits for it, or the key that proposed it.
@@ -78,15 +78,15 @@ class Gate:
     run: bool = True
 
     @classmethod
-    def of_approval(cls, row: Any) -> "Gate":
+    def of_approval(cls, row: Any) -> "PendingDecision":
         of = row.approvers or (STARTER if row.run_id else OWNER_OF_KEY)
         starter = row.starter or f"account:{row.account_id}"
         return cls(row.app_id, row.account_id, starter, Approvers(of, row.persons or 1), row.run_id is not None)
 
     @classmethod
-    def of_run(cls, run: Any, approvers: Any = None) -> "Gate":
+    def of_run(cls, run: Any, approvers: Any = None) -> "PendingDecision":
         """Of a run itself, which whoever started it may end; or of a call of it, with the approvers that were told."""
-        named = Approvers(STARTER) if approvers is None else Approvers.read(approvers)
+        named = Approvers(STARTER) if approvers is None else Approvers.parse(approvers)
         return cls(run.app_id, run.account_id, starter_of(run), named)
 
 
@@ -102,30 +102,30 @@ class Decider:
         """Whether it is an admin of the organisation, or an admin's key of the app."""
         return self.role is not None and rank(self.role) >= rank("admin")
 
-    def may(self, gate: Gate) -> bool:
-        caller, of = self.caller, gate.approvers.of
-        if caller.limits is not None or (not isinstance(caller, Account) and not gate.run):
+    def may(self, pending: PendingDecision) -> bool:
+        caller, of = self.caller, pending.approvers.of
+        if caller.limits is not None or (not isinstance(caller, Account) and not pending.run):
             return False
-        if isinstance(caller, (AppKey, EndUser, Anonymous)) and caller.app_id != gate.app_id:
+        if isinstance(caller, (AppKey, EndUser, Anonymous)) and caller.app_id != pending.app_id:
             return False
-        began = gate.starter == person(caller)
+        began = pending.starter == person(caller)
         if isinstance(caller, (Account, AppKey)):
-            if gate.run:
+            if pending.run:
                 theirs = of == MEMBER or (of in (STARTER, OWNER_OF_KEY) and began)
             else:
-                theirs = gate.account_id == caller.account_id
+                theirs = pending.account_id == caller.account_id
             return self.runs_app or (self.role is not None and theirs)
         if isinstance(caller, EndUser) and of in (USER, f"{_ROLE}{caller.role}"):
             return True
         # A visitor shows by the run's id, which nobody else knows, that the run is theirs.
         return isinstance(caller, (EndUser, Anonymous)) and of == STARTER and began
 
-    def require(self, gate: Gate) -> None:
+    def require(self, pending: PendingDecision) -> None:
         """NotYoursToDecide for what is held to limits itself, NotAnApprover for everybody else who may not."""
         if self.caller.limits is not None:
             raise NotYoursToDecide
-        if not self.may(gate):
-            raise NotAnApprover(details={"approvers": gate.approvers.shape})
+        if not self.may(pending):
+            raise NotAnApprover(details={"approvers": pending.approvers.as_json})
 
 
 def person(caller: Caller) -> str:

@@ -73,7 +73,7 @@ class Directory:
     async def app(self, app_id: object) -> App:
         """The app, or AppNotFound; anything that is not the text of an id is no app."""
         if isinstance(app_id, str):
-            app = self._apps.held(app_id)
+            app = self._apps.find_cached(app_id)
             if app is None and APP_ID_PATTERN.fullmatch(app_id):
                 app = await self._apps.get(app_id)
             if app is not None:
@@ -95,11 +95,11 @@ class Directory:
 
     async def role(self, organisation_id: str, account_id: str) -> Role | None:
         member = (organisation_id, account_id)
-        return self._roles.held(member) or await self._roles.get(member)
+        return self._roles.find_cached(member) or await self._roles.get(member)
 
-    def held_plan(self, organisation_id: str) -> Plan | None:
+    def cached_plan(self, organisation_id: str) -> Plan | None:
         """The plan of an organisation, as far as it is in memory."""
-        return self._plans.held(organisation_id)
+        return self._plans.find_cached(organisation_id)
 
     async def plan(self, organisation_id: str) -> Plan:
         """The plan of an organisation; that with the narrowest limits where there is no such organisation."""
@@ -159,7 +159,7 @@ class Directory:
             api_keys.c.only_app_id,
             api_keys.c.ends_at,
             api_keys.c.expires_at,
-            self._credits.budgeted,
+            self._credits.budgeted_column,
         )
         row = await self._first(select(*columns).where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None)))
         if row:

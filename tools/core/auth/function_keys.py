@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, select, update
 
 from baobab.storage.clock import Ids
-from baobab.storage.secrets import Vault, digest
+from baobab.storage.secrets import Vault, digest_token
 from baobab.tools.core.auth.tables import apps
 from baobab.tools.core.call import Call
 
@@ -17,7 +17,7 @@ def make_function_key(ids: Ids, vault: Vault, app_id: str) -> tuple[str, dict[st
     """Makes a key for an app: its text, and what the app's row keeps of it."""
     key = ids.hex(48)
     sealed = vault.seal(key.encode(), f"apps.function_key:{app_id}")
-    return key, {"function_key": sealed, "function_key_digest": digest(key)}
+    return key, {"function_key": sealed, "function_key_digest": digest_token(key)}
 
 
 async def rotate_function_key(call: Call, app_id: str, *, shown_to: str | None, key_id: str | None) -> str:

@@ -22,7 +22,7 @@ class UnknownToolset(BadRequest):
     remediation = "Use names of details.known."
 
 
-def passed(caller: Caller, tool: Tool) -> str | None:
+def find_exceeded_limit(caller: Caller, tool: Tool) -> str | None:
     """Which limit a call would pass, in words; None where it is within all of them."""
     limits = caller.limits
     if limits is None:
@@ -40,7 +40,7 @@ def passed(caller: Caller, tool: Tool) -> str | None:
     return None
 
 
-def hold_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise KeyLimited where a caller with limits gives an argument that widens what somebody may.
 
     values: the arguments as they were validated; given: as they came, so without defaults.
@@ -56,9 +56,9 @@ def hold_arguments(caller: Caller, tool: Tool, values: Mapping[str, Any], given:
             )
 
 
-def hold(caller: Caller, tool: Tool, app_id: str | None) -> None:
+def check_limits(caller: Caller, tool: Tool, app_id: str | None) -> None:
     """Raise KeyLimited where a call passes a limit. app_id: the app that the call is made in, if in any."""
-    reason = passed(caller, tool)
+    reason = find_exceeded_limit(caller, tool)
     limits = caller.limits
     if reason is None and limits is not None and limits.app_id not in (None, app_id) and app_id is not None:
         reason = "This key opens one app only, and not this one."
@@ -66,7 +66,7 @@ def hold(caller: Caller, tool: Tool, app_id: str | None) -> None:
         raise KeyLimited(reason)
 
 
-def narrowed(asked: Limits, maker: Limits | None) -> Limits:
+def narrow_limits(asked: Limits, maker: Limits | None) -> Limits:
     """What a new key is held to: never less than the key that makes it."""
     if maker is None:
         return asked

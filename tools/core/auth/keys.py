@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, delete, func, select, update
 
 from baobab.storage.clock import Ids
-from baobab.storage.secrets import digest
+from baobab.storage.secrets import digest_token
 from baobab.tools.core import plan_room
 from baobab.tools.core.auth.callers import Limits
 from baobab.tools.core.auth.function_keys import void_function_keys_shown_by
@@ -47,7 +47,7 @@ def key_row(
         "app_id": app_id,
         "name": name,
         "prefix": key[:_SHOWN],
-        "digest": digest(key),
+        "digest": digest_token(key),
         "scopes": list(scopes),
         "toolsets": None if held_to.toolsets is None else sorted(held_to.toolsets),
         "read_only": held_to.read_only,

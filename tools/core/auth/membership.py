@@ -14,7 +14,9 @@ from baobab.tools.core.errors import Forbidden
 from baobab.tools.core.services import Services
 
 
-async def found(execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool) -> dict[str, Any]:
+async def create_organisation_row(
+    execute: Execute, services: Services, name: str, owner_id: str, *, personal: bool
+) -> dict[str, Any]:
     """A new organisation with one owner; its row.
 
     No notice: nobody can have asked for an id that did not exist.
@@ -33,7 +35,7 @@ async def found(execute: Execute, services: Services, name: str, owner_id: str, 
     return row
 
 
-def of_account(account_id: str) -> Select[Any]:
+def select_memberships(account_id: str) -> Select[Any]:
     """The organisations that an account belongs to, each with the account's role; its own personal one first."""
     return (
         select(organisations, members.c.role)
@@ -47,7 +49,7 @@ def of_account(account_id: str) -> Select[Any]:
     )
 
 
-async def role_now(call: Call, organisation_id: str, account_id: str) -> Role | None:
+async def load_role(call: Call, organisation_id: str, account_id: str) -> Role | None:
     """The role as this transaction sees it: what a change is decided on, where the directory's may be stale."""
     query = select(members.c.role).where(
         members.c.organisation_id == organisation_id, members.c.account_id == account_id
@@ -62,10 +64,10 @@ async def decider_of(call: Call, organisation_id: str) -> Decider:
         return Decider(caller)
     if isinstance(caller, Account) and caller.key_id and caller.organisation_id != organisation_id:
         return Decider(caller)
-    return Decider(caller, await role_now(call, organisation_id, caller.account_id))
+    return Decider(caller, await load_role(call, organisation_id, caller.account_id))
 
 
-async def chosen_organisation(call: Call, wanted: str | None) -> str:
+async def resolve_organisation_id(call: Call, wanted: str | None) -> str:
     """The organisation to act in: the one asked for, when the caller may, else the caller's own."""
     account = call.account
     if wanted is None or wanted == account.organisation_id:

@@ -14,7 +14,7 @@ from baobab.tools.core.errors import Forbidden, InvalidApiKey
 from baobab.tools.core.steps import Step
 
 
-def name(caller: Caller, step: Step | None = None) -> str:
+def proposer_name(caller: Caller, step: Step | None = None) -> str:
     """The credential itself: of all that an account holds, the one that proposed must not decide.
 
     step: what a run proposes is the run's, whoever started it.
@@ -39,7 +39,7 @@ def kind_of(caller: Caller) -> str:
     return "anonymous"
 
 
-def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, Any]:
+def encode_caller(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, Any]:
     """What makes the caller again: who acts, apart from the key that vouches for them.
 
     voucher: the account that has this done as a user, and the organisation that it must still belong to then.
@@ -55,7 +55,7 @@ def kept(caller: Caller, voucher: tuple[str, str] | None = None) -> dict[str, An
     return held
 
 
-async def restored(
+async def restore_caller(
     execute: Callable[[Select[Any]], Awaitable[CursorResult[Any]]],
     credits_: Credits,
     held: dict[str, Any],
@@ -69,7 +69,7 @@ async def restored(
     limits = None
     if held["key_id"] is not None:
         live = (api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
-        query = select(api_keys, credits_.budgeted).where(*live)
+        query = select(api_keys, credits_.budgeted_column).where(*live)
         key = (await execute(query)).first()
         if key is None:
             raise InvalidApiKey("The key that proposed this call has been revoked.")
@@ -103,18 +103,18 @@ def _actor(held: dict[str, Any], limits: Limits | None) -> Caller:
     raise Forbidden("Whoever proposed this did so to an older version, which did not say who acts: propose it anew.")
 
 
-async def called(call: Call, held: dict[str, Any]) -> str | None:
+async def find_key_name(call: Call, held: dict[str, Any]) -> str | None:
     """The name that a key's owner gave it; None once it is revoked."""
     query = select(api_keys.c.name).where(api_keys.c.id == held["key_id"], api_keys.c.revoked_at.is_(None))
     found: str | None = (await call.execute(query)).scalar()
     return found
 
 
-async def owner(call: Call) -> tuple[str, str]:
+async def get_owner(call: Call) -> tuple[str, str]:
     """The organisation and the account that a proposal belongs to."""
     caller = call.caller
-    if call.door.step is not None:
-        return call.door.step.organisation_id, call.door.step.account_id
+    if call.context.step is not None:
+        return call.context.step.organisation_id, call.context.step.account_id
     if isinstance(caller, (Account, ScopedKey)):
         organisation = call.app.organisation_id if call.app else caller.organisation_id
         return organisation, caller.account_id

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from baobab import composition
-from baobab.settings import load
+from baobab.settings import load_settings
 from tests.clock import FixedClock
 from tests.columns import begin, end
 from tests.tools.agents.tool_server import Fake, tool_server
@@ -17,8 +17,8 @@ from tests.tools.conftest import House
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = FixedClock()
-    settings = load({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": LOOPBACK}, data=tmp_path)
-    async with composition.house(settings, clock=clock) as opened:
+    settings = load_settings({**begin(tmp_path), "BAOBAB_EGRESS_ALLOW": LOOPBACK}, data=tmp_path)
+    async with composition.open_application(settings, clock=clock) as opened:
         yield House(opened.services, opened.registry, clock, tmp_path)
     end(tmp_path)
 

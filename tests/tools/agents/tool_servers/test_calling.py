@@ -7,8 +7,8 @@ import mcp_types as types
 import pytest
 from sqlalchemy import update
 
-from baobab.runtime.agents.kinds import ADVANCE
-from baobab.runtime.agents.rows import FROZEN, runs
+from baobab.runtime.agents.job_kinds import ADVANCE
+from baobab.runtime.agents.tables import FROZEN, runs
 from baobab.tools.agents.errors import InvalidGraph
 from baobab.tools.core.errors import Forbidden
 from tests.tools.agents.conftest import Agency, graph
@@ -116,7 +116,7 @@ async def test_a_call_that_was_made_is_told_as_made_though_its_tool_is_gone(agen
     assert (await agency.decide("a", run["id"]))["status"] == "paused"
     await agency.house.use("mcp_servers_delete", agency.owner, app_id=agency.app_id, id=server["id"])
     await held_by(None)
-    async with services.database.working() as unit:
+    async with services.database.writing_unit() as unit:
         await services.jobs.enqueue(unit, ADVANCE, {"run_id": run["id"]})
     run = await agency.rests("a", run["id"])
     assert (run["status"], len(fake.calls)) == ("completed", 1), run

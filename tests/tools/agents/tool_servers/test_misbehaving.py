@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from baobab.runtime.addresses import AddressRefused, UrlRefused
-from baobab.runtime.agents.remote.remote import Remote
+from baobab.runtime.agents.remote.tool_server_client import ToolServerClient
 from baobab.runtime.egress import Egress
 from baobab.tools.agents.errors import InvalidGraph
 from tests.tools.agents.conftest import PATIENCE_SECONDS, Agency
@@ -40,7 +40,7 @@ async def test_a_server_that_misbehaves_fails_its_call_and_nothing_else(
 ) -> None:
     server = await register(agency, fake.mcp)
     await agency.agent("a", calling(server, "search", {"query": "x"}))
-    fake.behaviour, remote = behaviour, agency.house.services.of(Remote)
+    fake.behaviour, remote = behaviour, agency.house.services.of(ToolServerClient)
     if behaviour == "silent":
         remote.call_seconds = remote.list_seconds = 0.05
     code, message = MISBEHAVING[behaviour]
@@ -115,7 +115,7 @@ async def test_a_name_that_leads_elsewhere_after_registration_is_not_followed_th
 
     services = agency.house.services
     egress = Egress([LOOPBACK], resolver=resolve)
-    services._own[Remote] = Remote(replace(services, outgoing=egress))
+    services._own[ToolServerClient] = ToolServerClient(replace(services, http_client=egress))
     server = await register(agency, fake.mcp.replace("127.0.0.1", "tools.example"))
     assert server["status"] == "healthy"
     await agency.agent("a", calling(server, "search", {"query": "x"}))

@@ -8,7 +8,7 @@ import pytest
 
 from baobab.tools.agents.errors import InvalidGraph
 from baobab.tools.core.auth.callers import AppKey
-from baobab.tools.core.context import Door
+from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden, NotFound
 from tests.tools.agents.conftest import Agency
 from tests.tools.agents.tool_server import SEARCH, Fake
@@ -160,7 +160,7 @@ async def test_only_runs_call_its_tools(agency: Agency, fake: Fake) -> None:
     call = {"app_id": agency.app_id, "server_id": server["id"], "tool": "search", "arguments": {"query": "x"}}
     call["digest"] = server["tools"][0]["digest"]
     with pytest.raises(Forbidden):
-        await agency.house.registry.call("mcp_servers_call", call, agency.owner, Door("test", "1"))
+        await agency.house.registry.call("mcp_servers_call", call, agency.owner, RequestContext("test", "1"))
     assert not fake.calls
 
 

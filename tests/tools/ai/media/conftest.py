@@ -15,7 +15,7 @@ from baobab.runtime.gateway.model import Model, Price
 from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.billing.ledger.terms import Balance
-from baobab.tools.core.credits import Used
+from baobab.tools.core.credits import UsageLine
 from baobab.tools.core.errors import AppNotFound
 from tests import jobs
 from tests.clock import FixedClock
@@ -105,7 +105,7 @@ class House(Baobab):
     async def balance(self) -> Balance:
         return await self.house.services.part(Credits).balance(await first_organisation(self))
 
-    async def used(self) -> list[Used]:
+    async def used(self) -> list[UsageLine]:
         today = self.clock.now().date()
         return await self.house.services.part(Credits).usage(await first_organisation(self), today, today)
 
@@ -120,7 +120,7 @@ async def opened(data: Path, fake: Studio, clock: FixedClock, variables: dict[st
     environment = {"OPENAI_API_KEY": "sk-vendor-0123456789", "OPENAI_BASE_URL": f"{fake.url}/v1"}
     async with installation(data, variables, clock=clock, environment=environment) as found:
         model = Model(VIDEO, "Sora", "video", Price(0, 0, unit=SECOND), None, None, VIDEO, "openai", frozenset())
-        found.house.services.part(Gateway).catalogue.offer("openai", [model])
+        found.house.services.part(Gateway).catalogue.register_models("openai", [model])
         yield House(found.house, found.client, clock=clock, fake=fake)
 
 

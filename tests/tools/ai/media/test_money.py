@@ -55,7 +55,7 @@ async def test_pictures_are_charged_as_they_are_delivered_and_never_more_than_wa
     baobab: House, made: int, charged: int
 ) -> None:
     drawing = Model("openai/gpt-image-drawing", "Drawing", "image", PICTURE, None, None, IMAGE, "openai", frozenset())
-    baobab.house.services.part(Gateway).catalogue.offer("drawings", [drawing])
+    baobab.house.services.part(Gateway).catalogue.register_models("drawings", [drawing])
     baobab.fake.pictures = made
     path = await baobab.submitted(await baobab.app(), "image", model=drawing.id, n=3)
     assert (await baobab.balance()).reserved == 3 * EACH

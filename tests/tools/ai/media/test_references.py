@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baobab.tools.ai.media.references import FOLDED, INPUT_IMAGES, folded, folded_names
+from baobab.tools.ai.media.references import FOLDED, INPUT_IMAGES, folded_names, merge_images
 from tests.tools.ai.media.conftest import House
 
 URL = "https://images.example.com/one.png"
@@ -22,7 +22,7 @@ def test_every_image_is_folded_once_in_order_and_nothing_else_is_touched(fields:
         found = fields.get(name)
         items = [] if found is None else found if isinstance(found, list) else [found]
         plain += [item["url"] if isinstance(item, dict) else item for item in items]
-    made = folded({**fields, "size": "1K", "mask": URL})
+    made = merge_images({**fields, "size": "1K", "mask": URL})
     assert made.pop("size") == "1K"
     assert made.pop("mask") == URL
     assert made == ({INPUT_IMAGES: plain} if plain else {})

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import select, update
 
-from baobab.tools.ai.media import sweeping
+from baobab.tools.ai.media import jobs as media_jobs
 from baobab.tools.ai.media.tables import generation_jobs
 from baobab.tools.billing.ledger.credits import Credits
 from baobab.tools.core.money import USD
@@ -47,7 +47,7 @@ async def test_a_provider_that_is_slow_for_one_organisation_holds_up_no_other(ba
 async def test_organisations_take_turns_when_what_nobody_looks_at_is_put_in_order(
     baobab: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeping, "_ROUND", 2)
+    monkeypatch.setattr(media_jobs, "_ROUND", 2)
     baobab.fake.videos = "in_progress"
     greedy, theirs = await tenant(baobab, "greedy")
     other, mine = await tenant(baobab, "other")

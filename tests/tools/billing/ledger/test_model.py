@@ -190,7 +190,7 @@ class Program:
             assert await self.bank.credits.balance(self.ours) == self.model.balance
             for budget in await self.bank.credits.budgets(self.ours):
                 named = (budget.subject, budget.subject_id, budget.period)
-                assert (budget.spent, budget.reserved) == self.model.counted(*named)
+                assert (budget.spent_nanos, budget.reserved) == self.model.counted(*named)
         await self.compare_usage()
 
     async def do(self, known: int, what: str, *given: Any) -> str:

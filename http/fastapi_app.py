@@ -1,0 +1,69 @@
+"""What stands behind the front: FastAPI, for pages, streams, WebSockets and the MCP door."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from pydantic_core import to_json
+from starlette.routing import BaseRoute
+
+from baobab.http import openapi
+from baobab.http.approval_page import approval_routes
+from baobab.http.docs_page import docs_routes
+from baobab.http.error_page import error_page
+from baobab.http.guides_page import guide_routes
+from baobab.http.home_page import home_routes, missing_page
+from baobab.http.metrics import CallMetrics
+from baobab.http.metrics_page import metrics_route
+from baobab.http.programs_page import program_routes
+from baobab.http.session_routes import session_routes
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import BaobabError, MethodNotAllowed
+from baobab.tools.core.registry import Registry
+
+
+def build_fastapi_app(
+    registry: Registry,
+    *,
+    version: str,
+    base_url: str,
+    metrics: CallMetrics,
+    metrics_token: str,
+    routes: Sequence[BaseRoute] = (),
+    interface_errors: Sequence[type[BaobabError]] = (),
+) -> FastAPI:
+    app = FastAPI(title="Baobab", version=version, openapi_url=None, docs_url=None, redoc_url=None)
+    app.openapi = _call_once(lambda: openapi.build_document(registry, version, base_url))  # type: ignore[method-assign]  # FastAPI's own way
+    encode_openapi = _call_once(lambda: to_json(app.openapi()))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_json() -> Response:
+        return Response(encode_openapi(), media_type="application/json", headers={"cache-control": "no-cache"})
+
+    @app.get("/docs/errors", include_in_schema=False)
+    async def errors() -> Response:
+        return error_page(registry, interface_errors)
+
+    @app.exception_handler(405)
+    async def wrong_method(_request: Request, exc: HTTPException) -> Response:
+        body = to_json(STRUCTURED.render(MethodNotAllowed(), f"{base_url}/docs"))
+        return Response(body, 405, exc.headers, "application/json")
+
+    missing = missing_page(f"{base_url}/docs")
+    pages = [*home_routes(version, base_url, missing), *docs_routes(), *guide_routes(missing), *approval_routes()]
+    pages += program_routes()
+    app.router.routes.extend([*pages, metrics_route(registry, metrics, metrics_token)])
+    app.router.routes.extend([*session_routes(registry), *routes])
+    app.router.default = missing
+    return app
+
+
+def _call_once(make: Callable[[], Any]) -> Callable[[], Any]:
+    made: list[Any] = []
+
+    def get() -> Any:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get

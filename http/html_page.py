@@ -1,0 +1,40 @@
+"""A sheet: a small page of the server's own for people, drawn without scripts, in the style of /docs."""
+
+from html import escape
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+_SHEET = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>{title} · Baobab</title>
+<link rel="icon" href="{root}favicon.ico"><link rel="stylesheet" href="{root}docs/docs.css">
+<link rel="stylesheet" href="{root}docs/guide.css"></head>
+<body><main class="guide">{body}</main></body></html>
+"""
+_HEADERS: Final = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "vary": "accept",
+    "x-content-type-options": "nosniff",
+}
+
+
+def render_page(title: str, body: str, *, root: str, status: int = 200) -> Response:
+    """body: HTML. root: the way from the page's address to the server's, such as `../`."""
+    html = _SHEET.format(title=escape(title), body=body, root=root)
+    return Response(html, status, {**_HEADERS, "content-type": "text/html; charset=utf-8"})
+
+
+def text_response(content: str, media_type: str) -> Response:
+    """The same page for programs."""
+    return Response(content, headers={**_HEADERS, "content-type": f"{media_type}; charset=utf-8"})
+
+
+def accepts(request: Request, media_type: str) -> bool:
+    """Whether the client names a media type among those that it accepts."""
+    accepted = request.headers.get("accept", "").lower().split(",")
+    return any(part.partition(";")[0].strip() == media_type for part in accepted)

@@ -1,0 +1,249 @@
+"""The front of the REST door: pure ASGI, in front of FastAPI. Host, route, origin, answer; whatever else passes on."""
+
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from baobab.http.answer import WHOLE, Headers, Send, reply_to, send_error
+from baobab.http.endpoint import Endpoint
+from baobab.http.hosts import Hosts, platform_path
+from baobab.http.open_streams import OpenStreams, StreamLimits
+from baobab.http.origins import Origins
+from baobab.http.request import ClientGone, LargeBodyParser, Request, Scope
+from baobab.http.socket import serve_socket
+from baobab.http.trie import Methods, RouteTrie, decode_parameter
+from baobab.storage.database import DatabaseUnavailable
+from baobab.tools.core.call import Tool
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import (
+    AppNotFound,
+    BadRequest,
+    BaobabError,
+    Internal,
+    MethodNotAllowed,
+    NoSocket,
+    Unavailable,
+    WrongHost,
+)
+from baobab.tools.core.registry import Registry
+
+ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
+
+_log = logging.getLogger(__name__)
+_access = logging.getLogger("baobab.access")
+# What opens something by itself and may stand in a path: invitations, and keys that somebody put there by mistake.
+_TOKENS = re.compile(r"\b(inv|bb_sk|bb_sub|bb_rt)_[A-Za-z0-9]{8,}")
+
+
+class RestApp:
+    def __init__(
+        self,
+        registry: Registry,
+        fallback: ASGI,
+        *,
+        hosts: Iterable[str],
+        access_log: float = 0.0,
+        stream_limits: StreamLimits | None = None,
+    ) -> None:
+        """bounds: other ones than usual of how many streams may be open."""
+        options = registry.services.options
+        self._registry = registry
+        self._fallback = fallback
+        self._trie = RouteTrie(registry.tools.values())
+        streams, parser = OpenStreams(stream_limits), LargeBodyParser()
+        self._endpoints = {
+            tool.name: Endpoint(registry, tool, streams, parser) for tool in registry.tools.values() if tool.rest
+        }
+        self._hosts = Hosts(hosts, options.base_domain)
+        self._origins = Origins(self._hosts, registry.services.directory)
+        self._base_url = options.base_url
+        self._docs = f"{options.base_url}/docs"
+        self._sample = access_log
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Send) -> None:
+        if scope["type"] != "http":
+            await self._handle_other_scope(scope, receive, respond)
+            return
+        started = time.perf_counter()
+        request = Request(scope, reply_to(scope, respond))
+        try:
+            status = await self._answer(scope, receive, respond, request)
+        except ClientGone:
+            return
+        except BaobabError as error:
+            status = await self._refuse(request, error)
+        except DatabaseUnavailable as exc:
+            _log.warning("a store does not answer", extra={"request_id": request.id, "reason": exc.reason})
+            status = await self._refuse(request, Unavailable("The database does not answer."))
+        except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
+            name = request.tool and request.tool.name
+            _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})
+            status = await self._refuse(request, Internal())
+        if status >= 500 or (self._sample and random.random() < self._sample):  # noqa: S311 - a sample, not a secret
+            _log_access(request, status, started)
+
+    async def _handle_other_scope(self, scope: Scope, receive: Any, respond: Send) -> None:
+        if scope["type"] != "websocket":
+            await self._fallback(scope, receive, respond)
+            return
+        request = Request(scope, reply_to(scope, _deny_websocket(scope, receive, respond)))
+        try:
+            tool = await self._find_socket_tool(scope, request)
+        except BaobabError as error:
+            await send_error(request.reply, error, STRUCTURED, self._docs, request.headers)
+            return
+        except DatabaseUnavailable:
+            unavailable = Unavailable("The database does not answer.")
+            await send_error(request.reply, unavailable, STRUCTURED, self._docs, request.headers)
+            return
+        await serve_socket(self._endpoints[tool.name], request, receive, respond, self._base_url)
+
+    async def _find_socket_tool(self, scope: Scope, request: Request) -> Tool:
+        """The tool of a WebSocket's path. NoSocket, WrongHost, OriginRefused."""
+        host = self._hosts.find(request.host)
+        if host is None:
+            raise WrongHost
+        if host.subdomain is not None:
+            await self._enter_app(scope, request, host.subdomain)
+        found = self._trie.find(request.path)
+        tool = found[0].get("GET") if found else None
+        if found is None or tool is None or tool.rest is None or not tool.rest.socket:
+            raise NoSocket
+        request.tool, request.captured = tool, found[1]
+        if request.origin is not None:
+            await self._origins.cors_headers(request, request.get_captured(tool.app_parameter))
+        return tool
+
+    async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
+        """Send what the request asks for; the status that was sent."""
+        host = self._hosts.find(request.host)
+        if host is None:
+            raise WrongHost
+        if host.subdomain is not None:
+            await self._enter_app(scope, request, host.subdomain)
+        found = self._trie.find(request.path)
+        if found is None:
+            request.headers += await self._origins.cors_headers(request, None)
+            if request.preflight:
+                return await _answer_options(request, {})
+            return await self._forward(scope, receive, respond, request)
+        methods, request.captured = found
+        method = request.method
+        tool = request.tool = _select_tool(methods, method)
+        if request.origin is not None:
+            request.headers += await self._origins.cors_headers(request, request.get_captured(tool.app_parameter))
+        if method == "OPTIONS":
+            return await _answer_options(request, methods)
+        if method not in methods and not (method == "HEAD" and "GET" in methods):
+            raise MethodNotAllowed(headers={"allow": _allow_header(methods)})
+        return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
+
+    async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
+        """Give a path on an app's own host the app id that it leaves out."""
+        app_id = await self._registry.services.directory.app_id_at(subdomain)
+        if app_id is None:
+            raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
+        request.path = platform_path(request.path, app_id)
+        scope["raw_path"] = request.path.encode("latin-1")
+
+    async def _forward(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
+        """What FastAPI and the MCP door serve. It gets our headers; its 404 becomes ours."""
+        sent = 0
+
+        def merge_headers(status: int, given: Headers) -> Headers:
+            nonlocal sent
+            sent = status
+            known = {name for name, _ in given}
+            return [*given, *(pair for pair in request.headers if pair[0] not in known)]
+
+        async def send_on(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = merge_headers(message["status"], message["headers"])
+            await respond(message)
+
+        async def reply_on(status: int, given: Headers, body: bytes) -> None:
+            await request.reply(status, merge_headers(status, given), body)
+
+        # Whoever reads the request again must find the id that the answer tells: audit rows name it.
+        identified = (b"x-request-id", request.id.encode())
+        scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), identified]
+        scope[WHOLE] = reply_on
+        try:
+            await self._fallback(scope, receive, send_on)
+        finally:
+            # As in reply_to: where nobody took it, it must not stay in the scope that it leads back to.
+            scope.pop(WHOLE, None)
+        return sent
+
+    async def _refuse(self, request: Request, error: BaobabError) -> int:
+        tool = request.tool
+        error.naming = self._registry.name_by_route
+        if tool is not None and tool.toolset.keeps_failures and not request.called:
+            context = RequestContext("rest", request.id, request.ip, path=request.path, method=request.method)
+            await self._registry.record_refusal(tool, _path_arguments(request, tool), context, error)
+        envelope = tool.toolset.envelope if tool else STRUCTURED
+        await send_error(request.reply, error, envelope, self._docs, request.headers)
+        return error.status
+
+
+def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:
+    """Sends an HTTP answer in place of the WebSocket that was asked for, where the server can."""
+    can = "websocket.http.response" in scope.get("extensions", {})
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            await receive()
+        if can:
+            await respond({**message, "type": f"websocket.{message['type']}"})
+        elif message["type"] == "http.response.start":
+            # All that is left is 403.
+            await respond({"type": "websocket.close", "code": 1008})
+
+    return send
+
+
+async def _answer_options(request: Request, methods: Methods) -> int:
+    await request.reply(204, [(b"allow", _allow_header(methods).encode()), *request.headers], b"")
+    return 204
+
+
+def _select_tool(methods: Methods, method: str) -> Tool:
+    """The tool of a method; for one that the path does not take, any, since its family words the refusal."""
+    return methods.get(method) or methods.get("GET") or next(iter(methods.values()))
+
+
+def _path_arguments(request: Request, tool: Tool) -> dict[str, str]:
+    """What the path says of its parameters; as it was sent, where that is no text."""
+    names = tool.rest.path_parameters if tool.rest else ()
+    return {name: _decode_or_keep(raw) for name, raw in zip(names, request.captured, strict=False)}
+
+
+def _decode_or_keep(raw: str) -> str:
+    try:
+        return decode_parameter(raw)
+    except BadRequest:
+        return raw
+
+
+def _allow_header(methods: Methods) -> str:
+    named = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
+    return ", ".join(sorted(named))
+
+
+def _log_access(request: Request, status: int, started: float) -> None:
+    _access.info(
+        "request",
+        extra={
+            "request_id": request.id,
+            "method": request.method,
+            "path": _TOKENS.sub(r"\1_(hidden)", request.path[:300]),
+            "status": status,
+            "ms": round((time.perf_counter() - started) * 1000, 2),
+            "tool": request.tool and request.tool.name,
+            "ip": request.ip,
+        },
+    )

@@ -1,0 +1,272 @@
+"""The door: finds out who calls and what they asked to see, and lets the lane or the protocol server answer."""
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, SUPPORTED_PROTOCOL_VERSIONS
+from pydantic_core import from_json, to_json
+
+from baobab.http.answer import reply_to, send_error
+from baobab.http.hosts import Addresses
+from baobab.http.request import ClientGone, Request
+from baobab.mcp_server.batches import MOST, ResponseCapture, is_batch, render_invalid_part
+from baobab.mcp_server.catalogue import Catalogue
+from baobab.mcp_server.changes import ListChanges
+from baobab.mcp_server.errors import BatchTooLong, NoMessage, UnknownSession
+from baobab.mcp_server.extension import Extension
+from baobab.mcp_server.fast_path import FastPath
+from baobab.mcp_server.mcp_client import McpClient
+from baobab.mcp_server.protocol import Protocol
+from baobab.mcp_server.refusals import RefusalExplainer, refuse, refuse_version
+from baobab.mcp_server.sessions import Sessions
+from baobab.mcp_server.view import Views
+from baobab.tools.core.auth.callers import Anonymous, Caller
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import BaobabError, BodyTooLarge, MethodNotAllowed, RateLimited, Unauthenticated
+from baobab.tools.core.limits import CALLER_REQUESTS
+from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.core.registry import Registry
+
+Scope = MutableMapping[str, Any]
+
+MAX_BODY = 4 * 2**20
+_MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
+_LISTS = ("tools/list", "prompts/list", "resources/templates/list")
+"""What is answered without a call of a tool, which would take from the caller's requests itself."""
+_SUPPORTED = frozenset(version.encode() for version in SUPPORTED_PROTOCOL_VERSIONS)
+
+
+class McpEndpoint:
+    """An ASGI endpoint for /mcp. Every request stands alone: no worker knows more of a client than another.
+
+    sessions: keep sessions for the protocols before 2026. Only for the conformance run, whose fixtures ask the client
+    back in the middle of a call; no tool of ours does.
+    """
+
+    def __init__(
+        self, registry: Registry, version: str, extensions: Sequence[Extension] = (), *, sessions: bool = False
+    ) -> None:
+        services = registry.services
+        self._registry = registry
+        foreign = [tool for extension in extensions for tool in extension.tools]
+        catalogue = Catalogue(registry, foreign)
+        self._changes = ListChanges(registry)
+        self._own_sessions = Sessions(services)
+        protocol = Protocol(registry, catalogue, self._changes, self._own_sessions, extensions)
+        server = protocol.build_server(version)
+        self._fast_path = FastPath(
+            registry,
+            catalogue,
+            protocol.calls,
+            server.server_info_stamp,
+            frozenset(tool.name for tool in foreign),
+            self._own_sessions,
+        )
+        self._sessions = sessions
+        self.manager = StreamableHTTPSessionManager(
+            server,
+            stateless=not sessions,
+            # The front has checked Host and Origin already, by the same lists as for every other door.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=MAX_BODY,
+        )
+        self._credentials = services.credentials
+        self._views = Views(toolset.name for toolset in registry.toolsets)
+        self._base_url = services.options.base_url
+        self._addresses = Addresses(self._base_url, services.options.allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
+        # uvicorn's parser leaves the blanks behind a value, which are no part of it (RFC 9110, 5.5).
+        scope["headers"] = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
+        request = Request(scope, reply_to(scope, respond))
+        try:
+            client = await self._identify_client(request)
+        except BaobabError as error:
+            error.naming = self._registry.name_by_tool
+            if error.status == 401:
+                error.headers["www-authenticate"] = self._build_challenge(request)
+            await send_error(request.reply, error, STRUCTURED, f"{self._base_url}/docs", [])
+            return
+        client.attach_to(scope)
+        if request.method == "POST":
+            await self._handle_message(request, client, scope, receive, respond)
+        elif self._sessions:
+            await self.manager.handle_request(scope, receive, respond)
+        elif request.header(b"mcp-session-id") is not None and client.session is None:
+            await refuse(respond, 404, UnknownSession())
+        elif request.method == "GET":
+            await self._changes.stream(client, scope, receive, respond)
+        elif request.method == "DELETE":
+            # A client that says good-bye is right to; there is nothing to end.
+            await request.reply(204, [], b"")
+        else:
+            await refuse(respond, 405, MethodNotAllowed(), [(b"allow", b"DELETE, GET, POST")])
+
+    async def _identify_client(self, request: Request) -> McpClient:
+        caller = self._credentials.find_cached(request.authorization) if request.plain else None
+        if caller is None:
+            caller = await self._credentials.caller(
+                request.authorization, organisation=request.organisation, as_user=request.as_user
+            )
+        if isinstance(caller, Anonymous):
+            raise Unauthenticated("MCP needs a credential.")
+        context = RequestContext("mcp", request.id, request.ip, request.user_agent, self._base_url, request.path)
+        context.trace = request.trace
+        return McpClient(caller, self._views.get_view(request.query), context, self._find_session(request, caller))
+
+    def _find_session(self, request: Request, caller: Caller) -> str | None:
+        """The session that a request names, where it is its caller's own."""
+        named = request.header(b"mcp-session-id")
+        if named is None or self._sessions:
+            return None
+        session_id = named.decode("latin-1")
+        return session_id if self._own_sessions.is_session_of(session_id, caller) else None
+
+    def _build_challenge(self, request: Request) -> str:
+        """Where a client that has no credential, or a void one, finds out how to get one (RFC 9728, RFC 6750)."""
+        void = ', error="invalid_token"' if request.authorization is not None else ""
+        metadata = f"{self._addresses.find(request.host)}/.well-known/oauth-protected-resource/mcp"
+        return f'Bearer resource_metadata="{metadata}", scope="mcp"{void}'
+
+    async def _handle_message(
+        self, request: Request, client: McpClient, scope: Scope, receive: Any, respond: Any
+    ) -> None:
+        version = request.header(b"mcp-protocol-version")
+        modern = version in _MODERN
+        named = request.header(b"mcp-session-id") is not None
+        if not modern and not self._sessions and named and client.session is None:
+            await refuse(respond, 404, UnknownSession())
+            return
+        try:
+            raw = await _read_body(request, receive)
+        except BodyTooLarge as error:
+            await refuse(respond, 413, error, [(b"connection", b"close")])
+            return
+        except ClientGone:
+            return
+        message = _parse_json(raw)
+        if is_batch(message, version) and not self._sessions:
+            await self._handle_batch(message, request, client, scope, receive, respond)
+        else:
+            await self._handle_single(message, raw, request, client, scope, receive, respond)
+
+    async def _handle_single(
+        self, message: Any, raw: bytes, request: Request, client: McpClient, scope: Scope, receive: Any, respond: Any
+    ) -> None:
+        """Answer one message."""
+        if not _has_valid_id(message):
+            await refuse(respond, 400, NoMessage())
+            return
+        version = request.header(b"mcp-protocol-version")
+        if version is not None and version not in _SUPPORTED:
+            asked, request_id = version.decode("latin-1")[:40], message.get("id") if isinstance(message, dict) else None
+            await refuse_version(respond, request_id, asked, MODERN_PROTOCOL_VERSIONS)
+            return
+        method = message.get("method") if isinstance(message, dict) else None
+        if method == "notifications/cancelled" and client.session is not None:
+            params = message.get("params")
+            if isinstance(params, dict) and type(params.get("requestId")) in (int, str):
+                await self._own_sessions.cancel_call(client.session, params["requestId"])
+        if method in _LISTS:
+            try:
+                await resolve_answer(
+                    CALLER_REQUESTS.spend_of(client.caller, request.ip, self._registry.services.limits)
+                )
+            except RateLimited as error:
+                wait = [(b"retry-after", b"%d" % error.retry_after)]
+                await refuse(respond, 429, error, wait, request_id=message.get("id"))
+                return
+        if method == "initialize" and not self._sessions:
+            respond = _add_session_header(respond, self._own_sessions.create_session(client.caller))
+        if not self._sessions and _accepts_plain_json(request):
+            answer = await self._fast_path.answer(message, scope["headers"], client)
+            if answer is not None:
+                await request.reply(
+                    200,
+                    [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))],
+                    answer,
+                )
+                return
+        await self.manager.handle_request(scope, _replay_body(raw, receive), RefusalExplainer(respond))
+
+    async def _handle_batch(
+        self, parts: list[Any], request: Request, client: McpClient, scope: Scope, receive: Any, respond: Any
+    ) -> None:
+        """Answer messages one after the other, and all together."""
+        if len(parts) > MOST:
+            await refuse(respond, 400, BatchTooLong(details={"limit": MOST}))
+            return
+        answers = []
+        for part in parts:
+            if not isinstance(part, dict) or part.get("method") == "initialize":
+                answers.append(render_invalid_part("A batch holds messages, and no initialize."))
+                continue
+            capture = ResponseCapture()
+            single = Request(scope, reply_to(scope, capture))
+            await self._handle_single(part, to_json(part), single, client, scope, receive, capture)
+            if capture.answer is not None:
+                answers.append(capture.answer)
+        content = to_json(answers) if answers else b""
+        headers = [(b"content-type", b"application/json")] if answers else []
+        await request.reply(200 if answers else 202, [*headers, (b"content-length", b"%d" % len(content))], content)
+
+
+async def _read_body(request: Request, receive: Any) -> bytes:
+    """The whole body; BodyTooLarge as soon as it is known to be."""
+    parts, size, more = [], max(0, request.content_length), True
+    if size <= MAX_BODY:
+        size = 0
+        while more and size <= MAX_BODY:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            more = message.get("more_body", False)
+    if size > MAX_BODY:
+        raise BodyTooLarge(f"The body is larger than {MAX_BODY} bytes.", details={"max_bytes": MAX_BODY})
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _add_session_header(respond: Any, session_id: str) -> Any:
+    """A `send` that tells the client of `initialize` its session."""
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            message["headers"] = [*message["headers"], (b"mcp-session-id", session_id.encode())]
+        await respond(message)
+
+    return send
+
+
+def _replay_body(raw: bytes, receive: Any) -> Any:
+    """A `receive` that gives the body once more, and then what follows it."""
+    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+
+    async def receive_replayed() -> Any:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_replayed
+
+
+def _accepts_plain_json(request: Request) -> bool:
+    """Whether the headers ask for nothing but JSON for JSON."""
+    media = request.header(b"content-type") or b""
+    accepted = request.header(b"accept") or b""
+    takes_both = b"application/json" in accepted and b"text/event-stream" in accepted
+    return takes_both and media.startswith(b"application/json")
+
+
+def _has_valid_id(message: Any) -> bool:
+    """Whether an answer could name what it is to; one with a broken id would be taken for a notification."""
+    return not isinstance(message, dict) or "id" not in message or type(message["id"]) in (int, str)
+
+
+def _parse_json(raw: bytes) -> Any:
+    try:
+        return from_json(raw, allow_inf_nan=False)
+    except ValueError:
+        return None

@@ -1,0 +1,38 @@
+"""Visitors: who makes a request at this door, and how. The door leaves one in the request's scope."""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from baobab.mcp_server.view import View
+from baobab.tools.core.auth.callers import AppKey, Caller, EndUser, FunctionKey
+from baobab.tools.core.context import RequestContext
+
+_SCOPE_KEY = "baobab.visitor"
+
+
+@dataclass(frozen=True, slots=True)
+class McpClient:
+    caller: Caller
+    view: View
+    context: RequestContext
+    session: str | None = None
+    """The id of its session, where its protocol has them."""
+
+    @property
+    def app_id(self) -> str | None:
+        """The app that every call is made in: the address names it, or the credential is of one app."""
+        if self.view.app_id is not None:
+            return self.view.app_id
+        if isinstance(self.caller, (AppKey, EndUser, FunctionKey)):
+            return self.caller.app_id
+        return None if self.caller.limits is None else self.caller.limits.app_id
+
+    def attach_to(self, scope: MutableMapping[str, Any]) -> None:
+        scope[_SCOPE_KEY] = self
+
+
+def get_client(ctx: Any) -> McpClient:
+    """Who makes the request of a handler's context."""
+    client: McpClient = ctx.request.scope[_SCOPE_KEY]
+    return client

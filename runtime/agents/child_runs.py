@@ -1,0 +1,94 @@
+"""Runs of other agents as steps of a run, made for whoever started that."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid5
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.charges import is_budget_spent
+from baobab.runtime.agents.event_log import EventLog
+from baobab.runtime.agents.failures import ChildRunPending, RunFailed
+from baobab.runtime.agents.job_kinds import ADVANCE
+from baobab.runtime.agents.run_rows import build_run_row, copy_caller, insert_run
+from baobab.runtime.agents.run_session import RunResult
+from baobab.runtime.agents.spec import AgentNode
+from baobab.runtime.agents.tables import ENDED, agents, runs
+from baobab.storage.database import Database
+from baobab.storage.transactions import Statements
+from baobab.tools.core.auth.deciders import Approvers
+from baobab.tools.core.services import Services
+
+DEEPEST = 5
+"""So many runs may stand above one."""
+
+
+def derive_child_id(run_id: str, call_id: str) -> str:
+    """The id of the run that is a step of another: the same at each attempt."""
+    return str(uuid5(UUID(run_id), call_id))
+
+
+class ChildRuns:
+    """Those of one run: each is begun in a transaction of the run's own, under an id that a later attempt finds."""
+
+    def __init__(self, services: Services, database: Database, event_log: EventLog, run: Any) -> None:
+        self._services = services
+        self._database = database
+        self._event_log = event_log
+        self._run = run
+
+    async def get_result(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
+        """What a run of the node's agent returned. Delegated while it has not ended, RunFailed where it ended badly."""
+        below = derive_child_id(self._run.id, call_id)
+        async with self._database.reading() as connection:
+            child = (await connection.execute(select(runs).where(runs.c.id == below))).first()
+        if child is None:
+            await self._start_run(below, node, given, tainted=tainted)
+        if child is None or child.status not in ENDED:
+            raise ChildRunPending(below)
+        if child.status == "completed":
+            return RunResult(child.output, child.tainted)
+        error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
+        raise RunFailed(error["type"], f"{node.agent}: {error['message']}", quotes="quotes" in error)
+
+    async def _start_run(self, child_id: str, node: AgentNode, given: Mapping[str, Any], *, tainted: bool) -> None:
+        run, now = self._run, self._services.clock.now()
+        agent = await self._load_agent(node.agent)
+        row = build_run_row(agent, child_id, given, now) | copy_caller(run)
+        row |= {
+            # Whoever is careful above is careful below.
+            "taint_checks": agent.taint_checks or run.taint_checks,
+            "approvers": agent.approvers
+            or (Approvers.parse(node.approvers).as_column if node.approvers else run.approvers),
+            "tainted": tainted,
+            "thread_id": run.thread_id,
+            "payload_hash": "",
+            "parent_run_id": run.id,
+            "depth": run.depth + 1,
+        }
+
+        def insert_child(statements: Statements) -> None:
+            insert_run(statements, row)
+            self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": child_id}, f"run:{child_id}")
+
+        await self._event_log.write_transaction(insert_child)
+        self._services.jobs.wake()
+
+    async def _load_agent(self, name: str) -> Any:
+        """The agent, whoever may start it from outside: the graph above names it as a part, and tools ask for rights.
+
+        Limits of starts are for its own door.
+        """
+        run = self._run
+        if run.depth >= DEEPEST:
+            raise RunFailed("too_deep", f"Agents run agents {DEEPEST} deep at most.")
+        mine = (agents.c.app_id == run.app_id, agents.c.name == name, agents.c.deleted_at.is_(None))
+        async with self._database.reading() as connection:
+            agent = (await connection.execute(select(agents).where(*mine))).first()
+            if agent is None:
+                raise RunFailed("agent_not_found", f"There is no agent {name} any more.")
+        if agent.status != "active":
+            raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
+        if await is_budget_spent(self._services.credits, run.organisation_id, agent):
+            raise RunFailed("daily_budget_usd", f"The agent {name} has used up its budget of the day.")
+        return agent

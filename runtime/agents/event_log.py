@@ -1,0 +1,152 @@
+"""The journal of a run: what it has done, in the transactions in which it was done."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.runtime.agents.failures import RunTakenOver
+from baobab.runtime.agents.run_tree import emit_to_parents
+from baobab.runtime.agents.tables import Write
+from baobab.storage.clock import Clock
+from baobab.storage.transactions import Statements, TransactionRunner
+from baobab.tools.core.job import Job
+
+_UPDATE_RUN = (
+    "UPDATE agent_runs SET last_seq = last_seq + ?, active_seconds = active_seconds + ?, cost = cost + ?,"
+    " prompt_tokens = prompt_tokens + ?, completion_tokens = completion_tokens + ?, tainted = (tainted OR ?)"
+    " WHERE id = ? AND job_id = ? RETURNING last_seq"
+)
+_INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+_LEAST_BETWEEN_SECONDS = 0.1
+"""From one announcement of a run to the next."""
+
+
+class EventLog:
+    """What is told is written with the next transaction of the run, which only the run's present job can make.
+
+    run: its row. known: the subjects of what an earlier attempt told, and is not told again. told: rings for whoever
+    listens to a run.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        run: Any,
+        transactions: TransactionRunner,
+        clock: Clock,
+        *,
+        emitted_subjects: set[str],
+        notify: Callable[[str], None],
+    ) -> None:
+        self._job = job
+        self._run_id: str = run.id
+        self._parent_id: str | None = run.parent_run_id
+        self._run_fields = {"run_id": run.id, "agent": run.agent}
+        self._transactions = transactions
+        self._clock = clock
+        self._emitted_subjects = emitted_subjects
+        self._notify = notify
+        self._pending: list[tuple[str, Mapping[str, Any], str | None]] = []
+        self._parent_events: list[tuple[str, Mapping[str, Any], str | None]] = []
+        self._deferred_writes: list[Write] = []
+        self._cost = self._prompt = self._completion = 0
+        self._tainted = False
+        self._write_lock = asyncio.Lock()
+        self._opened_at = self._since = asyncio.get_running_loop().time()
+        self._announced_at = 0.0
+
+    @property
+    def active_seconds(self) -> float:
+        """For how long the run has been made since the journal was opened."""
+        return asyncio.get_running_loop().time() - self._opened_at
+
+    def emit_event(
+        self, type_: str, payload: Mapping[str, Any], subject: str | None = None, *, above: bool = False
+    ) -> bool:
+        """Tell of something; of one subject once in the life of the run. Whether it was news.
+
+        above: whether the runs that this one is a step of tell it, too.
+        """
+        if subject is not None:
+            if subject in self._emitted_subjects:
+                return False
+            self._emitted_subjects.add(subject)
+        self._pending.append((type_, payload, subject))
+        if above and self._parent_id is not None:
+            self._parent_events.append((type_, {**payload, **self._run_fields}, subject))
+        return True
+
+    def add_usage(self, *, cost: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
+        """Add to what the run has used; cost in nano-dollars."""
+        self._cost += cost
+        self._prompt += prompt_tokens
+        self._completion += completion_tokens
+
+    def taint(self) -> None:
+        self._tainted = True
+
+    def defer_write(self, write: Write) -> None:
+        """Have something written with the next transaction, unless `supersede` comes before."""
+        self._deferred_writes.append(write)
+
+    def discard_deferred(self) -> None:
+        """What was to be written beside is of no use any more."""
+        self._deferred_writes.clear()
+
+    async def flush(self) -> None:
+        """Write down what has been told, so that others can see it before what comes next."""
+        if self._pending or self._cost or self._prompt or self._completion:
+            await self.write_transaction()
+
+    async def write_transaction(self, work: Write | None = None, *, last: bool = False, rests: bool = False) -> None:
+        """A transaction of the run, with what has been told so far; JobLost where another attempt has it now, RunTaken.
+
+        Not durable: a failure of power may take the run back by some steps. What it does elsewhere is done in
+        transactions that are.
+
+        last: the job ends with it; rests: it goes on much later. In both cases nothing follows it soon.
+        """
+        async with self._write_lock:
+            pending, self._pending = self._pending, []
+            parent_events, self._parent_events = self._parent_events, []
+            parent_ids: list[str] = []
+            deferred_writes, self._deferred_writes = self._deferred_writes, []
+            spent = (self._cost, self._prompt, self._completion, self._tainted)
+            self._cost = self._prompt = self._completion = 0
+            now = asyncio.get_running_loop().time()
+            active, self._since = now - self._since, now
+
+            def run_work(statements: Statements) -> None:
+                # What is told is told once: whoever tells something is further than any attempt before.
+                self._job.keep(statements, last=last, further=bool(pending))
+                # Before the work: where that ends the run, the row is no longer this job's.
+                added = statements.rows(_UPDATE_RUN, len(pending), active, *spent, self._run_id, self._job.id)
+                if not added:
+                    raise RunTakenOver
+                first, at = added[0][0] - len(pending) + 1, self._clock.now()
+                if pending:
+                    statements.execute_many(
+                        _INSERT_EVENT,
+                        [
+                            (self._run_id, first + index, type_, to_json(payload).decode(), subject, at)
+                            for index, (type_, payload, subject) in enumerate(pending)
+                        ],
+                    )
+                for write in deferred_writes:
+                    write(statements)
+                if self._parent_id is not None:
+                    parent_ids[:] = emit_to_parents(statements, self._parent_id, parent_events, at)
+                if work is not None:
+                    work(statements)
+
+            # Each announcement has every process look: those who listen to this run elsewhere can wait a moment.
+            announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
+            await self._transactions.run(run_work, durable=False, announce=announce)
+            if announce:
+                self._announced_at = now
+        if last:
+            self._job.end()
+        for run_id in [self._run_id, *parent_ids] if pending else ():
+            self._notify(run_id)

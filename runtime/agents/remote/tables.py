@@ -1,0 +1,34 @@
+"""The rows of tool servers. They lie where the app's agents do."""
+
+from sqlalchemy import Column, String, Table, Text, UniqueConstraint
+
+from baobab.storage.tables import Instant, Json, Sealed, metadata
+
+tool_servers = Table(
+    "agent_tool_servers",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("app_id", String(36), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("transport", String(20), nullable=False),
+    # Of the credential what may be shown, and all of it.
+    Column("auth", Json),
+    Column("credential", Sealed),
+    Column("tool_acl", Json, nullable=False),
+    # Tools by name as their owner accepted them, and as the server last described them; null where it never did.
+    Column("accepted", Json, nullable=False),
+    Column("seen", Json),
+    Column("status", String(10), nullable=False),
+    # Why it was not well when it was last asked.
+    Column("problem", Text),
+    Column("last_health", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    UniqueConstraint("app_id", "name"),
+)
+
+
+def credential_context(id_: str) -> str:
+    """What a sealed credential is bound to."""
+    return f"{tool_servers.name}.credential:{id_}"

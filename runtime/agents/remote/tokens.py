@@ -1,0 +1,93 @@
+"""What a tool server is shown of who calls: a token of its own, kept, or fetched with a client's credentials."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote_plus, urlencode
+
+from pydantic_core import from_json
+
+from baobab.runtime.agents.remote.errors import ToolServerDenied
+from baobab.runtime.egress import Egress
+from baobab.storage.clock import Clock
+
+_TIMEOUT_SECONDS = 10.0
+_LARGEST = 64 * 1024
+_LONGEST_TOKEN = 16 * 1024
+_MOST_HELD = 1000
+# Where its giver does not say how long a token is good, it is not held long; a little before its end it is dropped.
+_DEFAULT_SECONDS = 300.0
+_LONGEST_SECONDS = 86_400.0
+_MARGIN_SECONDS = 30.0
+
+
+class TokenCache:
+    """Tokens that were fetched, held in memory until they end. One for each process."""
+
+    def __init__(self, egress: Egress, clock: Clock) -> None:
+        self._egress = egress
+        self._clock = clock
+        self._tokens: dict[str, tuple[float, str]] = {}
+
+    def forget_token(self, server_id: str) -> bool:
+        """Whether one was held that may have been too old."""
+        return self._tokens.pop(server_id, None) is not None
+
+    async def get_authorization(self, server_id: str, resource: str, auth: Mapping[str, Any] | None) -> str | None:
+        """The value of `Authorization` for a server; None for one that asks for none. ToolServerDenied, EgressError."""
+        match auth:
+            case {"type": "header", "value": str(value)}:
+                return value
+            case {"type": "bearer", "token": str(token)}:
+                return f"Bearer {token}"
+        if auth is None:
+            return None
+        return f"Bearer {await self._get_token(server_id, resource, auth)}"
+
+    async def _get_token(self, server_id: str, resource: str, auth: Mapping[str, Any]) -> str:
+        cached = self._tokens.get(server_id)
+        if cached is not None and cached[0] > self._clock.time():
+            return cached[1]
+        token, seconds = await self._fetch_token(resource, auth)
+        while len(self._tokens) >= _MOST_HELD:
+            del self._tokens[next(iter(self._tokens))]
+        self._tokens[server_id] = (self._clock.time() + seconds - _MARGIN_SECONDS, token)
+        return token
+
+    async def _fetch_token(self, resource: str, auth: Mapping[str, Any]) -> tuple[str, float]:
+        """A token by the client credentials grant (RFC 6749, 4.4), meant for the server alone (RFC 8707)."""
+        # Each part is encoded as in a form before they are joined (RFC 6749, 2.3.1).
+        pair = f"{quote_plus(auth['client_id'])}:{quote_plus(auth['client_secret'])}"
+        form = {"grant_type": "client_credentials", "resource": resource}
+        if auth.get("scope"):
+            form["scope"] = auth["scope"]
+        answer = await self._egress.request(
+            "POST",
+            auth["token_url"],
+            headers={
+                "authorization": f"Basic {b64encode(pair.encode()).decode()}",
+                "content-type": "application/x-www-form-urlencoded",
+                "accept": "application/json",
+            },
+            body=urlencode(form).encode(),
+            max_bytes=_LARGEST,
+            timeout=_TIMEOUT_SECONDS,
+        )
+        if answer.status != 200:
+            raise ToolServerDenied(f"The token URL answered {answer.status}.")
+        return _parse_token(answer.body)
+
+
+def _parse_token(body: bytes) -> tuple[str, float]:
+    try:
+        answer = from_json(body, allow_inf_nan=False)
+    except ValueError as exc:
+        raise ToolServerDenied("The token URL answered no JSON.") from exc
+    match answer:
+        case {"access_token": str(token), "token_type": str(kind)} if kind.lower() == "bearer":
+            seconds = answer.get("expires_in")
+            good_for = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else _DEFAULT_SECONDS
+            # It becomes part of a header.
+            if 0 < len(token) <= _LONGEST_TOKEN and token.isascii() and token.isprintable():
+                return token, min(good_for, _LONGEST_SECONDS)
+    raise ToolServerDenied("The token URL answered no bearer token.")

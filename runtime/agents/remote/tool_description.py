@@ -1,0 +1,83 @@
+"""Tools as their servers describe them. What they say is a stranger's text: bounded, and told apart by its digest."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Self
+
+from baobab.runtime.agents.bounds import find_violations
+from baobab.tools.core.escaping import is_seen
+
+MOST_TOOLS = 128
+MAX_NAME = 128
+MAX_DESCRIPTION = 4000
+_MAX_SCHEMA = 16_000
+# What a model reads and a screen does not show, or shows elsewhere: controls, zero widths, directions, tags.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e01ef]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDescription:
+    """A tool. read_only: whether its server says that it changes nothing."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    read_only: bool
+
+    @classmethod
+    def from_row(cls, name: str, row: Mapping[str, Any]) -> Self:
+        return cls(name, row["description"], row["input_schema"], row["read_only"])
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {
+            "description": self.description,
+            "input_schema": dict(self.input_schema),
+            "read_only": self.read_only,
+        }
+
+    @property
+    def digest(self) -> str:
+        """Of all that a model or an owner is shown of it."""
+        return sha256(json.dumps([self.name, self.row], sort_keys=True).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """What a server offers. left_out: how many of its tools cannot be used here."""
+
+    tools: Mapping[str, ToolDescription] = field(default_factory=dict)
+    left_out: int = 0
+
+
+def build_listing(tools_offered: Iterable[tuple[str, str | None, Mapping[str, Any], bool]]) -> ToolListing:
+    """What can be used of what a server offers: name, description, schema of the arguments, whether it only reads."""
+    tools: dict[str, ToolDescription] = {}
+    left_out = 0
+    for each in tools_offered:
+        name, description, schema, read_only = each
+        tool = describe_tool(name, description, schema, read_only=read_only)
+        if tool is None or tool.name in tools or len(tools) >= MOST_TOOLS:
+            left_out += 1
+        else:
+            tools[tool.name] = tool
+    return ToolListing(tools, left_out)
+
+
+def describe_tool(
+    name: str, description: str | None, schema: Mapping[str, Any], *, read_only: bool
+) -> ToolDescription | None:
+    """None for what has no usable name, or a schema that is too large, hides text, or is no JSON that can be kept."""
+    if not 0 < len(name) <= MAX_NAME or not all(map(is_seen, name)):
+        return None
+    bounded = {"description": _INVISIBLE.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]), "schema": dict(schema)}
+    if any(find_violations(bounded)) or len(json.dumps(bounded["schema"])) > _MAX_SCHEMA:
+        return None
+    if _INVISIBLE.search(json.dumps(bounded["schema"], ensure_ascii=False)):
+        return None
+    return ToolDescription(name, str(bounded["description"]), dict(schema), read_only)

@@ -1,0 +1,95 @@
+"""The record of a run that has ended: what its models answered and its calls returned, by step and by call.
+
+Nothing is kept for the purpose: events hold the results of calls, of 64 KB at most; checkpoints hold what models said.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.checkpoint_json import loads
+from baobab.runtime.agents.pieces import read_pieces
+from baobab.runtime.agents.run_session import Message
+from baobab.runtime.agents.spec import GraphSpec, LlmNode
+from baobab.runtime.agents.tables import checkpoints, events
+from baobab.storage.database import Database
+
+Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """told: its events, oldest first; calls: the payload of each tool_call_end, by call_id; answers: by step."""
+
+    events: list[Event] = field(default_factory=list)
+    calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    answers: dict[int, Message] = field(default_factory=dict)
+    inherited: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The same as `calls`, of those that the run did not make because the one it goes on from had made them."""
+    initial_checkpoint: tuple[dict[str, Any], Any] | None = None
+    """The checkpoint that it began with, where it went on from another run, and what was said about that."""
+
+
+async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecord:
+    """Read one checkpoint after another: each stands for the whole state."""
+    record, models = RunRecord(), {key: node for key, node in spec.nodes.items() if isinstance(node, LlmNode)}
+    async with database.reading() as connection:
+        query = select(events).where(events.c.run_id == run.id).order_by(events.c.seq)
+        for row in (await connection.execute(query)).all():
+            record.events.append({"type": row.type, "payload": row.payload})
+            if row.type == "tool_call_end":
+                record.calls[row.payload["call_id"]] = row.payload
+        if run.forked_from is not None:
+            made = {event["payload"].get("call_id") for event in record.events}
+            earlier = (events.c.run_id == run.forked_from, events.c.type == "tool_call_end")
+            for payload in (await connection.execute(select(events.c.payload).where(*earlier))).scalars():
+                step, _, call = payload["call_id"].partition(".")
+                if call and int(step) == run.forked_step and payload["call_id"] not in made:
+                    record.inherited[payload["call_id"]] = payload
+        mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+        ids = (await connection.execute(select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id))).scalars()
+        ended = {
+            event["payload"]["step"]: models[event["payload"]["node_id"]]
+            for event in record.events
+            if event["type"] == "node_end" and event["payload"]["node_id"] in models
+        }
+        before: dict[str, Any] = {}
+        for checkpoint_id in ids.all():
+            kept = select(checkpoints).where(*mine, checkpoints.c.id == checkpoint_id)
+            row = (await connection.execute(kept)).one()
+            checkpoint = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
+            state = checkpoint["channel_values"]
+            if "steps" not in state:
+                continue
+            if not before and run.forked_from is not None:
+                record.initial_checkpoint = (checkpoint, row.about)
+            _add_answer(record, before, state, ended)
+            before = state
+    return record
+
+
+def _add_answer(
+    record: RunRecord, before: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[int, LlmNode]
+) -> None:
+    """What a model said between two checkpoints: in its talk while it calls tools, else in the key that it writes."""
+    step = state["steps"]
+    if not before or step == before["steps"]:
+        return
+    if step in ended:
+        node = ended[step]
+        value = state["state"][node.output_key]
+        record.answers[step] = {
+            "role": "assistant",
+            "content": value if node.output_schema is None else json.dumps(value),
+        }
+        return
+    for node_id, talk in state["talks"].items():
+        if len(talk) <= len(before["talks"].get(node_id) or ()):
+            continue
+        # Behind an answer that missed its schema stands the request for another.
+        message = talk[-2] if talk[-1]["role"] == "user" else talk[-1]
+        if message["role"] == "assistant" and (message is not talk[-1] or message.get("tool_calls")):
+            record.answers[step] = message

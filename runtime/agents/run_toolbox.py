@@ -1,0 +1,313 @@
+"""The desk: where a run's tools and models are, for the one who started it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from baobab.runtime.agents.bounds import MAX_HELD_DEPTH, is_too_deep
+from baobab.runtime.agents.charges import OUT_OF_BUDGET, RunCharges
+from baobab.runtime.agents.child_runs import ChildRuns, derive_child_id
+from baobab.runtime.agents.event_log import EventLog
+from baobab.runtime.agents.failures import ApprovalPending, CallDenied, RateLimited, RunFailed, RunTimedOut, ToolFailed
+from baobab.runtime.agents.offers import BOUND, DIGEST, SERVER, ToolOffers, function_names
+from baobab.runtime.agents.run_session import CallResult, Message, ModelAnswer, RunResult
+from baobab.runtime.agents.spec import AgentNode, GraphSpec, LlmNode, NamedApprovers, ToolRef
+from baobab.runtime.agents.validation import ToolOffer, narrow_offer
+from baobab.runtime.job_slots import network_wait
+from baobab.tools.core.approvals import ApprovalExpired, TooManyPending, caller_requires_approval
+from baobab.tools.core.auth.callers import Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.auth.deciders import ADMIN, MEMBER, OWNER_OF_KEY, STARTER, Approvers, starter_of
+from baobab.tools.core.call import Call, Tool, ToolRunner
+from baobab.tools.core.context import RequestContext
+from baobab.tools.core.credits import BudgetExhausted
+from baobab.tools.core.errors import ApprovalRejected, ApprovalRequired, BaobabError, Unavailable
+from baobab.tools.core.money import usd
+from baobab.tools.core.steps import Step
+from baobab.tools.core.wording import redact_arguments
+
+# So long a call waits here; after that, and for at least as long, its run rests.
+_LONGEST_WAIT_SECONDS = 10
+_TOO_MANY_REQUESTS = 429
+# Each decision makes room, and has the run go on before that.
+_TOO_MANY_PENDING_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunToolbox:
+    """caller: who started the run, as they stand now; run: its row; offers: what its app has for agents.
+
+    charges: what its models cost.
+    """
+
+    registry: ToolRunner
+    event_log: EventLog
+    run: Any
+    spec: GraphSpec
+    caller: Caller
+    base_url: str
+    offers: ToolOffers
+    child_runs: ChildRuns
+    charges: RunCharges
+
+    async def call_tool(
+        self,
+        ref: ToolRef,
+        arguments: Mapping[str, Any],
+        call_id: str,
+        *,
+        tainted: bool,
+        approvers: NamedApprovers | None = None,
+    ) -> CallResult:
+        tool = await self._get_callable_tool(ref, call_id)
+        needs_approval, is_held = (
+            self._needs_approval(ref, tool, tainted=tainted),
+            caller_requires_approval(self.caller, tool.effect),
+        )
+        deciders = self._choose_approvers(ref, approvers, is_held=is_held)
+        step = Step(
+            self.run.id,
+            call_id,
+            self.run.organisation_id,
+            self.run.account_id,
+            timedelta(seconds=self.spec.limits.human_timeout_seconds),
+            requires_approval=needs_approval,
+            tainted=tainted,
+            approvers=deciders.of,
+            persons=deciders.persons,
+            starter=starter_of(self.run),
+            agent=self.run.agent,
+            pins=frozenset([DIGEST, SERVER]) if ref.source == "mcp" else frozenset(),
+        )
+        context = RequestContext(
+            "agent", self._request_id(call_id), ip=self.run.caller_ip or "local", base_url=self.base_url
+        )
+        context.step, context.spender = step, self.charges.spender
+        try:
+            bound_arguments = self.offers.build_arguments(ref, self.run.app_id, arguments)
+            result, finished_call = await self._run_with_waits(tool, bound_arguments, self.caller, context)
+            self.event_log.add_usage(cost=finished_call.cost)
+        except ApprovalRequired as exc:
+            until = exc.details["expires_at"] if exc.details["status"] == "pending" else None
+            details = {
+                "args": dict(self.redact_arguments(ref, arguments)),
+                "tainted": tainted,
+                "until": until,
+                "approvers": deciders.as_json,
+            }
+            raise ApprovalPending(exc.details["approval_id"], details) from exc
+        except ApprovalRejected as exc:
+            await self._emit_decision(call_id)
+            raise CallDenied(exc.message) from exc
+        except ApprovalExpired as exc:
+            raise RunTimedOut("Nobody decided in time.") from exc
+        except Unavailable:
+            # Nobody's fault, and over soon: the run is taken up again.
+            raise
+        except BaobabError as exc:
+            self.charges.may_be_incomplete = True
+            used = await self._emit_decision(call_id) if needs_approval or is_held else None
+            raise ToolFailed(_error_payload(exc), used) from exc
+        used = await self._emit_decision(call_id) if needs_approval or is_held else None
+        try:
+            return CallResult(_decode_result(tool.encode(result)), used)
+        except ToolFailed as failed:
+            failed.arguments = used
+            raise
+
+    async def _emit_decision(self, call_id: str) -> dict[str, Any] | None:
+        """Tell what a person decided about a call. The arguments that they gave for it, where they did."""
+        decision = await self.registry.services.approvals.read_decision(self.run.id, self._request_id(call_id))
+        if decision is None:
+            return None
+        payload = {"call_id": call_id, **decision.event}
+        self.event_log.emit_event("run_resumed", payload, f"resumed {decision.approval_id}", above=True)
+        return decision.arguments
+
+    def _choose_approvers(self, ref: ToolRef, named: NamedApprovers | None, *, is_held: bool) -> Approvers:
+        """Those that the node names, else the agent; else whoever started the run, for what they may do themselves.
+
+        What a tool server does is done with the app's own credentials. A key that is held to approval is released by
+        nobody but the people whose it is.
+        """
+        approvers_json = self.run.approvers if named is None else named
+        default = ADMIN if ref.source != "builtin" else STARTER
+        approvers = Approvers(default) if approvers_json is None else Approvers.parse(approvers_json)
+        if is_held and approvers.of not in (MEMBER, ADMIN):
+            return Approvers(OWNER_OF_KEY, approvers.persons)
+        return approvers
+
+    def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments as events tell them: without secrets."""
+        tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
+        return arguments if tool is None else redact_arguments(tool, arguments)
+
+    def is_tainting(self, ref: ToolRef) -> bool:
+        tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
+        return tool is None or tool.taints
+
+    def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
+        return self.offers.get_server_name(ref)
+
+    async def run_agent(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
+        return await self.child_runs.get_result(node, given, call_id, tainted=tainted)
+
+    def get_child_id(self, call_id: str) -> str:
+        return derive_child_id(self.run.id, call_id)
+
+    async def ask_model(self, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
+        request: dict[str, Any] = {"messages": list(messages), "model": node.model or self.run.model}
+        optional = {"temperature": node.temperature, "max_tokens": node.max_tokens}
+        request |= {name: value for name, value in optional.items() if value is not None}
+        names = function_names(self.spec) if node.tools else {}
+        if tools := [self.offers.describe_tool(ref, names[ref.key]) for ref in node.tools if self._is_admitted(ref)]:
+            request["tools"] = tools
+        if node.output_schema is not None:
+            shape = {"name": node.output_key, "schema": node.output_schema}
+            request["response_format"] = {"type": "json_schema", "json_schema": shape}
+        context = RequestContext("agent", f"{self.run.id}:{step}", base_url=self.base_url, spender=self.charges.spender)
+        paying = AppKey(self.run.app_id, getattr(self.caller, "key_id", None) or self.run.agent_id)
+        try:
+            chat_tool = self.registry.find("ai_chat")
+            answer, call = await self._run_with_waits(chat_tool, {**request, BOUND: self.run.app_id}, paying, context)
+        except Unavailable:
+            raise
+        except BaobabError as exc:
+            self.charges.may_be_incomplete = True
+            if isinstance(exc, BudgetExhausted) and exc.budget.subject == "agent":
+                raise RunFailed("daily_budget_usd", OUT_OF_BUDGET) from exc
+            raise RunFailed("model_failed", exc.message, quotes=True) from exc
+        self._record_usage(answer, call, step, request["model"])
+        return ModelAnswer(_parse_message(answer))
+
+    async def _run_with_waits(
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext
+    ) -> tuple[Any, Call]:
+        """A run that calls too fast waits, within its time; what would take longer than that it hears of.
+
+        Limited where it must wait for more than a moment.
+        """
+        waited = 0
+        while True:
+            try:
+                return await self.registry.run(tool, arguments, caller, context)
+            except BaobabError as exc:
+                wait = _parse_wait(exc)
+                if wait is None:
+                    raise
+                rests = waited + wait > _LONGEST_WAIT_SECONDS
+                if rests:
+                    wait = max(wait, _LONGEST_WAIT_SECONDS)
+                left = self.spec.limits.timeout_seconds - self.run.active_seconds - self.event_log.active_seconds
+                if wait >= left:
+                    raise
+                if rests:
+                    raise RateLimited(wait) from exc
+            async with network_wait():
+                await asyncio.sleep(wait)
+            waited += wait
+
+    async def _get_callable_tool(self, ref: ToolRef, call_id: str) -> Tool:
+        """What makes the call. ToolFailed where it must not be made, unless it has been: then it is to be told how."""
+        try:
+            return self._get_tool(ref)
+        except ToolFailed:
+            if not await self.registry.services.approvals.has_ended(self.run.id, self._request_id(call_id)):
+                raise
+            return self.offers.get_calling_tool(ref)
+
+    def _request_id(self, call_id: str) -> str:
+        return f"{self.run.id}:{call_id}"[:80]
+
+    def _get_tool(self, ref: ToolRef) -> Tool:
+        if ref.source == "mcp":
+            try:
+                self.offers.get_remote_tool(ref)
+            except BaobabError as exc:
+                raise ToolFailed(_error_payload(exc)) from exc
+        elif self._find_offer(ref) is None:
+            raise ToolFailed({"code": "UNKNOWN_TOOL", "message": f"There is no tool {ref.name} any more."})
+        if not self._is_admitted(ref):
+            raise ToolFailed(
+                {"code": "TOOL_NOT_ALLOWED", "message": f"Whoever started the run may not use {ref.name}."}
+            )
+        return self.offers.get_calling_tool(ref)
+
+    def _find_offer(self, ref: ToolRef) -> ToolOffer | None:
+        """What a tool is here: narrowed by what the graph says of it, also where it lists its server."""
+        offer = self.offers.get_offer(ref)
+        if isinstance(offer, str):
+            return None
+        servers = (server for server in self.spec.tools.mcp_servers if server.server_id == ref.server_id)
+        overrides = [server.tool_overrides[ref.name] for server in servers if ref.name in server.tool_overrides]
+        return narrow_offer(offer, *overrides, ref)
+
+    def _is_admitted(self, ref: ToolRef) -> bool:
+        offer = self._find_offer(ref)
+        outsider = isinstance(self.caller, (EndUser, Anonymous))
+        return (
+            offer is not None
+            and self.offers.get_calling_tool(ref).access.admits(self.caller)
+            and not (outsider and offer.exposed_to == "developer_only")
+        )
+
+    def _needs_approval(self, ref: ToolRef, tool: Tool, *, tainted: bool) -> bool:
+        offer = self._find_offer(ref)
+        if offer is None or offer.mode == "read_write":
+            return True
+        return tainted and self.run.taint_checks and tool.effect != "read"
+
+    def _record_usage(self, answer: Mapping[str, Any], call: Call, step: int, requested_model: str | None) -> None:
+        usage = answer.get("usage") or {}
+        prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+        self.event_log.add_usage(cost=call.cost, prompt_tokens=prompt, completion_tokens=completion)
+        payload = {
+            "input_tokens": prompt,
+            "output_tokens": completion,
+            # As it was asked for, which names the provider, too; an app's default has no name here.
+            "model": requested_model or answer.get("model"),
+            "cost_usd": usd(call.cost),
+            "step": step,
+        }
+        self.event_log.emit_event("llm_token_usage", payload, f"usage {step}")
+
+
+def _parse_message(answer: Mapping[str, Any]) -> Message:
+    choices = answer.get("choices") or [{}]
+    message = choices[0].get("message") or {}
+    parsed: Message = {"role": "assistant", "content": message.get("content")}
+    if message.get("tool_calls"):
+        parsed["tool_calls"] = message["tool_calls"]
+    return parsed
+
+
+def _parse_wait(error: BaobabError) -> int | None:
+    """Of a limit on how often something may be done, or how much may wait; None for every other refusal."""
+    if isinstance(error, TooManyPending):
+        return _TOO_MANY_PENDING_SECONDS
+    wait = error.headers.get("retry-after", "")
+    return max(int(wait), 1) if error.status == _TOO_MANY_REQUESTS and wait.isascii() and wait.isdigit() else None
+
+
+def _decode_result(encoded: bytes) -> Any:
+    """A result. ToolFailed for one that no checkpoint could hold: who wrote it may be a stranger."""
+    try:
+        result = from_json(encoded)
+    except ValueError:
+        # What reads JSON goes to a depth of 200.
+        deep = True
+    else:
+        deep = is_too_deep(result)
+    if deep:
+        message = f"The result is nested more than {MAX_HELD_DEPTH} deep."
+        raise ToolFailed({"code": "RESULT_TOO_DEEP", "message": message})
+    return result
+
+
+def _error_payload(error: BaobabError) -> dict[str, Any]:
+    payload = {"code": error.code, "message": error.message, "remediation": error.remedy, "details": error.details}
+    plain: dict[str, Any] = from_json(to_json(payload))
+    return plain

@@ -1,0 +1,137 @@
+"""Runs that are steps of other runs: what those above are told of them, and how they end together.
+
+All of it happens in the transaction of what it follows from. Rows are locked from below upwards, never downwards: a
+run's end reaches the runs below it through a job.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import to_json
+
+from baobab.runtime.agents.failures import RunFailed
+from baobab.runtime.agents.job_kinds import ADVANCE, ORPHANS, WEBHOOK
+from baobab.runtime.agents.run_watcher import RunWatcher
+from baobab.runtime.agents.tables import ENDED, FROZEN
+from baobab.storage.database import Database
+from baobab.storage.transactions import Statements, TransactionRunners
+from baobab.tools.core.jobs import Jobs
+from baobab.tools.core.services import Services
+
+_SELECT_USAGE = "SELECT cost, prompt_tokens, completion_tokens, tainted, parent_run_id FROM agent_runs WHERE id = ?"
+_ADD_USAGE = (
+    "UPDATE agent_runs SET cost = cost + ?, prompt_tokens = prompt_tokens + ?,"
+    " completion_tokens = completion_tokens + ?, tainted = (tainted OR ?) WHERE id = ? RETURNING status, parent_run_id"
+)
+_RESERVE_SEQ = "UPDATE agent_runs SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq, parent_run_id"
+_INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+_CANCEL_RUN = (
+    "UPDATE agent_runs SET status = 'cancelled', finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
+    " job_id = NULL"
+    " WHERE id = ? AND COALESCE(job_id, '') <> ?"
+    " AND (status IN ('queued', 'paused') OR (status = 'running' AND job_id IS NULL))"
+    " RETURNING last_seq, webhook_url"
+)
+_FAIL_RUN = (
+    "UPDATE agent_runs SET status = 'failed', error = ?, finished_at = ?, last_seq = last_seq + 1, paused_until = NULL,"
+    " job_id = NULL"
+    " WHERE id = ? AND COALESCE(job_id, '') = ? AND finished_at IS NULL RETURNING last_seq, webhook_url"
+)
+_REQUEST_CANCEL = (
+    "UPDATE agent_runs SET status = 'cancelling' WHERE id = ? AND COALESCE(job_id, '') <> ?"
+    " AND status IN ('running', 'cancelling') RETURNING id"
+)
+
+
+def has_agent_nodes(graph: Mapping[str, Any]) -> bool:
+    """Whether runs of a graph have runs below them."""
+    return any(node["type"] == "agent" for node in graph["nodes"].values())
+
+
+def close_run(statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any]) -> None:
+    """A run has ended: add what it used to those above, have the next one go on, and those below end."""
+    *used, parent_id = statements.rows(_SELECT_USAGE, run_id)[0]
+    above = parent_id
+    while above is not None:
+        updated = statements.rows(_ADD_USAGE, *used, above)
+        # One that goes on hands over what it has used when it ends itself.
+        above = updated[0][1] if updated and updated[0][0] in ENDED else None
+    if parent_id is not None:
+        jobs.enqueue_in(statements, ADVANCE, {"run_id": parent_id}, f"run:{parent_id}:child:{run_id}")
+    if has_agent_nodes(graph):
+        jobs.enqueue_in(statements, ORPHANS, {"run_id": run_id}, f"orphans:{run_id}")
+
+
+def emit_to_parents(
+    statements: Statements, parent_id: str, emitted: Iterable[tuple[str, Mapping[str, Any], str | None]], at: datetime
+) -> list[str]:
+    """Have what a run tells stand among the events of those above it, too; their ids. told: type, payload, subject."""
+    events, ids = list(emitted), []
+    above: str | None = parent_id
+    while above is not None and events:
+        reserved = statements.rows(_RESERVE_SEQ, len(events), above)
+        if not reserved:
+            break
+        last, following = reserved[0]
+        first = last - len(events) + 1
+        rows = [
+            (above, first + index, type_, to_json(payload).decode(), subject, at)
+            for index, (type_, payload, subject) in enumerate(events)
+        ]
+        statements.execute_many(_INSERT_EVENT, rows)
+        ids.append(above)
+        above = following
+    return ids
+
+
+async def fail_lost_run(services: Services, database: Database, run: Any) -> None:
+    """End a run whose job was given up, or is no more: nobody would go on with it. run: its row."""
+    lost = RunFailed("worker_lost", "No process could go on with the run.")
+    now = services.clock.now()
+
+    def work(statements: Statements) -> None:
+        ended = statements.rows(_FAIL_RUN, to_json(lost.error).decode(), now, run.id, run.job_id or "")
+        for seq, webhook_url in ended:
+            statements.rows(_INSERT_EVENT, run.id, seq, "run_failed", to_json(lost.event).decode(), "run_end", now)
+            close_run(statements, services.jobs, run.id, run.graph_spec)
+            if webhook_url is not None:
+                services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
+
+    await services.part(TransactionRunners).get_runner(database).run(work, announce=True)
+    await services.approvals.abandon(run.id)
+    services.jobs.wake()
+    services.of(RunWatcher).notify_listeners(run.id)
+
+
+async def request_cancel(services: Services, database: Database, run: Any) -> str | None:
+    """`cancelled` at once where no worker has the run, else `cancelling`; None where it has ended, or is frozen.
+
+    run: its row.
+    """
+    if run.job_id == FROZEN:
+        return None
+    if run.status != "running":
+        # What waits must not be done for a run that is no more.
+        await services.approvals.abandon(run.id)
+    now = services.clock.now()
+
+    def work(statements: Statements) -> str | None:
+        if ended := statements.rows(_CANCEL_RUN, now, run.id, FROZEN):
+            seq, webhook_url = ended[0]
+            statements.rows(_INSERT_EVENT, run.id, seq, "run_cancelled", "{}", "run_end", now)
+            close_run(statements, services.jobs, run.id, run.graph_spec)
+            if webhook_url is not None:
+                services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
+            return "cancelled"
+        return "cancelling" if statements.rows(_REQUEST_CANCEL, run.id, FROZEN) else None
+
+    status = await services.part(TransactionRunners).get_runner(database).run(work, announce=True)
+    if status == "cancelled":
+        # It may have begun to wait since its row was read.
+        await services.approvals.abandon(run.id)
+    services.jobs.wake()
+    watch = services.of(RunWatcher)
+    watch.notify_listeners(run.id)
+    watch.request_refresh()
+    return status

@@ -1,0 +1,97 @@
+"""Who is interested in runs, in this process: those who listen to their events, and those who make them."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.tables import runs
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.tools.core.services import Services
+
+_log = logging.getLogger(__name__)
+
+
+class RunWatcher:
+    """One for each process. What happens in another process is seen at its announcement, by one look for all runs."""
+
+    def __init__(self, services: Services) -> None:
+        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._cancels: dict[str, Callable[[], None]] = {}
+        self._databases: dict[str, Database] = {}
+        self._last_seqs: dict[str, int] = {}
+        self._refresh_task: asyncio.Task[None] | None = None
+        self._is_stale = False
+        services.notices.on_wake(self.request_refresh)
+
+    @contextlib.contextmanager
+    def subscribe(self, run_id: str, database: Database) -> Iterator[asyncio.Event]:
+        """An event that is set when there may be something new to read of the run."""
+        news = asyncio.Event()
+        self._databases[run_id] = database
+        self._listeners.setdefault(run_id, set()).add(news)
+        try:
+            yield news
+        finally:
+            listeners = self._listeners[run_id]
+            listeners.discard(news)
+            if not listeners:
+                del self._listeners[run_id]
+                self._forget_run(run_id)
+
+    @contextlib.contextmanager
+    def watch_cancellation(self, run_id: str, database: Database, cancel: Callable[[], None]) -> Iterator[None]:
+        """Have `cancel` called when somebody wants the run to end."""
+        self._databases[run_id] = database
+        self._cancels[run_id] = cancel
+        try:
+            yield
+        finally:
+            del self._cancels[run_id]
+            self._forget_run(run_id)
+
+    def notify_listeners(self, run_id: str) -> None:
+        """There is something new of the run."""
+        for news in self._listeners.get(run_id, ()):
+            news.set()
+
+    def _forget_run(self, run_id: str) -> None:
+        if run_id not in self._listeners and run_id not in self._cancels:
+            self._databases.pop(run_id, None)
+            self._last_seqs.pop(run_id, None)
+
+    def request_refresh(self) -> None:
+        """See what has become of the runs that somebody here is interested in."""
+        self._is_stale = bool(self._databases)
+        if self._is_stale and (self._refresh_task is None or self._refresh_task.done()):
+            self._refresh_task = asyncio.create_task(self._refresh_until_fresh(), name="runs")
+
+    async def _refresh_until_fresh(self) -> None:
+        # What was written after a look had begun may not be in it.
+        while self._is_stale:
+            self._is_stale = False
+            await self._refresh_once()
+
+    async def _refresh_once(self) -> None:
+        by_database: dict[Database, list[str]] = {}
+        for run_id, database in self._databases.items():
+            by_database.setdefault(database, []).append(run_id)
+        for database, ids in by_database.items():
+            try:
+                await self._refresh_runs(database, ids)
+            except DatabaseUnavailable as exc:
+                _log.warning("runs: the database does not answer (%s)", exc)
+
+    async def _refresh_runs(self, database: Database, ids: list[str]) -> None:
+        for few in range(0, len(ids), 500):
+            query = select(runs.c.id, runs.c.last_seq, runs.c.status).where(runs.c.id.in_(ids[few : few + 500]))
+            async with database.reading() as connection:
+                rows = (await connection.execute(query)).all()
+            for row in rows:
+                if row.status == "cancelling" and row.id in self._cancels:
+                    self._cancels[row.id]()
+                if row.id in self._databases and self._last_seqs.get(row.id) != row.last_seq:
+                    self._last_seqs[row.id] = row.last_seq
+                    self.notify_listeners(row.id)

@@ -1,0 +1,245 @@
+"""The rows of agents and their runs. They lie in the database of the app's region."""
+
+from collections.abc import Callable
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy.sql.schema import SchemaItem
+
+from baobab.storage.tables import Instant, Json, Sealed, metadata
+from baobab.storage.transactions import Statements
+
+Write = Callable[[Statements], None]
+"""What is done in a transaction."""
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("app_id", String(36), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("display_name", String(200)),
+    Column("description", Text),
+    Column("graph_spec", Json, nullable=False),
+    Column("default_model", String(200)),
+    Column("status", String(10), nullable=False),
+    Column("visibility", String(20), nullable=False),
+    Column("max_runs_per_user_per_hour", Integer),
+    Column("max_runs_per_ip_per_hour", Integer),
+    Column("max_runs_per_app_per_hour", Integer),
+    Column("daily_budget", BigInteger),  # nano-dollars
+    Column("max_concurrent_runs", Integer),
+    Column("dedupe_window", Integer, nullable=False),  # seconds
+    Column("safety_acknowledged", Boolean, nullable=False),
+    Column("taint_checks", Boolean, nullable=False),
+    # How long ended runs are kept; the installation says so where the agent does not.
+    Column("retention_days", Integer),
+    # Who decides where its calls wait, and its nodes do not say (tools/core/auth/deciders.py).
+    Column("approvers", Json),
+    Column("created_by", String(36)),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Column("deleted_at", Instant),
+    Index(
+        "uq_agents_app_id_name",
+        "app_id",
+        "name",
+        unique=True,
+        sqlite_where=text("deleted_at IS NULL"),
+        postgresql_where=text("deleted_at IS NULL"),
+    ),
+)
+
+runs = Table(
+    "agent_runs",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("app_id", String(36), nullable=False),
+    Column("agent_id", String(36), nullable=False),
+    Column("agent", String(100), nullable=False),
+    # What the agent was when the run began: a change of the agent does not change what is under way.
+    Column("graph_spec", Json, nullable=False),
+    Column("model", String(200)),
+    Column("taint_checks", Boolean, nullable=False),
+    Column("approvers", Json),
+    Column("status", String(20), nullable=False),
+    Column("input", Json, nullable=False),
+    Column("output", Json),
+    Column("error", Json),
+    # Who started it, as tools/core/auth/proposers.py keeps callers; `subject` is the same as one word.
+    Column("caller_kind", String(20), nullable=False),
+    Column("caller", Json, nullable=False),
+    Column("subject", String(80), nullable=False),
+    # Whose conversations it takes part in, whichever credential they come with: see tools/agents/run_ownership.py.
+    Column("person", String(80), nullable=False),
+    Column("caller_user_id", String(80)),
+    Column("caller_ip", String(60)),
+    Column("organisation_id", String(36), nullable=False),
+    Column("account_id", String(36), nullable=False),
+    # Only the job of this id writes to the run.
+    Column("job_id", String(200)),
+    Column("last_seq", Integer, nullable=False),
+    Column("active_seconds", Float, nullable=False),
+    Column("cost", BigInteger, nullable=False),  # nano-dollars
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("tainted", Boolean, nullable=False),
+    Column("idempotency_key", String(128)),
+    Column("payload_hash", String(64), nullable=False),
+    Column("thread_id", String(128)),
+    # The run and the step of it that this one goes on from.
+    Column("forked_from", String(36)),
+    Column("forked_step", Integer),
+    # The run of which this one is a step, and how many stand above it.
+    Column("parent_run_id", String(36)),
+    Column("depth", Integer, nullable=False),
+    Column("webhook_url", Text),
+    # How far telling that URL has come; null before it begins.
+    Column("webhook_delivery", Json),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("paused_until", Instant),
+    Column("finished_at", Instant),
+    Index("ix_agent_runs_agent_id_created_at", "agent_id", "created_at"),
+    Index("ix_agent_runs_app_id_created_at", "app_id", "created_at"),
+    Index("ix_agent_runs_agent_id_status", "agent_id", "status"),
+    Index("ix_agent_runs_parent_run_id", "parent_run_id"),
+    Index("ix_agent_runs_app_id_person", "app_id", "person"),
+    Index(
+        "ix_agent_runs_agent_id_idempotency_key",
+        "agent_id",
+        "idempotency_key",
+        sqlite_where=text("idempotency_key IS NOT NULL"),
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+)
+UNENDED = runs.c.finished_at.is_(None)
+_ENDED_ROWS = runs.c.finished_at.is_not(None)
+Index("ix_agent_runs_finished_at", runs.c.finished_at, sqlite_where=_ENDED_ROWS, postgresql_where=_ENDED_ROWS)
+Index("ix_agent_runs_unended", runs.c.created_at, sqlite_where=UNENDED, postgresql_where=UNENDED)
+# Counted at every start: ended runs, of which there may be any number, are not in it.
+Index(
+    "ix_agent_runs_under_way",
+    runs.c.app_id,
+    runs.c.agent_id,
+    runs.c.status,
+    sqlite_where=UNENDED,
+    postgresql_where=UNENDED,
+)
+
+
+def _run_foreign_key() -> SchemaItem:
+    return ForeignKey("agent_runs.id", ondelete="CASCADE")
+
+
+events = Table(
+    "agent_events",
+    metadata,
+    Column("run_id", String(36), _run_foreign_key(), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("type", String(30), nullable=False),
+    Column("payload", Json, nullable=False),
+    # What it tells of: a step that is made again after a crash tells it once.
+    Column("subject", String(100)),
+    Column("created_at", Instant, nullable=False),
+)
+
+checkpoints = Table(
+    "agent_checkpoints",
+    metadata,
+    Column("thread_id", String(80), primary_key=True),
+    Column("namespace", String(200), primary_key=True),
+    Column("id", String(60), primary_key=True),
+    Column("parent_id", String(60)),
+    Column("checkpoint", Text, nullable=False),
+    Column("about", Json, nullable=False),
+)
+
+# Large values of a run's checkpoints, by the digest of their text: see pieces.py.
+pieces = Table(
+    "agent_pieces",
+    metadata,
+    Column("thread_id", String(80), primary_key=True),
+    Column("digest", String(40), primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+writes = Table(
+    "agent_writes",
+    metadata,
+    Column("thread_id", String(80), primary_key=True),
+    Column("namespace", String(200), primary_key=True),
+    Column("checkpoint_id", String(60), primary_key=True),
+    Column("task_id", String(60), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("channel", String(100), nullable=False),
+    Column("value", Text, nullable=False),
+    Column("task_path", String(400), nullable=False),
+)
+
+threads = Table(
+    "agent_threads",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("app_id", String(36), nullable=False),
+    Column("agent_id", String(36), nullable=False),
+    Column("person", String(80), nullable=False),
+    # As runs name it in `thread_id`.
+    Column("name", String(128), nullable=False),
+    # How many messages it has ever had: whoever adds some locks the row by counting them.
+    Column("last_position", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index("uq_agent_threads_agent_id_person_name", "agent_id", "person", "name", unique=True),
+    Index("ix_agent_threads_app_id_person", "app_id", "person"),
+)
+
+messages = Table(
+    "agent_messages",
+    metadata,
+    Column("thread", String(36), ForeignKey("agent_threads.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("node_id", String(64), nullable=False),
+    # The position of the first message of its turn: a turn is kept, read and trimmed as a whole.
+    Column("turn", Integer, nullable=False),
+    Column("run_id", String(36), nullable=False),
+    Column("message", Json, nullable=False),
+    Column("characters", Integer, nullable=False),
+    # Whether the run that added it had read text from outside.
+    Column("tainted", Boolean, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Index("ix_agent_messages_thread_node_id_position", "thread", "node_id", "position"),
+    Index("ix_agent_messages_run_id", "run_id"),
+)
+
+counts = Table(
+    "agent_run_counts",
+    metadata,
+    Column("agent_id", String(36), primary_key=True),
+    Column("subject", String(120), primary_key=True),
+    Column("hour", Integer, primary_key=True, autoincrement=False),
+    Column("started", Integer, nullable=False),
+)
+
+stream_tokens = Table(
+    "agent_stream_tokens",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("run_id", String(36), _run_foreign_key(), nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("opened_at", Instant),
+)
+
+# What webhooks of an app's runs are signed with; for a while also with what it was before.
+webhook_secrets = Table(
+    "agent_webhook_secrets",
+    metadata,
+    Column("app_id", String(36), primary_key=True),
+    Column("secret", Sealed, nullable=False),
+    Column("earlier", Sealed),
+    Column("earlier_until", Instant),
+    Column("made_at", Instant, nullable=False),
+)
+
+ENDED = ("completed", "failed", "cancelled", "timed_out")
+FROZEN = "frozen"
+"""The `job_id` of runs that no job may make: their app is being moved, or has been and they wait to be taken up."""

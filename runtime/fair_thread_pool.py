@@ -1,0 +1,93 @@
+"""Threads that callers share in turns: a caller with much to do delays itself and nobody else."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from baobab.tools.core.errors import Unavailable
+from baobab.tools.core.tenancy import current_tenant
+
+T = TypeVar("T")
+
+
+class FairThreadPool:
+    """Threads for work of one kind; who asks is whoever the call that is under way is for (`current_tenant`).
+
+    Each may have `most_waiting` requests inside, all together `most_inside`; Unavailable for more. Pieces of work are
+    done in turns, one of each caller. Used on one event loop at a time.
+    """
+
+    def __init__(self, name: str, *, threads: int = 1, most_waiting: int = 8, most_inside: int = 256) -> None:
+        self._name = name
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._free = threads
+        self._most_waiting = most_waiting
+        self._most_inside = most_inside
+        self._inside: dict[str, int] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def is_full(self, caller: str) -> bool:
+        """Whether this caller would be refused."""
+        full = sum(self._inside.values()) >= self._most_inside
+        return full or self._inside.get(caller, 0) > self._most_waiting
+
+    @contextmanager
+    def reserve_place(self) -> Iterator[None]:
+        """A place for one request, for all that it does in turn; Unavailable where there is none."""
+        caller = current_tenant()
+        if self.is_full(caller):
+            raise Unavailable(f"There is too much to do for {self._name} at the moment.")
+        self._inside[caller] = self._inside.get(caller, 0) + 1
+        try:
+            yield
+        finally:
+            self._inside[caller] -= 1
+            if not self._inside[caller]:
+                del self._inside[caller]
+
+    async def run_work(self, work: Callable[[], T]) -> T:
+        """The result of a piece of work. Whoever is cancelled before its turn comes has nothing done."""
+        await self._wait_for_thread(current_tenant())
+        try:
+            future = self._threads.submit(work)
+        except BaseException:
+            self._release_thread()
+            raise
+        loop = asyncio.get_running_loop()
+        # The thread is free when the work is done, also where nobody waits for it any more.
+        future.add_done_callback(lambda _: _schedule_release(loop, self._release_thread))
+        return await asyncio.wrap_future(future)
+
+    async def _wait_for_thread(self, caller: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                self._release_thread()
+            raise
+
+    def _release_thread(self) -> None:
+        """Give the thread to whoever's turn is next; a caller goes to the end of the line with each."""
+        while self._waiting:
+            caller = next(iter(self._waiting))
+            waiters = self._waiting.pop(caller)
+            waiter = waiters.popleft()
+            if waiters:
+                self._waiting[caller] = waiters
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
+
+
+def _schedule_release(loop: asyncio.AbstractEventLoop, release: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(release)

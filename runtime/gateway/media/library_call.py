@@ -1,0 +1,28 @@
+"""One call of LiteLLM's for images or a video."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import Any
+
+from baobab.runtime.gateway.errors import RequestRefused, UpstreamTimeout
+from baobab.runtime.gateway.translate import translate_error
+from baobab.runtime.gateway.upstream import Upstream
+
+
+async def call_library(
+    library: ModuleType, upstream: Upstream, seconds: float, call: Callable[..., Awaitable[Any]], /, **arguments: Any
+) -> dict[str, Any]:
+    """What the library answers, within so many seconds; its errors in our words, and never in its own."""
+    try:
+        # The library's own patience begins anew with each piece of an answer.
+        async with asyncio.timeout(seconds):
+            answer = await call(api_key=upstream.api_key, num_retries=0, timeout=seconds, **arguments)
+        payload: dict[str, Any] = answer.model_dump(mode="json")
+    except library.exceptions.ContentPolicyViolationError as exc:
+        raise RequestRefused("The model's provider makes nothing of the kind.") from exc
+    except (TimeoutError, library.exceptions.Timeout) as exc:
+        raise UpstreamTimeout from exc
+    except Exception as exc:  # the library raises what its providers do, of many kinds
+        raise translate_error(library, exc) from exc
+    return payload

@@ -1,0 +1,53 @@
+"""The rows of durable jobs and of events."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, Index, Integer, String, Table, Text
+
+from baobab.storage.database import Unit
+from baobab.storage.tables import Instant, Json, build_upsert, metadata
+from baobab.tools.core.tenancy import PLATFORM
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(200), primary_key=True),
+    Column("kind", String(64), nullable=False),
+    # Whom it is for, as tools/core/tenancy.py says it: tenants take turns.
+    Column("tenant", String(80), nullable=False, server_default=PLATFORM),
+    Column("arguments", Json, nullable=False),
+    Column("due_at", Instant, nullable=False),
+    Column("epoch", Integer, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("held_by", String(36)),
+    Column("created_at", Instant, nullable=False),
+    Column("finished_at", Instant, index=True),
+    Column("error", Text),
+)
+_UNFINISHED = jobs.c.finished_at.is_(None)
+Index(
+    "ix_jobs_unfinished",
+    jobs.c.tenant,
+    jobs.c.kind,
+    jobs.c.due_at,
+    sqlite_where=_UNFINISHED,
+    postgresql_where=_UNFINISHED,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("type", String(64), nullable=False),
+    Column("at", Instant, nullable=False, index=True),
+    Column("app_id", String(36)),
+    Column("data", Json, nullable=False),
+)
+
+
+async def insert_new(unit: Unit, row: Mapping[str, Any]) -> None:
+    """A job of an id that is known already is not made again. Both databases say so in the same words."""
+    await unit.execute(
+        build_upsert(unit.database.dialect, jobs).values(row).on_conflict_do_nothing(index_elements=["id"])
+    )

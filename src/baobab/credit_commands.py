@@ -1,0 +1,82 @@
+"""`baobab credits`: what the operator gives organisations, and what these have."""
+
+from collections.abc import Iterator
+
+from sqlalchemy import select
+
+from baobab.tools.billing.ledger.account import Account
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.errors import NoCreditAccount
+from baobab.tools.billing.tables import credit_top_ups
+from baobab.tools.core.auth.tables import accounts, members, organisations
+from baobab.tools.core.money import dollars
+from baobab.tools.core.services import Services
+
+
+async def show_credits(services: Services, organisation: str) -> list[str]:
+    """What an organisation has, in lines for people. NoCreditAccount."""
+    return await _credit_lines(services.part(Credits), await find_organisation(services, organisation))
+
+
+async def top_up(services: Services, organisation: str, amount: int, reference: str) -> list[str]:
+    """Add nano-dollars, once for each reference; what it has then. NoCreditAccount, TopUpConflict."""
+    found = await find_organisation(services, organisation)
+    async with services.database.writing_unit() as unit:
+        mine = (credit_top_ups.c.organisation_id == found, credit_top_ups.c.reference == reference)
+        before = (await unit.execute(select(credit_top_ups.c.amount).where(*mine))).first()
+        await services.part(Credits).top_up(found, amount, reference, unit=unit)
+        if before is None:
+            data = {"amount_usd": dollars(amount)}
+            await services.audit_log.record_operator(unit, "credits.top_up", found, "top_up", reference, data)
+    return await _credit_lines(services.part(Credits), found)
+
+
+async def set_terms(services: Services, organisation: str, allowance: int | None, floor: int | None) -> list[str]:
+    """Terms of its own, in nano-dollars; None is what its plan says. What it has then. NoCreditAccount."""
+    found = await find_organisation(services, organisation)
+    terms_text = {"allowance_usd": allowance, "floor_usd": floor}
+    data = {name: None if amount is None else dollars(amount) for name, amount in terms_text.items()}
+    async with services.database.writing_unit() as unit:
+        await services.part(Credits).set_terms(found, allowance=allowance, floor=floor, unit=unit)
+        await services.audit_log.record_operator(unit, "credits.terms", found, "organisation", found, data)
+    return await _credit_lines(services.part(Credits), found)
+
+
+async def find_organisation(services: Services, text: str) -> str:
+    """The id of an organisation that is named by it, or by the address of the account whose personal one it is."""
+    query = select(organisations.c.id).where(organisations.c.id == text)
+    if "@" in text:
+        owner = select(members.c.organisation_id).join(accounts).where(accounts.c.email == text.lower())
+        owned = organisations.c.id.in_(owner.where(members.c.role == "owner"))
+        query = select(organisations.c.id).where(organisations.c.personal, owned)
+    async with services.database.reading() as connection:
+        found: str | None = (await connection.execute(query)).scalar()
+    if found is None:
+        raise NoCreditAccount(
+            remediation="Name it by its id, or by the e-mail address of the account whose personal one it is."
+        )
+    return found
+
+
+async def _credit_lines(credits_: Credits, organisation: str) -> list[str]:
+    account = await credits_.account(organisation)
+    budgets = [
+        f"budget {dollars(budget.most)} a {budget.period} for the {budget.subject} {budget.subject_id}, "
+        f"{dollars(budget.spent_nanos)} spent"
+        for budget in await credits_.budgets(organisation)
+    ]
+    return [f"organisation {organisation}", *_balance_lines(account), *budgets]
+
+
+def _balance_lines(account: Account) -> Iterator[str]:
+    balance, terms = account.balance, account.terms
+    if balance.allowance is None or balance.available is None or terms.allowance is None:
+        yield "allowance no cap"
+    else:
+        how_often = "once" if terms.once else "a month"
+        yield f"allowance {dollars(terms.allowance)} {how_often}, {dollars(balance.allowance)} left"
+    yield f"topped up {dollars(balance.credits)} left"
+    yield f"floor {dollars(balance.floor)}"
+    yield f"reserved {dollars(balance.reserved)}"
+    if balance.available is not None:
+        yield f"available {dollars(max(0, balance.available))}"

@@ -1,0 +1,152 @@
+"""The annex: FastAPI and the MCP server, opened beside a house that answers already.
+
+Importing them takes a second of CPU. It happens in a thread after the start; a request for what they serve waits. An
+import that fails is tried again, and `/health/ready` says so meanwhile.
+"""
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from baobab import __version__
+from baobab.http.answer import reply_to, send_error
+from baobab.http.metrics import CallMetrics
+from baobab.http.request import Scope
+from baobab.runtime.late_import import LateImport
+from baobab.settings import Settings
+from baobab.storage.secrets import load_or_create_token
+from baobab.tools.core.envelopes import STRUCTURED
+from baobab.tools.core.errors import Unavailable
+from baobab.tools.core.registry import Registry
+
+_PATIENCE_SECONDS = 30
+_RETRY_SECONDS = (1, 2, 5, 10)
+"""Pauses between attempts to load; the last is repeated."""
+_PART = "mcp"
+
+_log = logging.getLogger(__name__)
+
+
+class LazyMount:
+    """An ASGI application that is there once it has been loaded."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        metrics: CallMetrics,
+        extensions: Sequence[Any] = (),
+        *,
+        sessions: bool = False,
+        import_interfaces: Callable[[], Any] | None = None,
+    ) -> None:
+        """extensions: what the MCP door serves beside our own (mcp_server/extension.py); sessions: see McpDoor.
+
+        import_doors: imports the module `baobab.interfaces`, in a thread.
+        """
+        self._registry = registry
+        self._settings = settings
+        self._metrics = metrics
+        self._extensions = extensions
+        self._sessions = sessions
+        self._libraries = LateImport(import_interfaces or _import_interfaces)
+        self._states = registry.services.lifecycle.parts
+        self._missing = registry.services.lifecycle.missing
+        self._states[_PART] = "starting"
+        self._fastapi_app: Any = None
+        self._mcp_endpoint: Any = None
+        self._ready = asyncio.Event()
+        self._metrics_token = settings.metrics_token or load_or_create_token(settings.metrics_file)
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Loads it beside whatever is done meanwhile, and closes it at the end."""
+        stop = asyncio.Event()
+        # The MCP server's task group must be left by the task that entered it.
+        task = asyncio.create_task(self._run(stop), name="annex")
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+
+    async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
+        if not self._ready.is_set() and not await self._wait_until_ready():
+            docs = f"{self._settings.address}/docs"
+            error = Unavailable("This part of the server is still starting.")
+            await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
+            return
+        # An agent's every call comes this way: it does not pass through FastAPI.
+        serve = self._mcp_endpoint if scope["path"] in ("/mcp", "/mcp/") else self._fastapi_app
+        await serve(scope, receive, respond)
+
+    async def _wait_until_ready(self) -> bool:
+        """Whether it is there within the time that a request waits; one that failed before is not waited for."""
+        if self._states[_PART] == "failed":
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), _PATIENCE_SECONDS)
+        return self._ready.is_set()
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        attempt = 0
+        while not await self._load():
+            self._states[_PART] = "failed"
+            pause = _RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)]
+            attempt += 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause)
+                return
+        async with self._mcp_endpoint.manager.run():
+            # What start-up made stays: out of the collector's rounds it cuts the slowest answers under load.
+            gc.collect()
+            gc.freeze()
+            self._states[_PART] = "ok"
+            self._ready.set()
+            await stop.wait()
+            self._ready.clear()
+            self._states[_PART] = "starting"
+
+    async def _load(self) -> bool:
+        """Whether FastAPI and the MCP server could be imported and built."""
+        try:
+            build = await self._libraries.get()
+            self._fastapi_app, self._mcp_endpoint = await asyncio.to_thread(self._build, build)
+        except ModuleNotFoundError as exc:
+            self._note_missing(str(exc.name))
+            return False
+        except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on, and this is tried again
+            _log.exception("FastAPI and the MCP server did not load; they are loaded again in some seconds")
+            return False
+        self._missing.pop(_PART, None)
+        return True
+
+    def _note_missing(self, module: str) -> None:
+        """Say once, in a line, what must be installed: no attempt will do better before that."""
+        if self._missing.get(_PART) != module:
+            self._missing[_PART] = module
+            _log.error("/mcp and /docs are not served: the Python module is not installed", extra={"missing": module})
+
+    def _build(self, interfaces: Any) -> tuple[Any, Any]:
+        registry, address = self._registry, self._settings.address
+        registry.prepare()
+        own = [interfaces.Resources(registry), interfaces.Prompts(registry), interfaces.Completion(registry)]
+        mcp_endpoint = interfaces.McpDoor(registry, __version__, [*own, *self._extensions], sessions=self._sessions)
+        fastapi_app = interfaces.behind(
+            registry,
+            version=__version__,
+            base_url=address,
+            metrics=self._metrics,
+            metrics_token=self._metrics_token,
+            routes=interfaces.oauth_routes(registry, address),
+            of_doors=interfaces.ERRORS,
+        )
+        return fastapi_app, mcp_endpoint
+
+
+def _import_interfaces() -> Any:
+    return importlib.import_module("baobab.interfaces")

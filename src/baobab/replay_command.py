@@ -1,0 +1,61 @@
+"""`baobab replay`: an ended run again, from its record, as a test of its graph."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.replay import ResultNotRecorded, replay_run
+from baobab.runtime.agents.tables import ENDED, agents, runs
+from baobab.storage.database import Database
+from baobab.tools.core.errors import Conflict, NotFound
+from baobab.tools.core.services import Services
+
+
+class NoSuchRun(NotFound):
+    code = "run_not_found"
+    summary = "There is no such run."
+    remediation = "Take the id of a run: op:agents_runs_list lists them."
+
+
+class NotReplayable(Conflict):
+    code = "run_not_replayable"
+    summary = "The run cannot be replayed."
+    remediation = "Only runs that have ended are replayed, and only while all their results are kept."
+
+
+async def replay(services: Services, run_id: str, app_id: str | None, *, present: bool) -> tuple[list[str], bool]:
+    """Its events in lines for people, and whether they are the same now. NoSuchRun, NotReplayable.
+
+    present: with the graph that its agent has now, instead of the one that it began with.
+    """
+    database, run = await _load_run(services, run_id, app_id)
+    if run.status not in ENDED:
+        raise NotReplayable(f"The run is {run.status}.")
+    graph = await _load_graph(database, run) if present else None
+    try:
+        result = await replay_run(database, run, graph)
+    except ResultNotRecorded as exc:
+        raise NotReplayable(f"A result was too large to be kept: {exc}.") from exc
+    verdict = "The replay is the same." if result.same else "The replay differs."
+    return [f"run {run.id} of {run.agent}, {run.status}", *result.lines, verdict], result.same
+
+
+async def _load_run(services: Services, run_id: str, app_id: str | None) -> tuple[Database, Any]:
+    query = select(runs).where(runs.c.id == run_id)
+    if app_id is not None:
+        query = query.where(runs.c.app_id == app_id)
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+        async with database.reading() as connection:
+            row = (await connection.execute(query)).first()
+        if row is not None:
+            return database, row
+    raise NoSuchRun
+
+
+async def _load_graph(database: Database, run: Any) -> Any:
+    mine = (agents.c.app_id == run.app_id, agents.c.name == run.agent, agents.c.deleted_at.is_(None))
+    async with database.reading() as connection:
+        found = (await connection.execute(select(agents.c.graph_spec).where(*mine))).scalar()
+    if found is None:
+        raise NotReplayable(f"There is no agent {run.agent} any more.")
+    return found

@@ -1,0 +1,62 @@
+"""The first account: what makes an empty installation usable without anybody signing up."""
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from baobab.storage.secrets import digest_token
+from baobab.tools.accounts.errors import NoAccountYet
+from baobab.tools.core.auth import keys
+from baobab.tools.core.auth.callers import Account
+from baobab.tools.core.auth.membership import create_organisation_row, select_memberships
+from baobab.tools.core.auth.tables import accounts, api_keys
+from baobab.tools.core.services import Services
+
+EMAIL = "owner@localhost"
+
+
+async def ensure_first_account(services: Services, bootstrap_key: str | None) -> str | None:
+    """Make the first account, its personal organisation and its key, if there is no account yet.
+
+    Returns the key's text when the account was made by this call, else None. A given bootstrap key works for the
+    first account afterwards in either case, unless it was revoked. Several workers may call this at once.
+    """
+    async with services.database.writing() as connection:
+        account_id = await _oldest(connection)
+        if account_id is None:
+            key = bootstrap_key or keys.plaintext(services.ids)
+            await _keep(connection, services, key, await _create(connection, services))
+            return key
+        if bootstrap_key and not await connection.scalar(
+            select(api_keys.c.id).where(api_keys.c.digest == digest_token(bootstrap_key))
+        ):
+            await _keep(connection, services, bootstrap_key, account_id)
+        return None
+
+
+async def first_account(services: Services) -> Account:
+    """The first account in its personal organisation: who acts when the data folder itself is the credential."""
+    async with services.database.reading() as connection:
+        account_id = await _oldest(connection)
+        if account_id is None:
+            raise NoAccountYet
+        return Account(account_id, (await connection.execute(select_memberships(account_id).limit(1))).one().id)
+
+
+async def _oldest(connection: AsyncConnection) -> str | None:
+    oldest = select(accounts.c.id).order_by(accounts.c.created_at, accounts.c.id).limit(1)
+    found_id: str | None = await connection.scalar(oldest)
+    return found_id
+
+
+async def _create(connection: AsyncConnection, services: Services) -> str:
+    account_id = services.ids.uuid()
+    account = {"id": account_id, "email": EMAIL, "name": "Owner", "created_at": services.clock.now()}
+    await connection.execute(insert(accounts), account)
+    await create_organisation_row(connection.execute, services, "Owner", account_id, personal=True)
+    return account_id
+
+
+async def _keep(connection: AsyncConnection, services: Services, key: str, account_id: str) -> None:
+    home = (await connection.execute(select_memberships(account_id).limit(1))).one()
+    row = keys.key_row(services, key, "first key", ["*"], organisation_id=home.id, account_id=account_id)
+    await connection.execute(insert(api_keys), row)

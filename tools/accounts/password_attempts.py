@@ -1,0 +1,47 @@
+"""Guesses: how many wrong passwords an address may send, and how many may be sent for one account."""
+
+from baobab.storage.secrets import digest_token
+from baobab.tools.core.call import Call
+from baobab.tools.core.rate_limits import network, resolve_answer
+
+WINDOW_SECONDS = 900
+MOST_FROM_ADDRESS = 10
+MOST_FOR_ACCOUNT = 20
+"""After so many from anywhere, an address that has sent a wrong password for the account itself waits."""
+_UNBOUNDED = 100_000
+
+
+class PasswordAttempts:
+    """Those at one account, from the address that a sign-in comes from.
+
+    Accounts that do not exist are counted alike, so that nobody learns here which do.
+    """
+
+    def __init__(self, call: Call, email: str) -> None:
+        self._limits = call.services.limits
+        self._address = network(call.context.ip)
+        self._account = digest_token(email)
+        self._both = f"{self._account}:{self._address}"
+
+    async def require_room(self) -> None:
+        """RateLimited where no further password may be tried from here now."""
+        if await self._count_used("wrong_from", self._address, MOST_FROM_ADDRESS) >= MOST_FROM_ADDRESS:
+            await self._spend("wrong_from", self._address, MOST_FROM_ADDRESS)
+        if await self._count_used("wrong_for", self._account, _UNBOUNDED) < MOST_FOR_ACCOUNT:
+            return
+        # Whoever has not failed here yet may be the owner: strangers must not be able to lock them out.
+        if await self._count_used("wrong_for_from", self._both, 1) >= 1:
+            await self._spend("wrong_for_from", self._both, 1)
+
+    async def count_wrong(self) -> None:
+        """Write down a wrong password; RateLimited where others that came at once have taken the last place."""
+        await self._spend("wrong_for", self._account, _UNBOUNDED)
+        if await self._count_used("wrong_for_from", self._both, 1) < 1:
+            await self._spend("wrong_for_from", self._both, 1)
+        await self._spend("wrong_from", self._address, MOST_FROM_ADDRESS)
+
+    async def _count_used(self, policy: str, subject: str, amount: int) -> int:
+        return await resolve_answer(self._limits.count_used(policy, subject, amount, WINDOW_SECONDS))
+
+    async def _spend(self, policy: str, subject: str, amount: int) -> None:
+        await resolve_answer(self._limits.spend(policy, subject, amount, WINDOW_SECONDS))

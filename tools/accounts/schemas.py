@@ -1,0 +1,70 @@
+"""What the tools of accounts answer."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.core.auth.roles import Role
+
+
+class User(TypedDict):
+    """A platform account."""
+
+    id: str
+    email: str
+    name: str
+    email_verified: bool
+    created_at: datetime
+
+
+class Organization(TypedDict):
+    """An organisation and the account's role in it."""
+
+    id: str
+    name: str
+    personal: Annotated[bool, Field(description="The account's own, which cannot be deleted or left.")]
+    role: Role
+    plan: str
+
+
+class SignedUp(TypedDict):
+    """A new account and its personal organisation."""
+
+    user: User
+    organization: Organization
+
+
+class Refreshed(TypedDict):
+    """A fresh pair of tokens."""
+
+    token: Annotated[str, Field(description="Access token (JWT) for `Authorization: Bearer`.")]
+    expires_in: Annotated[int, Field(description="Lifetime of `token` in seconds.")]
+    refresh_token: Annotated[str, Field(description="Good for one use within 7 days.")]
+    token_type: Literal["Bearer"]
+
+
+class SignedIn(Refreshed):
+    """Tokens and whose they are."""
+
+    user: User
+
+
+class SignedOut(TypedDict):
+    """What logout answers."""
+
+    message: str
+
+
+class Me(TypedDict):
+    """The account and where it belongs."""
+
+    user: User
+    organizations: list[Organization]
+
+
+class Updated(TypedDict):
+    """The account as it is now."""
+
+    user: User

@@ -1,0 +1,52 @@
+"""Which runs below a run it waits for, and who decides there."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.run_tree import has_agent_nodes
+from baobab.runtime.agents.tables import UNENDED, runs
+from baobab.tools.agents.schemas.agents import Awaited, Decision
+from baobab.tools.core.auth.deciders import PendingDecision
+from baobab.tools.core.call import Call
+
+
+async def list_awaited_runs(call: Call, run: Any) -> list[Awaited]:
+    """The runs below a run that have not ended, those nearest to it first. run: its row."""
+    below = await list_descendant_runs(call, run)
+    asked: dict[str, list[Decision]] = {}
+    for row in await call.services.approvals.list_pending_of_runs(call, [row.id for row in below]):
+        approvers = PendingDecision.of_approval(row).approvers.as_json
+        decision: Decision = {
+            "approval_id": row.id,
+            "tool": row.tool,
+            "approvers": approvers,
+            "expires_at": row.expires_at,
+        }
+        asked.setdefault(row.run_id, []).append(decision)
+    return [
+        {
+            "run_id": row.id,
+            "agent": row.agent,
+            "status": row.status,
+            "parent_run_id": row.parent_run_id,
+            "decisions": asked.get(row.id, []),
+        }
+        for row in below
+    ]
+
+
+async def list_descendant_runs(call: Call, run: Any) -> list[Any]:
+    """The rows of runs below a run that have not ended, those nearest to it first."""
+    if run.finished_at is not None or not has_agent_nodes(run.graph_spec):
+        return []
+    found: list[Any] = []
+    columns = (runs.c.id, runs.c.agent, runs.c.status, runs.c.parent_run_id)
+    above = [run.id]
+    while above:
+        query = select(*columns).where(UNENDED, runs.c.parent_run_id.in_(above)).order_by(runs.c.created_at, runs.c.id)
+        async with call.reading() as execute:
+            rows = (await execute(query)).all()
+        found += rows
+        above = [row.id for row in rows]
+    return found

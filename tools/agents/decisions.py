@@ -1,0 +1,104 @@
+"""Cancelling and resuming runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select, update
+
+from baobab.runtime.agents.edits import edit_call
+from baobab.runtime.agents.run_tree import request_cancel
+from baobab.runtime.agents.tables import ENDED, FROZEN, runs
+from baobab.tools.agents.awaited_runs import list_descendant_runs
+from baobab.tools.agents.errors import NotPaused, RunEnded, TokenInvalid
+from baobab.tools.agents.run_ownership import get_run_row
+from baobab.tools.agents.schemas.agents import RunState
+from baobab.tools.agents.tokens import find_matching_row
+from baobab.tools.core.auth.deciders import Decider, NotYoursToDecide, PendingDecision, person, starter_of
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppMigrating
+
+
+async def get_cancellable_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> Any:
+    """The row of a run that the caller may cancel. RunNotFound, RunEnded, and what a decider is refused with."""
+    row = await get_run_row(call, app_id, run_id, agent)
+    if call.caller.limits is None or person(call.caller) != starter_of(row):
+        Decider(call.caller, call.role).require(PendingDecision.of_run(row))
+    if row.status in ENDED:
+        raise RunEnded(details={"status": row.status})
+    return row
+
+
+async def cancel_run(call: Call, app_id: str, run_id: str, agent: str | None = None) -> RunState:
+    """The run as it is then: `cancelled` at once where no worker has it, else `cancelling`. RunNotFound, RunEnded."""
+    row = await get_cancellable_run(call, app_id, run_id, agent)
+    call.audit.resource_id = run_id
+    status: Any = await request_cancel(call.services, call.stores.database, row)
+    if status is None:
+        row = await get_run_row(call, app_id, run_id, agent)
+        if row.job_id == FROZEN:
+            raise AppMigrating
+        raise RunEnded(details={"status": row.status})
+    return {"run_id": run_id, "status": status}
+
+
+async def resume_run(
+    call: Call,
+    app_id: str,
+    run_id: str,
+    token: str,
+    *,
+    approved: bool,
+    arguments: Mapping[str, Any] | None,
+    reason: str | None,
+    agent: str | None = None,
+) -> RunState:
+    """Decide about one call that the run waits for, or one below it.
+
+    RunNotFound, NotPaused, TokenInvalid, NotAnApprover, Forbidden.
+    """
+    if call.caller.limits is not None:
+        raise NotYoursToDecide
+    found = await _read_waiting(call, app_id, run_id)
+    decider = Decider(call.caller, call.role)
+    asked = any(decider.may(PendingDecision.of_approval(row)) for row in found)
+    # Whoever is asked about a call of a run may answer, whoever's run it is.
+    run = await get_run_row(call, app_id, run_id, agent, asked=asked)
+    if run.status in ENDED:
+        raise RunEnded(details={"status": run.status})
+    if run.status != "paused" and not found:
+        raise NotPaused(details={"status": run.status})
+    row = find_matching_row(call.services.vault, found, token)
+    if row is None:
+        raise TokenInvalid
+    call.audit.resource_id = run_id
+    call.audit.data |= {"approval_id": row.id, "tool": row.tool, "approved": approved}
+    decider.require(PendingDecision.of_approval(row))
+    edit = None if arguments is None else await edit_call(call, row, decider, arguments)
+    outcome = await call.services.approvals.decide(
+        call, row.id, decider, "approved" if approved else "rejected", reason, edit
+    )
+    if outcome == "lost":
+        raise TokenInvalid
+    if outcome != "waits" and not any(other.run_id == row.run_id for other in found if other is not row):
+        await _continue_run(call, row.run_id)
+        if row.run_id == run_id:
+            return {"run_id": run_id, "status": "running"}
+    return {"run_id": run_id, "status": run.status}
+
+
+async def _read_waiting(call: Call, app_id: str, run_id: str) -> list[Any]:
+    """The calls that the run waits for, and those that runs below it do: their tokens are told at all of these."""
+    query = select(runs).where(runs.c.id == run_id, runs.c.app_id == app_id)
+    async with call.reading() as execute:
+        run = (await execute(query)).first()
+    if run is None:
+        return []
+    run_ids = [run_id, *(below.id for below in await list_descendant_runs(call, run))]
+    return list(await call.services.approvals.list_pending_of_runs(call, run_ids))
+
+
+async def _continue_run(call: Call, run_id: str) -> None:
+    """It waits for nobody any more. Where it lies in another database, it says so when it is taken up in a moment."""
+    if call.unit.database is call.stores.database:
+        paused = (runs.c.id == run_id, runs.c.status == "paused", runs.c.job_id.is_(None))
+        await call.execute(update(runs).where(*paused).values(status="running", paused_until=None))

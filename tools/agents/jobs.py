@@ -1,0 +1,278 @@
+"""The jobs of agents: segments of runs, and what follows from decisions."""
+
+import base64
+import contextlib
+import hmac
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from pydantic_core import to_json
+from sqlalchemy import and_, func, or_, select, update
+
+from baobab.runtime.agents.erasure import BATCH, UNUSED, erase_runs, sweep_runs
+from baobab.runtime.agents.failures import RunTakenOver
+from baobab.runtime.agents.job_kinds import ADVANCE, WEBHOOK
+from baobab.runtime.agents.run_executor import RunExecutor
+from baobab.runtime.agents.run_tree import fail_lost_run, request_cancel
+from baobab.runtime.agents.tables import FROZEN, UNENDED, runs, webhook_secrets
+from baobab.runtime.egress import EgressError
+from baobab.runtime.job_tables import jobs
+from baobab.storage.database import Database, Unit
+from baobab.storage.secrets import Vault
+from baobab.tools.agents.data import FREEZES
+from baobab.tools.agents.redaction import redact_failure
+from baobab.tools.agents.toolset import agents
+from baobab.tools.core.app_data import MOVE_ENDED
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import Event, RetryLater
+from baobab.tools.core.services import Services
+from baobab.tools.core.steps import ENDED as APPROVAL_ENDED
+
+_ROUND = 500
+_MADE = func.coalesce(runs.c.job_id, "") != FROZEN
+
+
+@agents.job(attempts=1000)
+async def agents_advance(job: Job, run_id: str) -> None:
+    """Make a segment of a run. However often its worker is killed, the run is taken up again."""
+    with contextlib.suppress(RunTakenOver):
+        await RunExecutor(job, run_id).execute_run()
+
+
+@agents.job(on=APPROVAL_ENDED)
+async def agents_decided(job: Job, event: Event) -> None:
+    """Go on with a run that has the outcome of a call it waited for."""
+    services = job.services
+    run_id, approval_id = event.data["run_id"], event.data["approval_id"]
+    try:
+        app = await services.directory.app(event.app_id)
+    except AppNotFound:
+        return
+    await _advance(services, services.regions[app.region].database, run_id, approval_id, app.organisation_id)
+
+
+@agents.job(every=3)
+async def agents_expire(job: Job) -> None:
+    """End the runs that nobody has decided about in time."""
+    services = job.services
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+        overdue = select(runs.c.id, runs.c.organisation_id).where(
+            UNENDED, runs.c.status == "paused", runs.c.paused_until <= services.clock.now(), _MADE
+        )
+        async with database.reading() as connection:
+            late = (await connection.execute(overdue.limit(_ROUND))).all()
+        for run in late:
+            # Anew in each round: a worker whose clock is behind may have found that there is time left.
+            await _advance(services, database, run.id, f"late:{job.id}", run.organisation_id)
+
+
+@agents.job(every=30)
+async def agents_tend(job: Job) -> None:
+    """Go on with the runs that have come with a move, and end those whose jobs were given up.
+
+    Erase those that have been kept for as long as they are to be.
+    """
+    services = job.services
+    databases = list(dict.fromkeys(stores.database for stores in services.regions.values()))
+    for database in databases:
+        await _resume_runs(services, database)
+        await _fail_lost_runs(services, database)
+        await sweep_runs(services, database)
+    await _withdraw_orphaned(services, databases)
+
+
+async def _withdraw_orphaned(services: Services, databases: Sequence[Database]) -> None:
+    """Nobody decides about calls of runs that are no more: a worker that stood still may have proposed late."""
+    last = ""
+    # All of them: those whose runs go on may be many, and come first.
+    while True:
+        few = await services.approvals.list_runs_that_wait(last, _ROUND)
+        if not few:
+            return
+        last, theirs = few[-1], set(few)
+        for database in databases:
+            async with database.reading() as connection:
+                alive = select(runs.c.id).where(UNENDED, runs.c.id.in_(theirs))
+                theirs -= set((await connection.execute(alive)).scalars())
+        for run_id in theirs:
+            await services.approvals.abandon(run_id)
+
+
+@agents.job(on=MOVE_ENDED)
+async def agents_moved(job: Job, event: Event) -> None:
+    """Go on with the runs of an app that is not moved any more, wherever it is now."""
+    services = job.services
+    try:
+        app = await services.directory.app(event.app_id)
+    except AppNotFound:
+        return
+    await _resume_runs(services, services.regions[app.region].database)
+
+
+async def _resume_runs(services: Services, database: Database) -> None:
+    """Those that wait too: what they wait for may have been decided on the way."""
+    theirs = (runs.c.id, runs.c.organisation_id)
+    resting = select(*theirs).where(UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
+    async with database.reading() as connection:
+        found = (await connection.execute(resting.limit(_ROUND))).all()
+    for run_id, tenant in found:
+        free = (runs.c.id == run_id, UNENDED, runs.c.job_id == FROZEN, FREEZES.is_thawed(runs.c.app_id))
+        async with database.writing_unit() as unit:
+            if (await unit.execute(update(runs).where(*free).values(job_id=None))).rowcount:
+                job_id = f"run:{run_id}:{services.ids.uuid()}"
+                await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=job_id, tenant=tenant)
+
+
+async def _fail_lost_runs(services: Services, database: Database) -> None:
+    """End the runs whose job has used up its attempts: none would ever go on with them."""
+    first = and_(runs.c.status == "queued", jobs.c.id == "run:" + runs.c.id)
+    given_up = and_(jobs.c.finished_at.is_not(None), jobs.c.error.is_not(None))
+    lost = select(runs).join(jobs, or_(jobs.c.id == runs.c.job_id, first)).where(UNENDED, given_up, _MADE)
+    async with database.reading() as connection:
+        found = (await connection.execute(lost.limit(_ROUND))).all()
+    for run in found:
+        await fail_lost_run(services, database, run)
+
+
+@agents.job()
+async def agents_orphans(job: Job, run_id: str) -> None:
+    """End the runs that were steps of one which has ended."""
+    theirs = select(runs).where(UNENDED, runs.c.parent_run_id == run_id)
+    async with job.database.reading() as connection:
+        orphans = (await connection.execute(theirs)).all()
+    for orphan in orphans:
+        await request_cancel(job.services, job.database, orphan)
+
+
+async def _advance(services: Services, database: Database, run_id: str, why: str, tenant: str) -> None:
+    """Ask for another segment of a run, once for each reason."""
+    async with database.writing_unit() as unit:
+        await services.jobs.enqueue(unit, ADVANCE, {"run_id": run_id}, job_id=f"run:{run_id}:{why}", tenant=tenant)
+
+
+_AGAIN_SECONDS = 1.0
+
+
+@agents.job(attempts=1000)
+async def agents_erase(
+    job: Job, app_id: str, person: str, until: str, agent_id: str | None = None, thread_id: str | None = None
+) -> None:
+    """Erase a person's runs that had begun by then; those under way are cancelled, and erased when they have ended."""
+    services, theirs = (
+        job.services,
+        _deletion_filter(app_id, person, agent_id, thread_id, datetime.fromisoformat(until)),
+    )
+    async with job.database.reading() as connection:
+        alive = (await connection.execute(select(runs).where(UNENDED, theirs))).all()
+    for run in alive:
+        await request_cancel(services, job.database, run)
+    while True:
+        ended = select(runs.c.id).where(theirs, runs.c.finished_at.is_not(None), UNUSED).limit(BATCH)
+        async with job.database.reading() as connection:
+            few = (await connection.execute(ended)).scalars().all()
+        if not few:
+            break
+        await erase_runs(services, job.database, list(few), remembered=True)
+    if alive:
+        raise RetryLater(_AGAIN_SECONDS, "runs are being cancelled")
+
+
+def _deletion_filter(app_id: str, whose: str, agent_id: str | None, thread_id: str | None, until: datetime) -> Any:
+    conditions = [runs.c.app_id == app_id, runs.c.person == whose, runs.c.created_at <= until]
+    conditions += [runs.c.agent_id == agent_id] if agent_id is not None else []
+    conditions += [runs.c.thread_id == thread_id] if thread_id is not None else []
+    return and_(*conditions)
+
+
+_SECONDS = 10.0
+
+
+_TRIES = 5
+
+
+_LONGEST_PAUSE_SECONDS = 300
+
+
+_PREFIX = "whsec_"
+
+
+_OUTSIDERS = ("end_user", "anonymous")
+
+
+@agents.job()
+async def agents_webhook(job: Job, run_id: str, tried: int = 0) -> None:
+    """Tell whoever asked for it that a run has ended, up to five times with growing pauses."""
+    async with job.database.reading() as connection:
+        row: Any = (await connection.execute(select(runs).where(runs.c.id == run_id))).first()
+        if row is None or row.webhook_url is None:
+            return
+        theirs = webhook_secrets.c.app_id == row.app_id
+        held = (await connection.execute(select(webhook_secrets).where(theirs))).first()
+    services = job.services
+    event_id, sent_at = f"evt_{row.id.replace('-', '')}", services.clock.now()
+    body = to_json(_event(row, event_id))
+    headers = {"content-type": "application/json", "idempotency-key": row.id}
+    headers |= {"webhook-id": event_id, "webhook-timestamp": str(int(sent_at.timestamp()))}
+    if signatures := [sign(secret, headers, body) for secret in _secrets(services.vault, held, sent_at)]:
+        headers["webhook-signature"] = " ".join(signatures)
+    try:
+        answer = await services.http_client.request(
+            "POST", row.webhook_url, headers=headers, body=body, timeout=_SECONDS
+        )
+        status, taken = answer.status, answer.status < 300
+    except EgressError:
+        status, taken = None, False
+    tried += 1
+    async with job.writing(last=True) as unit:
+        await _note(unit, run_id, event_id, tried, status, sent_at if taken else None)
+        if not taken and tried < _TRIES:
+            # A job of its own: what is put off is not counted.
+            again, pause = {"run_id": run_id, "tried": tried}, min(2**tried, _LONGEST_PAUSE_SECONDS)
+            await services.jobs.enqueue(unit, WEBHOOK, again, job_id=f"{job.id}:{tried}", delay=pause)
+
+
+def sign(secret: str, headers: Mapping[str, str], body: bytes) -> str:
+    """One signature of a webhook. headers: with its id and timestamp."""
+    signed = b".".join((headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body))
+    key = base64.b64decode(secret.removeprefix(_PREFIX))
+    return "v1," + _text(hmac.new(key, signed, sha256).digest())
+
+
+def _event(run: Any, event_id: str) -> dict[str, Any]:
+    """What is told: to users of the app and visitors as they see their runs."""
+    told = {"event_id": event_id, "type": f"run.{run.status}", "app_id": run.app_id, "agent": run.agent}
+    told |= {"run_id": run.id, "status": run.status, "finished_at": run.finished_at}
+    if run.status == "completed":
+        return told | {"output": run.output}
+    return told | {"error": redact_failure(run.error) if run.caller_kind in _OUTSIDERS else run.error}
+
+
+async def _note(
+    unit: Unit, run_id: str, event_id: str, tried: int, status: int | None, delivered_at: datetime | None
+) -> None:
+    """Write down how far it has come."""
+    told = {"event_id": event_id, "attempts": tried, "status": status}
+    told["delivered_at"] = None if delivered_at is None else delivered_at.isoformat()
+    await unit.execute(update(runs).where(runs.c.id == run_id).values(webhook_delivery=told))
+
+
+def _secrets(vault: Vault, held: Any, now: datetime) -> list[str]:
+    """Those that sign now, the newest first."""
+    if held is None:
+        return []
+    secrets = [vault.open(held.secret, _context("secret", held.app_id)).decode()]
+    if held.earlier is not None and held.earlier_until > now:
+        secrets.append(vault.open(held.earlier, _context("earlier", held.app_id)).decode())
+    return secrets
+
+
+def _context(column: str, app_id: str) -> str:
+    """What a sealed secret is bound to."""
+    return f"{webhook_secrets.name}.{column}:{app_id}"
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

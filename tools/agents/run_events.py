@@ -1,0 +1,173 @@
+"""Events of runs: as a list, and as a stream that goes on while the run does."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from pydantic_core import to_json
+from sqlalchemy import select
+
+from baobab.runtime.agents.run_watcher import RunWatcher
+from baobab.runtime.agents.tables import ENDED, agents, events, runs
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.tools.agents.fields import PAGE
+from baobab.tools.agents.redaction import redact_event
+from baobab.tools.agents.schemas.agents import Events
+from baobab.tools.agents.tokens import approval_token
+from baobab.tools.core.auth.callers import Anonymous
+from baobab.tools.core.auth.deciders import ADMIN, STARTER, Decider, PendingDecision
+from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.call import Call
+from baobab.tools.core.services import Services
+from baobab.tools.core.stream import Stream
+
+_BEAT_SECONDS = 15.0
+_PATIENCE_SECONDS = 2.0
+
+
+async def read_events(
+    services: Services, database: Database, run: Any, after: int, limit: int, reader: Decider
+) -> list[dict[str, Any]]:
+    """Events behind a seq, oldest first. Approval tokens are for readers who may decide. run: its row."""
+    query = select(events).where(events.c.run_id == run.id, events.c.seq > after).order_by(events.c.seq).limit(limit)
+    async with database.reading() as connection:
+        rows = (await connection.execute(query)).all()
+    told = (
+        {
+            "seq": row.seq,
+            "type": row.type,
+            "payload": _payload(services, run, row, reader),
+            "created_at": row.created_at,
+        }
+        for row in rows
+    )
+    return [redact_event(reader.caller, event) for event in told]
+
+
+async def follow_events(
+    services: Services, database: Database, run: Any, after: int, reader: Decider
+) -> AsyncGenerator[Any, None]:
+    """Events behind a seq, and those to come, to the run's end; None where there is nothing to tell for a while.
+
+    A seq that the run has not reached is taken for its latest: after a failure of power it may stand behind what was
+    told.
+    """
+    known = False
+    watch = services.of(RunWatcher)
+    with watch.subscribe(run.id, database) as news:
+        while True:
+            news.clear()
+            try:
+                # Before its events: one that ended in between has told all of them.
+                ended, latest = await _read_run_state(database, run.id)
+                after, known = after if known else min(after, latest), True
+                while found := await read_events(services, database, run, after, PAGE, reader):
+                    for event in found:
+                        yield event
+                    after = found[-1]["seq"]
+            except DatabaseUnavailable:
+                await asyncio.sleep(_PATIENCE_SECONDS)
+                continue
+            if ended:
+                return
+            try:
+                async with asyncio.timeout(_BEAT_SECONDS):
+                    await news.wait()
+            except TimeoutError:
+                yield None
+
+
+async def encode_sse(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]:
+    """The same as server-sent events, whose id is the seq."""
+    try:
+        yield b"retry: 1000\n\n"
+        async for event in events:
+            if event is None:
+                yield b": \n\n"
+                continue
+            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event["seq"], event["type"].encode(), to_json(event["payload"]))
+    finally:
+        await events.aclose()
+
+
+async def encode_json_frames(events: AsyncGenerator[Any, None]) -> AsyncGenerator[bytes, None]:
+    """The same as JSON texts."""
+    try:
+        async for event in events:
+            if event is not None:
+                yield to_json(event)
+    finally:
+        await events.aclose()
+
+
+async def list_events(call: Call, run: Any, after: int, limit: int) -> Events:
+    reader = Decider(call.caller, call.role)
+    found: Any = await read_events(call.services, call.stores.database, run, after, min(limit, PAGE), reader)
+    return {"events": found}
+
+
+def stream_events(call: Call, run: Any, last_event_id: str | None, reader: Decider, since_seq: int = 0) -> str:
+    """Server-sent events behind the one that a client names in the header, else in the query; else all of them."""
+    named = last_event_id or ""
+    after = int(named) if named.isascii() and named.isdigit() else since_seq
+    return cast(str, Stream(encode_sse(_follow_visible(call, run, after, reader)), subject=run.id))
+
+
+def stream_socket(call: Call, run: Any, after: int, reader: Decider) -> str:
+    """The frames of a WebSocket."""
+    return cast(
+        str, Stream(encode_json_frames(_follow_visible(call, run, after, reader)), "application/json", subject=run.id)
+    )
+
+
+async def _follow_visible(call: Call, run: Any, after: int, reader: Decider) -> AsyncGenerator[Any, None]:
+    """What `following` tells; to strangers for as long as the agent is public, and the app asks nobody to sign in."""
+    database, visitor = call.stores.database, is_visitor(run, reader)
+    stranger = visitor or isinstance(call.caller, Anonymous)
+    loop = asyncio.get_running_loop()
+    async with aclosing(follow_events(call.services, database, run, after, reader)) as events:
+        looked = loop.time()
+        async for event in events:
+            # Where nothing happens there is a beat, so that this is looked at every 15 seconds at the latest.
+            if stranger and (event is None or loop.time() - looked > _BEAT_SECONDS):
+                if await _is_closed(database, run.id, visitor=visitor):
+                    return
+                looked = loop.time()
+            yield event
+
+
+def is_visitor(run: Any, reader: Decider) -> bool:
+    """Whether events of a visitor's run are read in the visitor's place, by whoever has its stream token."""
+    return run.caller_kind == "anonymous" and isinstance(reader.caller, Anonymous)
+
+
+async def _is_closed(database: Database, run_id: str, *, visitor: bool) -> bool:
+    """Whether the agent of a run is gone or open to people who sign in only, or its app is and a visitor reads."""
+    query = select(agents.c.visibility, apps.c.access_mode).join(runs, runs.c.agent_id == agents.c.id)
+    query = query.join(apps, apps.c.id == runs.c.app_id).where(runs.c.id == run_id)
+    async with database.reading() as connection:
+        row = (await connection.execute(query)).first()
+    return row is None or row.visibility == "private" or (visitor and row.access_mode == "authenticated")
+
+
+def _payload(services: Services, run: Any, row: Any, reader: Decider) -> dict[str, Any]:
+    payload = dict(row.payload)
+    # Of an earlier release's pauses nobody has said who decides.
+    default = ADMIN if payload.get("tool_source") == "mcp" else STARTER
+    if row.type == "run_paused" and reader.may(PendingDecision.of_run(run, payload.get("approvers", default))):
+        # What waits may be a call of a run below this one: it is decided there.
+        asking = payload.get("run_id", row.run_id)
+        payload["approval_token"] = approval_token(services.vault, asking, payload["approval_id"])
+    if row.type == "run_paused":
+        # The contract has these fields in both places.
+        payload["payload"] = dict(payload)
+    return payload
+
+
+async def _read_run_state(database: Database, run_id: str) -> tuple[bool, int]:
+    """Whether the run has ended, and the seq of its latest event."""
+    query = select(runs.c.status, runs.c.last_seq).where(runs.c.id == run_id)
+    async with database.reading() as connection:
+        row = (await connection.execute(query)).first()
+    return (True, 0) if row is None else (row.status in ENDED, row.last_seq)

@@ -1,0 +1,86 @@
+"""Whose a run is. One user never sees another's."""
+
+import hmac
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import select
+
+from baobab.runtime.agents.tables import agents, runs
+from baobab.storage.secrets import Vault, digest_token
+from baobab.tools.agents.errors import NotYourRun, RunNotFound
+from baobab.tools.core.auth import proposers
+from baobab.tools.core.auth.callers import Account, Anonymous, AppKey, Caller, EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.rate_limits import network
+
+_ID_LENGTH = 40
+
+
+def caller_subject(caller: Caller, ip: str) -> str:
+    """Who it is, as one word: runs of one subject are told apart from all others'."""
+    if isinstance(caller, EndUser):
+        return f"user:{caller.user_id}"[:80]
+    return f"ip:{network(ip)}"[:80] if isinstance(caller, Anonymous) else proposers.proposer_name(caller)[:80]
+
+
+def conversation_owner(caller: Caller) -> str:
+    """Whose conversations they are, whichever credential they come with; a visitor's are by the id that it holds."""
+    match caller:
+        case EndUser():
+            return f"user:{caller.user_id}"[:80]
+        case Account() | AppKey(account_id=str()):
+            return f"account:{caller.account_id}"
+        case AppKey():
+            return f"app:{caller.app_id}"
+    raise TypeError("visitors are known by their id")
+
+
+def visitor_owner(visitor_id: str) -> str:
+    """The person that a visitor is. The id itself is its credential, and so is kept nowhere."""
+    return f"visitor:{digest_token(visitor_id)}"[:80]
+
+
+def derive_visitor_id(vault: Vault, run_id: str) -> str:
+    """The id of a visitor who came without one: it is reckoned from the first run."""
+    mac = hmac.new(vault.derive("visitor"), run_id.encode(), sha256)
+    return "vis_" + mac.hexdigest()[:_ID_LENGTH]
+
+
+async def get_run_row(call: Call, app_id: str, run_id: str, agent: str | None = None, *, asked: bool = False) -> Any:
+    """The run, where it is the caller's business.
+
+    RunNotFound for a stranger's as for none, NotYourRun where the agent is no longer for such callers.
+    asked: whether the caller is asked to decide about it.
+    """
+    query = select(runs, agents.c.visibility).outerjoin(agents, agents.c.id == runs.c.agent_id)
+    query = query.where(runs.c.id == run_id, runs.c.app_id == app_id)
+    if agent is not None:
+        query = query.where(runs.c.agent == agent)
+    async with call.reading() as execute:
+        row = (await execute(query)).first()
+    if row is None or not (asked or is_run_visible(call.caller, row)):
+        raise RunNotFound
+    if not is_agent_available(row.visibility, call.caller):
+        raise NotYourRun
+    return row
+
+
+def is_agent_available(visibility: str, caller: Caller) -> bool:
+    """Whether an agent is there for a caller."""
+    match caller:
+        case EndUser():
+            return visibility in ("authenticated", "public")
+        case Anonymous():
+            return visibility == "public"
+    return isinstance(caller, (Account, AppKey))
+
+
+def is_run_visible(caller: Caller, row: Any) -> bool:
+    match caller:
+        case Account() | AppKey():
+            return True
+        case EndUser():
+            return bool(row.subject == caller_subject(caller, ""))
+    # Whoever started it without a credential has nothing to show but its id.
+    return bool(row.caller_kind == "anonymous")

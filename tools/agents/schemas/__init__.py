@@ -1,0 +1,1 @@
+"""What the tools of agents take and answer."""

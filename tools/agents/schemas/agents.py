@@ -1,0 +1,262 @@
+"""Agents and runs as callers see them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, NotRequired, cast
+
+from pydantic import Field, GetJsonSchemaHandler, StringConstraints
+from pydantic_core import CoreSchema
+from typing_extensions import TypedDict
+
+from baobab.runtime.agents.graph_schema import graph_schema
+from baobab.tools.agents.redaction import is_outsider, redact_failure
+from baobab.tools.core.auth.callers import Caller
+from baobab.tools.core.auth.deciders import Approvers
+from baobab.tools.core.money import dollars
+from baobab.tools.core.types import Json, JsonObject, Text
+
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100),
+    Field(description="The agent's name.", examples=["note-keeper"]),
+]
+NameOrNone = Annotated[str, StringConstraints(pattern=r"^(_|[a-z0-9][a-z0-9_-]*)$", max_length=100)]
+Visibility = Literal["private", "authenticated", "public"]
+AgentStatus = Literal["active", "disabled"]
+RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "timed_out"]
+
+
+class _GraphSchema:
+    """The schema that a graph is described by; it is read by `issues_of`, which says more about what is wrong."""
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return graph_schema()
+
+
+_GRAPH = "The graph; `docs_read` with the name `graph-spec` explains it."
+Graph = Annotated[JsonObject, _GraphSchema(), Field(description=_GRAPH)]
+# The same to read, and told apart by whoever takes it.
+AnyGraph = Annotated[Json, _GraphSchema(), Field(description=_GRAPH)]
+Hourly = Annotated[int, Field(ge=1, le=1_000_000)]
+_NANOS = 10**9
+
+
+class Agent(TypedDict):
+    id: str
+    app_id: str
+    name: str
+    display_name: str | None
+    description: str | None
+    graph_spec: dict[str, Any]
+    default_model: str | None
+    status: AgentStatus
+    visibility: Visibility
+    max_runs_per_user_per_hour: int | None
+    max_runs_per_ip_per_hour: int | None
+    max_runs_per_app_per_hour: int | None
+    daily_budget_usd: str | None
+    max_concurrent_runs: int | None
+    dedupe_window_seconds: int
+    safety_acknowledged: bool
+    taint_checks: bool
+    retention_days: int | None
+    approvers: Annotated[Json, Field(description="Who decides where calls of its runs wait; null: see docs/agents.md.")]
+    created_at: datetime
+    updated_at: datetime
+
+
+class OneAgent(TypedDict):
+    agent: Agent
+
+
+class ChangedAgent(OneAgent):
+    warnings: NotRequired[list["Issue"]]
+
+
+class Agents(TypedDict):
+    agents: list[Agent]
+
+
+class Failure(TypedDict):
+    message: str
+    type: str
+    quotes: NotRequired[
+        Annotated[Literal[True], Field(description="The message is in the words of a tool server or provider.")]
+    ]
+
+
+class Delivery(TypedDict):
+    event_id: str
+    attempts: int
+    status: Annotated[int | None, Field(description="That of the last answer; null where there was none.")]
+    delivered_at: datetime | None
+
+
+class Usage(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    cost_usd: NotRequired[Annotated[float, Field(description="Not told to users and visitors of the app.")]]
+
+
+class Decision(TypedDict):
+    """A call that waits for a person."""
+
+    approval_id: str
+    tool: str
+    approvers: Annotated[Json, Field(description="Who decides, as in `run_paused`.")]
+    expires_at: datetime
+
+
+class Awaited(TypedDict):
+    """A run that is a step of this one, or of one below it, and goes on."""
+
+    run_id: str
+    agent: str
+    status: RunStatus
+    parent_run_id: str
+    decisions: list[Decision]
+
+
+class Run(TypedDict):
+    id: str
+    app_id: str
+    agent_id: str
+    agent: str
+    caller_kind: Literal["dashboard", "function", "end_user", "anonymous"]
+    caller_user_id: str | None
+    caller_ip: str | None
+    status: RunStatus
+    input: dict[str, Any]
+    output: Any
+    error: Failure | None
+    usage: Usage
+    tainted: Annotated[bool, Field(description="Whether text that strangers may have written was read.")]
+    thread_id: str | None
+    forked_from: str | None
+    forked_step: int | None
+    parent_run_id: Annotated[str | None, Field(description="The run of which this one is a step.")]
+    waiting_for: NotRequired[
+        Annotated[list[Awaited], Field(description="The runs below it that go on, where one run is read.")]
+    ]
+    webhook_url: str | None
+    webhook_delivery: Annotated[Delivery | None, Field(description="How telling that URL went, once it was tried.")]
+    idempotency_key: str | None
+    payload_hash: str
+    created_at: datetime
+    started_at: datetime | None
+    paused_until: Annotated[datetime | None, Field(description="Until when a person can decide.")]
+    finished_at: datetime | None
+
+
+class OneRun(TypedDict):
+    run: Run
+
+
+class RunState(TypedDict):
+    run_id: str
+    status: RunStatus
+
+
+class Runs(TypedDict):
+    """Newest first; `next_cursor` where there are more."""
+
+    runs: list[Run]
+    next_cursor: NotRequired[str]
+
+
+class Event(TypedDict):
+    seq: int
+    type: str
+    payload: dict[str, Any]
+    created_at: datetime
+
+
+class Events(TypedDict):
+    events: list[Event]
+
+
+class Issue(TypedDict):
+    path: list[str | int]
+    message: str
+
+
+Description = Annotated[str, Text(5000)]
+
+
+def agent_of(row: Any) -> Agent:
+    shown = {name: getattr(row, name) for name in Agent.__annotations__ if hasattr(row, name)}
+    budget = None if row.daily_budget is None else dollars(row.daily_budget)
+    approvers = None if row.approvers is None else Approvers.parse(row.approvers).as_json
+    return cast(
+        Agent, shown | {"approvers": approvers, "daily_budget_usd": budget, "dedupe_window_seconds": row.dedupe_window}
+    )
+
+
+def run_of(row: Any, caller: Caller, awaited: Sequence[Awaited] | None = None) -> Run:
+    """A run as a caller may see it."""
+    shown = {name: getattr(row, name) for name in Run.__annotations__ if hasattr(row, name)}
+    usage: dict[str, Any] = {
+        "input_tokens": row.prompt_tokens,
+        "output_tokens": row.completion_tokens,
+    }
+    if is_outsider(caller):
+        shown["error"] = redact_failure(row.error)
+    else:
+        usage["cost_usd"] = row.cost / _NANOS
+    if delivery := shown.get("webhook_delivery"):
+        at = delivery["delivered_at"]
+        shown["webhook_delivery"] = delivery | {"delivered_at": at and datetime.fromisoformat(at)}
+    if awaited is not None:
+        shown["waiting_for"] = list(awaited)
+    return cast(Run, shown | {"usage": usage})
+
+
+class Validity(TypedDict):
+    """`warnings` do not keep a graph from being used."""
+
+    valid: bool
+    issues: NotRequired[list[Issue]]
+    warnings: NotRequired[list[Issue]]
+
+
+class Erasing(TypedDict):
+    runs: int
+    """How many runs are being erased."""
+
+
+class Answered(TypedDict):
+    approved: bool
+    reason: str
+    data: Annotated[dict[str, object] | None, Field(description="As the run gave it, or as the person changed it.")]
+
+
+class Opened(TypedDict):
+    stream_token: str
+    expires_at: datetime
+
+
+class StartedPublicly(Opened):
+    run_id: str
+    status: RunStatus
+    visitor_id: NotRequired[
+        Annotated[str, Field(description="Of a visitor: send it with the next start to go on with its threads.")]
+    ]
+
+
+class Started(TypedDict):
+    run_id: str
+    status: RunStatus
+    replayed: NotRequired[Annotated[Literal[True], Field(description="The same input has started this run before.")]]
+
+
+class SecretMade(TypedDict):
+    secret: Annotated[str, Field(description="Shown this once: keep it where the webhooks are received.")]
+    made_at: datetime
+    earlier_until: Annotated[
+        datetime | None, Field(description="Until when the earlier secret signs, too; null where there is none.")
+    ]
+
+
+class SecretInForce(TypedDict):
+    made_at: Annotated[datetime | None, Field(description="Null where there is none: webhooks are then not signed.")]
+    earlier_until: datetime | None

@@ -1,0 +1,163 @@
+"""Deleting runs, threads, and all that agents have of one person."""
+
+from typing import Any
+
+from sqlalchemy import func, select
+
+from baobab.runtime.agents.erasure import UNUSED, erase_in, erase_threads
+from baobab.runtime.agents.tables import ENDED, runs
+from baobab.storage.transactions import run_in_unit
+from baobab.tools.agents.errors import AgentNotFound, RunNotFound, RunUnderWay
+from baobab.tools.agents.fields import RunId, ThreadId, UserId
+from baobab.tools.agents.jobs import _deletion_filter
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.run_ownership import conversation_owner, get_run_row, visitor_owner
+from baobab.tools.agents.schemas.agents import Erasing, Name
+from baobab.tools.agents.tools.agents import get_agent_row
+from baobab.tools.agents.toolset import agents
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+
+
+async def _preview_delete_run(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002 - on the wire
+    steps = len(await _get_ended_family(call, app_id, name, id)) - 1
+    return f"It would erase a run of the agent {name} for good, with {steps} runs that were steps of it."
+
+
+@agents.tool(
+    "DELETE /agents/{name}/runs/{id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    raises=(RunNotFound, RunUnderWay),
+    audit=Audit("agent.run.delete", category="agents", action="delete", resource="run"),
+    rest=Rest(status=204),
+    mcp=Mcp(
+        keywords=(
+            "delete, erase, remove a run, its events and history, clean up old runs; "
+            "Lauf löschen; "
+            "borrar, eliminar ejecución"
+        )
+    ),
+    guard=Guard(preview=_preview_delete_run),
+)
+async def agents_runs_delete(call: Call, app_id: AppId, name: Name, id: RunId) -> None:  # noqa: A002 - on the wire
+    """Erase a run that has ended: its events, checkpoints and approvals, and what its thread remembers of it.
+
+    Runs that were steps of it are erased too.
+    """
+    ids = await _get_ended_family(call, app_id, name, id)
+    call.audit.resource_id = id
+    await call.services.approvals.erase_of_runs(call.execute, ids)
+    async with writing(call) as unit:
+        await run_in_unit(unit, lambda statements: erase_in(statements, ids, remembered=True))
+
+
+async def _get_ended_family(call: Call, app_id: str, name: str, run_id: str) -> list[str]:
+    """The ids of a run and of those that were steps of it; RunUnderWay where one has not ended."""
+    row = await get_run_row(call, app_id, run_id, name)
+    ids, found = [run_id], [run_id]
+    async with call.reading() as execute:
+        unused = (await execute(select(runs.c.id).where(runs.c.id == run_id, UNUSED))).first() is not None
+        while found:
+            below = select(runs.c.id, runs.c.status).where(runs.c.parent_run_id.in_(found))
+            children = (await execute(below)).all()
+            unused = unused and all(child.status in ENDED for child in children)
+            found = [child.id for child in children]
+            ids += found
+    if row.status not in ENDED or not unused:
+        raise RunUnderWay(details={"status": row.status})
+    return ids
+
+
+async def _preview_delete_thread(
+    call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
+) -> str:
+    agent = await get_agent_row(call, app_id, name)
+    return await _describe_deletion(call, _resolve_person(call, user_id), agent.id, thread_id)
+
+
+@agents.tool(
+    "DELETE /agents/{name}/threads/{thread_id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    raises=(AgentNotFound,),
+    audit=Audit("agent.thread.delete", category="agents", action="delete", resource="thread"),
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "delete, erase, forget a conversation, thread, chat, memory; "
+            "Unterhaltung löschen, vergessen; "
+            "borrar, olvidar conversación"
+        )
+    ),
+    guard=Guard(preview=_preview_delete_thread),
+)
+async def agents_threads_delete(
+    call: Call, app_id: AppId, name: Name, thread_id: ThreadId, user_id: UserId | None = None
+) -> Erasing:
+    """Erase a conversation and the runs in it. Those under way are cancelled first.
+
+    user_id: of the user, or the `visitor_id` of the visitor, whose conversation it is; left out, the caller's own.
+    """
+    agent = await get_agent_row(call, app_id, name)
+    call.audit.data |= {"agent": name}
+    return await _erase(call, _resolve_person(call, user_id), agent.id, thread_id)
+
+
+async def _preview_erase_user(call: Call, app_id: AppId, user_id: UserId) -> str:  # noqa: ARG001 - the call knows
+    return await _describe_deletion(call, _resolve_person(call, user_id), None, None)
+
+
+@agents.tool(
+    "DELETE /agent-users/{user_id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    audit=Audit("agent.user.erase", category="agents", action="delete", resource="user"),
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "erase everything of a person, right to be forgotten, GDPR, delete user data; "
+            "alle Daten einer Person löschen, DSGVO; "
+            "borrar todos los datos de una persona, derecho al olvido"
+        )
+    ),
+    guard=Guard(preview=_preview_erase_user),
+)
+async def agents_users_erase(call: Call, app_id: AppId, user_id: UserId) -> Erasing:  # noqa: ARG001 - the call knows
+    """Erase all that the app's agents have of one person: threads, and runs with their events, checkpoints, approvals.
+
+    Runs under way are cancelled first.
+
+    user_id: of the app's user, or the `visitor_id` of a visitor.
+    """
+    return await _erase(call, _resolve_person(call, user_id), None, None)
+
+
+async def _erase(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> Erasing:
+    app_id = call.require_app().id
+    theirs = _deletion_filter(app_id, whose, agent_id, thread_id, call.now)
+    async with writing(call) as unit:
+        await erase_threads(unit.execute, app_id=app_id, person=whose, agent_id=agent_id, name=thread_id)
+        count = (await unit.execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
+        given: dict[str, Any] = {"app_id": app_id, "person": whose, "until": call.now.isoformat()}
+        given |= {"agent_id": agent_id, "thread_id": thread_id}
+        job_id, tenant = f"erase:{call.services.ids.uuid()}", call.require_app().organisation_id
+        await call.services.jobs.enqueue(unit, "agents_erase", given, job_id=job_id, tenant=tenant)
+    return {"runs": count}
+
+
+async def _describe_deletion(call: Call, whose: str, agent_id: str | None, thread_id: str | None) -> str:
+    theirs = _deletion_filter(call.require_app().id, whose, agent_id, thread_id, call.now)
+    async with call.reading() as execute:
+        count = (await execute(select(func.count()).select_from(runs).where(theirs))).scalar_one()
+    what = "all that agents have of this person" if thread_id is None else "this conversation"
+    return f"It would erase {what}: {count} runs with their events, for good."
+
+
+def _resolve_person(call: Call, user_id: str | None) -> str:
+    if user_id is None:
+        return conversation_owner(call.caller)
+    return visitor_owner(user_id) if user_id.startswith("vis_") else f"user:{user_id}"[:80]

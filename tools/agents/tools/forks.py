@@ -1,0 +1,125 @@
+"""Forks: runs that go on from a step of an earlier one."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import select
+
+from baobab.runtime.agents.failures import RunFailed
+from baobab.runtime.agents.langgraph_import import load_graph_library
+from baobab.runtime.agents.tables import events, runs
+from baobab.tools.agents.errors import NotYourRun, RunNotFound, StepNotFound
+from baobab.tools.agents.fields import IdempotencyKey, Input, RunId, ShallowObject, WebhookUrl
+from baobab.tools.agents.run_creation import ForkOrigin, RunRequest, start_run
+from baobab.tools.agents.run_ownership import get_run_row
+from baobab.tools.agents.schemas.agents import Name, Started
+from baobab.tools.agents.tools.agents import get_agent_row
+from baobab.tools.agents.tools.runs import STARTING
+from baobab.tools.agents.toolset import agents
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+
+Step = Annotated[int, Field(ge=0, le=200)]
+State = Annotated[ShallowObject, Field(max_length=1000)]
+
+
+async def _preview_fork(call: Call, app_id: AppId, name: Name, id: RunId, **_given: Any) -> str:  # noqa: A002
+    run, agent = await get_run_row(call, app_id, id, name), await get_agent_row(call, app_id, name)
+    return f"It would start a run of the agent {agent.name} that goes on from one of {run.created_at:%Y-%m-%d %H:%M}."
+
+
+@agents.tool(
+    "POST /agents/{name}/runs/{id}/fork",
+    access=OF_APP,
+    effect="external",
+    raises=(*STARTING, RunNotFound, StepNotFound),
+    audit=Audit("agent.run.fork", category="agents", action="invoke", resource="run"),
+    rest=Rest(status=lambda result: 200 if "replayed" in result else 201, statuses=(201, 200)),
+    mcp=Mcp(
+        keywords=(
+            "retry, repeat, replay, rerun, go on from a step, checkpoint, time travel, try again a failed run "
+            "with other input; "
+            "Lauf ab einem Schritt wiederholen; "
+            "reintentar, repetir desde un paso"
+        )
+    ),
+    guard=Guard(preview=_preview_fork),
+)
+async def agents_runs_fork(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    id: RunId,  # noqa: A002 - the name on the wire
+    step: Step | None = None,
+    input: Input | None = None,  # noqa: A002
+    state: State | None = None,
+    idempotency_key: IdempotencyKey | None = None,
+    webhook_url: WebhookUrl | None = None,
+) -> Started:
+    """Start a run that goes on from a step of an earlier one, with the graph of that run and its state.
+
+    What the earlier run had done by then is not done again; what follows waits for approvals of its own. With another
+    `input` or `state`, the edge that is taken from there is decided anew.
+
+    step: after which it goes on, as told by node_start; 0 is the beginning; left out, the last that something follows.
+    input: what the graph calls `input` from there on, for those who run the app.
+    state: values of keys that nodes of the graph write, in place of theirs; for those who run the app.
+    idempotency_key: the same one twice is one run.
+    """
+    run, agent = await get_run_row(call, app_id, id, name), await get_agent_row(call, app_id, name)
+    point = await (await load_graph_library()).find_fork_point(call.stores.database, run, step)
+    if point is None:
+        raise StepNotFound
+    if isinstance(call.caller, EndUser):
+        if input is not None or state is not None:
+            raise NotYourRun("Only those who run the app change what a run goes on with.")
+        await _require_undecided(call, run, point.step)
+    _require_known(run.graph_spec, state)
+    try:
+        point.change(run.graph_spec, input, state)
+    except RunFailed as failed:
+        raise BadRequest(failed.message, remediation="Change `state` or `input` so that an edge leads on.") from failed
+    as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
+    origin = ForkOrigin(run, point, state)
+    run_request = RunRequest(point.input, idempotency_key, run.thread_id, webhook_url, as_user, origin)
+    row, new = await start_run(call, agent, run_request)
+    call.audit.data["forked_from"] = id
+    told: Started = {"run_id": row.id, "status": row.status}
+    if not new:
+        call.audit.nothing_done = True
+        told["replayed"] = True
+    return told
+
+
+def _require_known(graph: Mapping[str, Any], state: Mapping[str, Any] | None) -> None:
+    """BadRequest where a key of the state is none that a node of the graph writes: nothing would ever read it."""
+    written = {node["output_key"] for node in graph["nodes"].values() if node.get("output_key")}
+    if unknown := sorted(set(state or ()) - written):
+        raise BadRequest(
+            f"`state` has keys that no node of the graph writes: {', '.join(f'`{key[:60]}`' for key in unknown[:10])}.",
+            remediation=f"Use the `output_key` of a node: {', '.join(sorted(written)) or 'there is none'}.",
+        )
+
+
+async def _require_undecided(call: Call, run: Any, step: int) -> None:
+    """What a person decided was for that run: a user does not go on behind it once more, nor behind a fork of it."""
+    run_id: str | None = run.id
+    while run_id is not None:
+        asked = select(events.c.payload).where(events.c.run_id == run_id, events.c.type == "run_paused")
+        origin = select(runs.c.forked_from, runs.c.forked_step).where(runs.c.id == run_id)
+        async with call.reading() as execute:
+            payloads = (await execute(asked)).scalars().all()
+            before = (await execute(origin)).first()
+        if before is None:
+            raise NotYourRun("What came before this run was deleted: only those who run the app go on behind it.")
+        # A call of a run below has the number of a step there.
+        steps = [0 if "run_id" in payload else int(payload["call_id"].partition(".")[0]) for payload in payloads]
+        if any(asked_at <= step for asked_at in steps):
+            raise NotYourRun("Somebody was asked before this step: only those who run the app go on behind it.")
+        run_id, step = before.forked_from, before.forked_step

@@ -1,0 +1,298 @@
+"""Runs, for those who run the app and for its users."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import select, tuple_
+
+from baobab.runtime.agents.tables import runs as rows
+from baobab.tools.agents.awaited_runs import list_awaited_runs
+from baobab.tools.agents.decisions import cancel_run, get_cancellable_run, resume_run
+from baobab.tools.agents.errors import (
+    AgentDisabled,
+    AgentNotFound,
+    KeyReused,
+    LimitExceeded,
+    NotPaused,
+    NotYourRun,
+    Overloaded,
+    RunConflict,
+    RunEnded,
+    RunNotFound,
+    TokenInvalid,
+)
+from baobab.tools.agents.fields import (
+    ApprovalToken,
+    IdempotencyKey,
+    Input,
+    LastEventId,
+    PageSize,
+    Reason,
+    RunId,
+    Seq,
+    ThreadId,
+    UserId,
+    WebhookUrl,
+)
+from baobab.tools.agents.run_creation import RunRequest, start_run
+from baobab.tools.agents.run_events import list_events, stream_events
+from baobab.tools.agents.run_ownership import caller_subject, get_run_row, is_agent_available
+from baobab.tools.agents.schemas.agents import Events, Name, OneRun, Runs, RunState, RunStatus, Started, run_of
+from baobab.tools.agents.tools.agents import agent_meaning, describe_agent, get_agent_row
+from baobab.tools.agents.toolset import agents
+from baobab.tools.core.approvals import EditsTakeOne
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.auth.deciders import Decider, NeedsAnother, NotAnApprover, NotYoursToDecide
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject, Uuid
+
+_NEWEST = 50
+_LIST = "agent runs"
+RunsPage = Annotated[int, Field(ge=1, le=200)]
+STARTING = (AgentNotFound, AgentDisabled, NotYourRun, RunConflict, KeyReused, LimitExceeded, Overloaded)
+CANCELLING = (RunNotFound, RunEnded, NotYoursToDecide, NotAnApprover)
+RESUMING = (
+    RunNotFound,
+    RunEnded,
+    NotPaused,
+    TokenInvalid,
+    NotYoursToDecide,
+    NotAnApprover,
+    NeedsAnother,
+    EditsTakeOne,
+    BadRequest,
+)
+
+
+async def _preview_run(call: Call, app_id: AppId, name: Name, **_others: Any) -> str:
+    return await describe_agent(call, await get_agent_row(call, app_id, name))
+
+
+@agents.tool(
+    "POST /agents/{name}/runs",
+    access=OF_APP,
+    effect="external",
+    raises=STARTING,
+    audit=Audit("agent.run", category="agents", action="invoke", resource="run"),
+    rest=Rest(
+        status=lambda result: 200 if "replayed" in result else 201,
+        statuses=(201, 200),
+        examples={"name": "greeter", "input": {"name": "Ada"}},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "run, start, execute, launch, invoke, trigger, call an agent, bot, workflow, send it a message; "
+            "Agent starten, ausführen; "
+            "ejecutar, iniciar, lanzar agente"
+        )
+    ),
+    guard=Guard(meaning=agent_meaning, preview=_preview_run),
+)
+async def agents_run(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    input: Input,  # noqa: A002 - the name on the wire
+    idempotency_key: IdempotencyKey | None = None,
+    thread_id: ThreadId | None = None,
+    webhook_url: WebhookUrl | None = None,
+    caller_user_id: Uuid | None = None,
+) -> Started:
+    """Start a run of an agent; read it, or its events, to see it through.
+
+    The same input sent again soon leads to the same run.
+
+    caller_user_id: the app's user that the run acts as; for those who run the app.
+    """
+    agent = await get_agent_row(call, app_id, name)
+    row, new = await start_run(call, agent, RunRequest(input, idempotency_key, thread_id, webhook_url, caller_user_id))
+    told: Started = {"run_id": row.id, "status": row.status}
+    if not new:
+        call.audit.nothing_done = True
+        told["replayed"] = True
+    return told
+
+
+@agents.tool(
+    "GET /agents/{name}/runs",
+    access=OF_APP,
+    effect="read",
+    raises=(AgentNotFound, NotYourRun, CursorInvalid),
+    mcp=Mcp(
+        keywords="recent runs, executions, jobs, history of an agent, which failed; Läufe anzeigen; listar ejecuciones"
+    ),
+)
+async def agents_runs_list(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    status: RunStatus | None = None,
+    thread_id: ThreadId | None = None,
+    caller_user_id: UserId | None = None,
+    parent_run_id: RunId | None = None,
+    limit: RunsPage = _NEWEST,
+    cursor: Cursor | None = None,
+) -> Runs:
+    """List an agent's runs, newest first; a user of the app sees its own.
+
+    status: only those that stand so.
+    caller_user_id: only those of this user of the app.
+    limit: how many at most.
+    parent_run_id: only those that are steps of this run.
+    """
+    agent = await get_agent_row(call, app_id, name)
+    if not is_agent_available(agent.visibility, call.caller):
+        raise NotYourRun
+    query = select(rows).where(rows.c.app_id == app_id, rows.c.agent == name)
+    if isinstance(call.caller, EndUser):
+        query = query.where(rows.c.subject == caller_subject(call.caller, ""))
+    wanted = {"status": status, "thread_id": thread_id, "caller_user_id": caller_user_id}
+    for column, value in {**wanted, "parent_run_id": parent_run_id}.items():
+        query = query if value is None else query.where(rows.c[column] == value)
+    vault = call.services.vault
+    if cursor is not None:
+        at, run_id = decode_cursor(vault, _LIST, cursor)
+        query = query.where(tuple_(rows.c.created_at, rows.c.id) < tuple_(datetime.fromisoformat(at), run_id))
+    query = query.order_by(rows.c.created_at.desc(), rows.c.id.desc())
+    async with call.reading() as execute:
+        found = list((await execute(query.limit(limit + 1))).all())
+    told: Runs = {"runs": [run_of(row, call.caller) for row in found[:limit]]}
+    if len(found) > limit:
+        last = found[limit - 1]
+        told["next_cursor"] = encode_cursor(vault, _LIST, last.created_at.isoformat(), last.id)
+    return told
+
+
+@agents.tool(
+    "GET /agents/{name}/runs/{id}",
+    access=OF_APP,
+    effect="read",
+    raises=(RunNotFound,),
+    mcp=Mcp(
+        keywords=(
+            "status, result, output, answer, error of a run, is the agent finished, done; "
+            "Ergebnis eines Laufs, ist der Agent fertig; "
+            "estado, resultado de una ejecución"
+        )
+    ),
+)
+async def agents_runs_get(call: Call, app_id: AppId, name: Name, id: RunId) -> OneRun:  # noqa: A002
+    """Read a run: where it stands, what it has used, what came of it."""
+    row = await get_run_row(call, app_id, id, name)
+    return {"run": run_of(row, call.caller, await list_awaited_runs(call, row))}
+
+
+async def _preview_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002
+    row = await get_cancellable_run(call, app_id, id, name)
+    return f"It would end a run of the agent {name}, which is {row.status} now."
+
+
+@agents.tool(
+    "POST /agents/{name}/runs/{id}/cancel",
+    access=OF_APP,
+    effect="write",
+    raises=CANCELLING,
+    audit=Audit("agent.run.cancel", category="agents", resource="run"),
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "stop, abort, kill, halt, terminate, interrupt a running agent, run, job or execution; "
+            "Lauf abbrechen, laufenden Agenten anhalten, stoppen; "
+            "detener, parar, cancelar ejecución, agente en marcha"
+        )
+    ),
+    guard=Guard(preview=_preview_cancel),
+)
+async def agents_runs_cancel(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
+    """Have a run end: at once where it waits, else as soon as its worker hears of it."""
+    return await cancel_run(call, app_id, id, name)
+
+
+@agents.tool(
+    "POST /agents/{name}/runs/{id}/resume",
+    access=OF_APP,
+    effect="external",
+    raises=RESUMING,
+    audit=Audit("agent.run.resume", category="agents", resource="run"),
+    rest=Rest(examples={"approval_token": "appr_0a1b2c3d", "approved": True}),
+    mcp=Mcp(
+        keywords=(
+            "continue, go on with a paused run, approve or deny a tool call of an agent, answer the agent's "
+            "question; "
+            "Lauf fortsetzen, Agenten antworten; "
+            "continuar, reanudar ejecución pausada, responder al agente"
+        )
+    ),
+    guard=Guard(grants=True),
+)
+async def agents_runs_resume(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    id: RunId,  # noqa: A002
+    approval_token: ApprovalToken,
+    approved: bool,
+    arguments: JsonObject | None = None,
+    reason: Reason | None = None,
+) -> RunState:
+    """Decide about a call that a paused run waits for: approve it, with other arguments perhaps, or refuse it.
+
+    approved: true to have the call made, false to refuse it.
+    arguments: with which the call is made, instead of those that the run wanted.
+    """
+    return await resume_run(
+        call, app_id, id, approval_token, approved=approved, arguments=arguments, reason=reason, agent=name
+    )
+
+
+@agents.tool(
+    "GET /agents/{name}/runs/{id}/events.json",
+    access=OF_APP,
+    effect="read",
+    raises=(RunNotFound,),
+    mcp=Mcp(
+        keywords=(
+            "log, trace, steps, timeline, what did the agent do, tool calls, debug a run; "
+            "Protokoll eines Laufs, Schritte; "
+            "registro, pasos, qué hizo el agente"
+        )
+    ),
+)
+async def agents_runs_events_list(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    id: RunId,  # noqa: A002
+    since_seq: Seq = 0,
+    limit: PageSize = 100,
+) -> Events:
+    """List what a run has done, oldest first."""
+    return await list_events(call, await get_run_row(call, app_id, id, name), since_seq, limit)
+
+
+@agents.tool(
+    "GET /agents/{name}/runs/{id}/events",
+    access=OF_APP,
+    effect="read",
+    raises=(RunNotFound,),
+    rest=Rest(media_type="text/event-stream", from_headers={"last_event_id": "last-event-id"}),
+    mcp=Mcp(offered=False),
+)
+async def agents_runs_events(
+    call: Call,
+    app_id: AppId,
+    name: Name,
+    id: RunId,  # noqa: A002
+    last_event_id: LastEventId | None = None,
+    since_seq: Seq = 0,
+) -> str:
+    """Follow what a run does, as server-sent events, to its end."""
+    return stream_events(
+        call, await get_run_row(call, app_id, id, name), last_event_id, Decider(call.caller, call.role), since_seq
+    )

@@ -1,0 +1,354 @@
+"""Tool servers of an app: registered, looked at, accepted, removed, and called by its agents' runs.
+
+What a server says of its tools is a stranger's text that models read. So each tool is kept as its owner accepted it,
+and not called while its server says otherwise.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from pydantic_core import to_json
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from baobab.runtime.addresses import AddressRefused, EgressError, Target, UrlRefused
+from baobab.runtime.agents.remote.errors import (
+    RemoteToolFailed,
+    ToolChanged,
+    ToolNotOffered,
+    ToolServerDenied,
+    ToolServerFailed,
+    ToolServerNotFound,
+    ToolServerTimeout,
+)
+from baobab.runtime.agents.remote.server import ToolServer
+from baobab.runtime.agents.remote.tables import credential_context
+from baobab.runtime.agents.remote.tables import tool_servers as rows
+from baobab.runtime.agents.remote.tool_description import ToolDescription
+from baobab.runtime.agents.remote.tool_server_client import ToolServerClient
+from baobab.tools.agents.errors import ToolServerExists
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.schemas.tool_servers import (
+    Acl,
+    Auth,
+    Digest,
+    HeaderValue,
+    McpServers,
+    OneMcpServer,
+    Probe,
+    RemoteAnswer,
+    ServerId,
+    ServerName,
+    ToolName,
+    Transport,
+    Url,
+    server_of,
+    tools_of,
+)
+from baobab.tools.agents.toolset import agents
+from baobab.tools.core.auth.access import EVERYBODY, AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest, BaobabError, Forbidden
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.plan_room import PlanLimitReached, require_room
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject
+from baobab.tools.core.widening import whatever_is_given
+
+
+@agents.tool(
+    "GET /mcp-servers",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "external MCP servers, connected tools, integrations, connectors; "
+            "angebundene MCP-Server; "
+            "servidores MCP conectados, integraciones"
+        )
+    ),
+)
+async def mcp_servers_list(call: Call, app_id: AppId) -> McpServers:
+    """List the app's tool servers: MCP servers whose tools its agents may call."""
+    query = select(rows).where(rows.c.app_id == app_id).order_by(rows.c.name)
+    async with call.reading() as execute:
+        found: Any = (await execute(query)).mappings().all()
+    servers = [server_of(row) for row in found]
+    return {"mcp_servers": servers, "servers": servers}
+
+
+@agents.tool(
+    "POST /mcp-servers",
+    access=AppOwner("admin"),
+    effect="external",
+    raises=(ToolServerExists, PlanLimitReached, AddressRefused, UrlRefused),
+    audit=Audit("agent.tool_server.create", action="create", resource="mcp_server"),
+    rest=Rest(status=201, examples={"name": "docs", "url": "https://mcp.example.com/mcp"}),
+    mcp=Mcp(
+        keywords=(
+            "connect, add, register an external or third-party MCP server, tools for agents, integration, "
+            "connector, plugin; "
+            "MCP-Server anbinden, verbinden; "
+            "conectar, añadir servidor MCP externo, integración"
+        )
+    ),
+    guard=Guard(widens={"tool_acl": whatever_is_given}),
+)
+async def mcp_servers_create(
+    call: Call,
+    app_id: AppId,
+    name: ServerName,
+    url: Url,
+    transport: Transport = "streamable_http",
+    auth: Auth | None = None,
+    auth_header: HeaderValue | None = None,
+    tool_acl: Acl | None = None,
+) -> OneMcpServer:
+    """Register an MCP server; its tools can then be named in graphs as `{source: mcp, server_id, name}`.
+
+    It is asked for its tools at once, and what it answers is accepted: look at it. What it says otherwise later is
+    not called before you accept that too. A server that does not answer is registered all the same.
+
+    name: by which graphs and people know it.
+    url: where it speaks MCP. Private addresses are refused unless the operator allows them.
+    transport: `streamable_http`, which `http` means too; or `sse`, of servers from before 2025.
+    auth: what it is shown: `{type: bearer, token}`, or `{type: oauth, client_id, client_secret, token_url, scope?}`.
+      Sealed, never shown again, and sent to this server alone.
+    auth_header: instead of `auth`, all of what it is sent as `Authorization`.
+    tool_acl: by tool, `mode` and `exposed_to`. A tool is `read_only` where its server says so and this does not say
+      `read_write`; it is for users of the app only where this says `end_user`.
+    """
+    if auth is not None and auth_header is not None:
+        raise BadRequest("Give `auth` or `auth_header`, not both.")
+    id_, credential = call.services.ids.uuid(), _credential(auth, auth_header)
+    sealed = None
+    if credential is not None:
+        sealed = call.services.vault.seal(to_json(credential), credential_context(id_))
+    values: dict[str, Any] = {
+        "id": id_,
+        "app_id": app_id,
+        "name": name,
+        "url": Target.parse(url, https_only=False).url,
+        "transport": "sse" if transport == "sse" else "streamable_http",
+        "auth": _mask_credential(credential),
+        "credential": sealed,
+        "tool_acl": tool_acl or {},
+        "accepted": {},
+        "seen": None,
+        "created_at": call.now,
+    }
+    asked, refused = await _probe_server(call, ToolServer.from_row(values))
+    if isinstance(refused, (AddressRefused, UrlRefused)):
+        raise refused
+    values |= asked
+    values["accepted"] = values["seen"] or {}
+    call.audit.resource_id, call.audit.data["name"] = id_, name
+    async with writing(call) as unit:
+        count = select(func.count()).where(rows.c.app_id == app_id)
+        plan = call.require_app().plan
+        require_room("tool servers of an app", plan, plan.tool_servers, (await unit.execute(count)).scalar_one())
+        try:
+            await unit.execute(insert(rows), values)
+        except IntegrityError as exc:
+            raise ToolServerExists from exc
+    server = server_of(values)
+    return {"mcp_server": server, "server": server}
+
+
+async def _preview_delete(call: Call, app_id: AppId, id: ServerId) -> str:  # noqa: A002
+    row = await _row(call, app_id, id)
+    return f"It would remove the tool server {escape_text(row['name'])} at {escape_text(row['url'])}."
+
+
+@agents.tool(
+    "DELETE /mcp-servers/{id}",
+    access=AppOwner("admin"),
+    effect="destructive",
+    raises=(ToolServerNotFound,),
+    audit=Audit("agent.tool_server.delete", action="delete", resource="mcp_server"),
+    rest=Rest(status=204),
+    mcp=Mcp(
+        keywords=(
+            "disconnect, remove an external MCP server, integration, connector; "
+            "MCP-Server entfernen; "
+            "quitar, eliminar servidor MCP"
+        )
+    ),
+    guard=Guard(preview=_preview_delete),
+)
+async def mcp_servers_delete(call: Call, app_id: AppId, id: ServerId) -> None:  # noqa: A002
+    """Remove a tool server, with its credential. Agents that name its tools can call them no more."""
+    call.audit.resource_id = id
+    async with writing(call) as unit:
+        gone = await unit.execute(delete(rows).where(rows.c.app_id == app_id, rows.c.id == id))
+        if gone.rowcount == 0:
+            raise ToolServerNotFound
+
+
+def _probe_failure(probe: Probe) -> ToolServerFailed | None:
+    return None if probe["ok"] else ToolServerFailed(probe["error"], remediation=probe["remediation"])
+
+
+async def _preview_probe(call: Call, app_id: AppId, id: ServerId, accept: Any = False) -> str:  # noqa: A002
+    row = await _row(call, app_id, id)
+    then = "accept what it says of them" if accept is not False else "show what it says of them"
+    return f"It would ask {escape_text(row['name'])} at {escape_text(row['url'])} for its tools, and {then}."
+
+
+@agents.tool(
+    "POST /mcp-servers/{id}/probe",
+    access=AppOwner("admin"),
+    effect="external",
+    raises=(ToolServerNotFound, ToolChanged),
+    audit=Audit("agent.tool_server.probe", resource="mcp_server"),
+    rest=Rest(status=lambda probe: 200 if probe["ok"] else 502, statuses=(200, 502)),
+    mcp=Mcp(
+        failure=_probe_failure,
+        keywords=(
+            "test, refresh, check an external MCP server, accept changed tool descriptions, which tools does it "
+            "have; "
+            "MCP-Server prüfen; "
+            "probar servidor MCP"
+        ),
+    ),
+    guard=Guard(preview=_preview_probe, widens={"accept": bool}),
+)
+async def mcp_servers_probe(
+    call: Call,
+    app_id: AppId,
+    id: ServerId,  # noqa: A002
+    accept: bool | Annotated[list[Digest], Field(max_length=256)] = False,
+) -> Probe:
+    """Ask a tool server for its tools, and whether it is well; accept what it says of them.
+
+    accept: true accepts its tools as they were last shown to you, and nothing that it changed meanwhile; a list of
+      digests accepts just those. Left out, what is new or has changed is shown and not called.
+    """
+    server = ToolServer.from_row(await _row(call, app_id, id))
+    asked, refused = await _probe_server(call, server)
+    seen = {name: ToolDescription.from_row(name, row) for name, row in asked.get("seen", {}).items()}
+    call.audit.resource_id, call.audit.data["accept"] = id, accept
+    if refused is None and (accept is not False or server.seen is None):
+        accepted = _accepted_tools(server, seen, accept)
+        asked["accepted"] = {name: tool.row for name, tool in accepted.items()}
+    async with writing(call) as unit:
+        # Of two who probe at once the later one's answer stands: what it accepted, somebody has been shown.
+        changed = await unit.execute(update(rows).where(rows.c.app_id == app_id, rows.c.id == id).values(asked))
+        if changed.rowcount == 0:
+            raise ToolServerNotFound
+        row: Any = (await unit.execute(select(rows).where(rows.c.id == id))).mappings().one()
+    if refused is not None:
+        return {"ok": False, "error": refused.message, "remediation": refused.remedy}
+    probe: Probe = {"ok": True, "tools": tools_of(row)}
+    if row["problem"] is not None:
+        probe["problem"] = row["problem"]
+    return probe
+
+
+async def _preview_call(
+    call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject
+) -> str:
+    del arguments
+    server = await _get_pinned_server(call, app_id, server_id, tool, digest)
+    return f"It calls `{tool}` of the tool server `{server.name}` at {server.url}."
+
+
+@agents.tool(
+    access=EVERYBODY,
+    effect="external",
+    raises=(
+        ToolServerNotFound,
+        ToolNotOffered,
+        ToolChanged,
+        ToolServerFailed,
+        ToolServerDenied,
+        ToolServerTimeout,
+        RemoteToolFailed,
+    ),
+    audit=Audit("agent.tool_server.call", category="agents", action="invoke", resource="mcp_server"),
+    taints=True,
+    mcp=Mcp(offered=False),
+    guard=Guard(preview=_preview_call),
+)
+async def mcp_servers_call(
+    call: Call, app_id: AppId, server_id: ServerId, tool: ToolName, digest: Digest, arguments: JsonObject
+) -> RemoteAnswer:
+    """Call a tool of one of the app's tool servers. Only runs of agents do.
+
+    digest: of the tool as it was when the call was proposed; another one is not called in its place.
+    """
+    step, approved = call.context.step, call.approved
+    if approved is not None and approved.run_id is not None:
+        key = approved.id
+    elif step is not None:
+        key = f"{step.run_id}:{step.call_id}"
+    else:
+        raise Forbidden("Only runs of agents call tools of tool servers.")
+    call.audit.resource_id, call.audit.data["tool"] = server_id, tool
+    server = await _get_pinned_server(call, app_id, server_id, tool, digest)
+    return cast(RemoteAnswer, await call.services.of(ToolServerClient).call_tool(server, tool, arguments, key))
+
+
+async def _get_pinned_server(call: Call, app_id: str, server_id: str, tool: str, digest: str) -> ToolServer:
+    """The server, where what is accepted of the tool is what somebody was shown who let it be called."""
+    server = ToolServer.from_row(await _row(call, app_id, server_id))
+    if server.get_tool(tool).digest != digest:
+        raise ToolChanged(
+            f"The tool `{tool[:64]}` has changed since this call was proposed, so the call is not made.",
+            remediation="Look at what the tool is now, and have the call proposed anew where it is still wanted.",
+        )
+    return server
+
+
+async def _probe_server(call: Call, server: ToolServer) -> tuple[dict[str, Any], BaobabError | None]:
+    """What a row says of a server that was asked for its tools, and why it did not answer where it did not."""
+    if not call.nested:
+        # No transaction stays open while somebody else's server thinks.
+        await call.unit.commit()
+    now = {"last_health": call.now, "updated_at": call.now}
+    try:
+        listing = await call.services.of(ToolServerClient).list_tools(server)
+    except (ToolServerFailed, EgressError) as exc:
+        return {**now, "status": "unhealthy", "problem": exc.message}, exc
+    left = f"{listing.left_out} of its tools cannot be used here." if listing.left_out else None
+    seen = {name: tool.row for name, tool in listing.tools.items()}
+    return {**now, "status": "healthy", "problem": left, "seen": seen}, None
+
+
+def _accepted_tools(
+    server: ToolServer, seen: Mapping[str, ToolDescription], accept: bool | list[str]
+) -> Mapping[str, ToolDescription]:
+    """The tools that may be called from now on; ToolChanged where a digest is of none of them."""
+    if server.seen is None:
+        # The first that is shown.
+        return seen
+    shown = {tool.digest for tool in server.seen.values()} if isinstance(accept, bool) else set(accept)
+    now = {tool.digest for tool in seen.values()}
+    if not isinstance(accept, bool) and (unknown := sorted(shown - now)):
+        raise ToolChanged("No tool of the server has this digest now.", details={"digests": unknown})
+    kept = {name: tool for name, tool in server.accepted.items() if name in seen}
+    return kept | {name: tool for name, tool in seen.items() if tool.digest in shown}
+
+
+async def _row(call: Call, app_id: str, id_: str) -> Any:
+    mine = (rows.c.app_id == app_id, rows.c.id == id_)
+    async with call.reading() as execute:
+        row = (await execute(select(rows).where(*mine))).mappings().first()
+    if row is None:
+        raise ToolServerNotFound
+    return row
+
+
+def _credential(auth: Any, header: str | None) -> dict[str, Any] | None:
+    if header is not None:
+        return {"type": "header", "value": header}
+    return None if auth is None else dict(auth)
+
+
+def _mask_credential(credential: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if credential is None:
+        return None
+    secrets = ("token", "client_secret", "value")
+    return {name: "***" if name in secrets else value for name, value in credential.items()}

@@ -1,0 +1,125 @@
+"""Webhooks: telling whoever asked for it that a run has ended, signed as standardwebhooks.com says."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import insert, select, update
+
+from baobab.runtime.agents.job_kinds import WEBHOOK
+from baobab.runtime.agents.tables import ENDED, webhook_secrets
+from baobab.tools.agents.errors import NoWebhook, RunNotFound, RunUnderWay
+from baobab.tools.agents.fields import RunId
+from baobab.tools.agents.jobs import _PREFIX, _context, _text
+from baobab.tools.agents.region import writing
+from baobab.tools.agents.run_ownership import get_run_row
+from baobab.tools.agents.schemas.agents import Name, RunState, SecretInForce, SecretMade
+from baobab.tools.agents.toolset import agents
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+
+_LENGTH = 40
+_DAY, _WEEK = 86_400, 604_800
+
+Overlap = Annotated[int, Field(ge=0, le=_WEEK)]
+
+
+@agents.tool(
+    "POST /webhook-secret/rotate",
+    access=AppOwner("admin"),
+    effect="destructive",
+    audit=Audit("agent.webhook_secret.rotate", category="agents", resource="app"),
+    rest=Rest(status=201),
+    mcp=Mcp(
+        keywords=(
+            "sign webhooks of runs, signing secret, verify callbacks, HMAC signature, roll, replace; "
+            "Webhooks signieren, Geheimnis erneuern; "
+            "firmar webhooks, rotar secreto"
+        )
+    ),
+    guard=Guard(grants=True),
+)
+async def agents_webhook_secret_rotate(call: Call, app_id: AppId, overlap_seconds: Overlap = _DAY) -> SecretMade:
+    """Make the secret that webhooks of the app's runs are signed with, or a new one in place of it.
+
+    overlap_seconds: for so long the earlier secret signs as well, so that receivers have time to change.
+    """
+    vault, secret = call.services.vault, _PREFIX + _text(call.services.ids.secret(_LENGTH).encode())
+    row: dict[str, Any] = {"secret": vault.seal(secret.encode(), _context("secret", app_id)), "made_at": call.now}
+    until: datetime | None = None
+    async with writing(call) as unit:
+        theirs = webhook_secrets.c.app_id == app_id
+        held = (await unit.execute(select(webhook_secrets).where(theirs).with_for_update())).first()
+        if held is None:
+            await unit.execute(insert(webhook_secrets), {"app_id": app_id, **row})
+        else:
+            earlier, until = None, None
+            if overlap_seconds:
+                opened = vault.open(held.secret, _context("secret", app_id))
+                earlier = vault.seal(opened, _context("earlier", app_id))
+                until = call.now + timedelta(seconds=overlap_seconds)
+            row |= {"earlier": earlier, "earlier_until": until}
+            await unit.execute(update(webhook_secrets).where(theirs).values(**row))
+    call.audit.resource_id = app_id
+    return {"secret": secret, "made_at": call.now, "earlier_until": until}
+
+
+@agents.tool(
+    "GET /webhook-secret",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(keywords="are webhooks signed, age of the signing secret; sind Webhooks signiert; webhooks firmados"),
+)
+async def agents_webhook_secret_get(call: Call, app_id: AppId) -> SecretInForce:
+    """Tell whether webhooks of the app's runs are signed, and since when with this secret; never the secret."""
+    columns = (webhook_secrets.c.made_at, webhook_secrets.c.earlier_until)
+    async with call.reading() as execute:
+        row = (await execute(select(*columns).where(webhook_secrets.c.app_id == app_id))).first()
+    if row is None:
+        return {"made_at": None, "earlier_until": None}
+    until = row.earlier_until if row.earlier_until and row.earlier_until > call.now else None
+    return {"made_at": row.made_at, "earlier_until": until}
+
+
+async def _preview_resend(call: Call, app_id: AppId, name: Name, id: RunId) -> str:  # noqa: A002
+    row = await _get_webhook_run(call, app_id, name, id)
+    return f"It would send the webhook of the run, which is {row.status}, once more."
+
+
+@agents.tool(
+    "POST /agents/{name}/runs/{id}/webhook",
+    access=AppOwner(),
+    effect="external",
+    raises=(RunNotFound, RunUnderWay, NoWebhook),
+    audit=Audit("agent.run.webhook", category="agents", resource="run"),
+    rest=Rest(status=202),
+    mcp=Mcp(
+        keywords=(
+            "send a webhook again, replay, redeliver, resend a callback that was missed; "
+            "Webhook erneut senden; "
+            "reenviar webhook"
+        )
+    ),
+    guard=Guard(preview=_preview_resend),
+)
+async def agents_runs_webhook(call: Call, app_id: AppId, name: Name, id: RunId) -> RunState:  # noqa: A002
+    """Send the webhook of a run that has ended once more, with the same event id."""
+    row = await _get_webhook_run(call, app_id, name, id)
+    call.audit.resource_id = id
+    async with writing(call) as unit:
+        job_id = f"webhook:{id}:{call.services.ids.uuid()}"
+        await call.services.jobs.enqueue(unit, WEBHOOK, {"run_id": id}, job_id=job_id)
+    return {"run_id": id, "status": row.status}
+
+
+async def _get_webhook_run(call: Call, app_id: str, name: str, run_id: str) -> Any:
+    """The row of a run that has ended and has a webhook."""
+    row = await get_run_row(call, app_id, run_id, name)
+    if row.webhook_url is None:
+        raise NoWebhook
+    if row.status not in ENDED:
+        raise RunUnderWay(details={"status": row.status})
+    return row

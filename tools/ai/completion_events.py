@@ -1,0 +1,163 @@
+"""A chat completion in one piece and in events: each made of the other."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from baobab.runtime.gateway.events import DONE, encode_event, event_data
+from baobab.runtime.gateway.usage_meter import UsageMeter
+
+# What a model writes bit by bit; every other text of an event is said once, or again.
+_GROWING = frozenset(("content", "reasoning", "reasoning_content", "thinking", "refusal", "arguments", "text"))
+# `obfuscation` pads each event to hide its length: it says nothing.
+_OF_EVENTS = frozenset(("choices", "usage", "object", "obfuscation"))
+
+_EVENTS_TO_TEXT = 64
+"""Bytes of events for a character of the text, at the most: many are hundreds of bytes for one token."""
+
+
+class _Parts(list[str]):
+    """A text that is still being written."""
+
+
+class _Items(list[Any]):
+    """A list that is still being told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_index: dict[int, dict[str, Any]] = {}
+
+
+class CompletionAssembler:
+    """The completion that the events of a stream make up."""
+
+    def __init__(self, most: int) -> None:
+        """most: characters; a longer one is given up, and so are events without measure."""
+        self._left = most
+        self._left_of_events = _EVENTS_TO_TEXT * most
+        self._head: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, Any] | None = None
+
+    def add(self, event: bytes) -> None:
+        payload = event_data(event)
+        if payload is None or event == DONE or self._left < 0:
+            return
+        self._left_of_events -= len(event)
+        if self._left_of_events < 0:
+            self._left = -1
+            return
+        try:
+            told = from_json(payload)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict) or told.get("error"):
+            self._left = -1
+            return
+        self._head |= {name: value for name, value in told.items() if name not in _OF_EVENTS and value is not None}
+        if isinstance(told.get("usage"), dict):
+            self._usage = told["usage"]
+        choices = told.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and isinstance(choice.get("index", 0), int):
+                self._merge(self._choices.setdefault(choice.get("index", 0), {}), choice)
+
+    def build_completion(self, outcome: UsageMeter) -> dict[str, Any] | None:
+        """The completion; None where its events make up none. outcome: where the tokens stand that no event told."""
+        if self._left < 0 or not self._choices:
+            return None
+        choices = []
+        for index, found in sorted(self._choices.items()):
+            choice = _join_parts(found)
+            delta = choice.pop("delta", None) or {}
+            calls = (delta.get("tool_calls") or []) if isinstance(delta, dict) else None
+            if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+                return None
+            message = {"role": "assistant", "content": None, **delta}
+            for call in calls:
+                call.pop("index", None)
+            # In events that is how an answer begins which then has no text.
+            message["content"] = message["content"] or (None if message.get("tool_calls") else "")
+            choices.append({**choice, "index": index, "message": message})
+        usage = self._usage or _render_usage(outcome)
+        return {**self._head, "object": "chat.completion", "choices": choices, **({"usage": usage} if usage else {})}
+
+    def _merge(self, held: dict[str, Any], told: Mapping[str, Any]) -> None:
+        for name, value in told.items():
+            if isinstance(value, str) and name in _GROWING:
+                self._left -= len(value)
+                if not isinstance(held.get(name), _Parts):
+                    held[name] = _Parts()
+                held[name].append(value)
+            elif isinstance(value, dict):
+                if not isinstance(held.get(name), dict):
+                    held[name] = {}
+                self._merge(held[name], value)
+            elif isinstance(value, list):
+                if not isinstance(held.get(name), _Items):
+                    held[name] = _Items()
+                self._extend(held[name], value)
+            elif value is not None or name not in held:
+                held[name] = value
+
+    def _extend(self, held: _Items, told: list[Any]) -> None:
+        """Items that have an index are continued by the next of that index; all others follow one another."""
+        for item in told:
+            if not isinstance(item, dict):
+                held.append(item)
+                continue
+            index = item.get("index")
+            into = held.by_index.get(index) if isinstance(index, int) else None
+            if into is None:
+                into = {}
+                held.append(into)
+                if isinstance(index, int):
+                    held.by_index[index] = into
+            self._left -= len(item)
+            self._merge(into, item)
+
+
+def encode_events(answer: Mapping[str, Any], *, with_usage: bool) -> Iterator[bytes]:
+    """The stream that the completion could have been: an event or two for each of its choices, and the end."""
+    head = {name: value for name, value in answer.items() if name not in _OF_EVENTS}
+    head["object"] = "chat.completion.chunk"
+    for choice in answer["choices"]:
+        delta = dict(choice.get("message") or {})
+        calls = delta.get("tool_calls")
+        if calls:
+            delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+        told = {name: value for name, value in choice.items() if name != "message"}
+        yield encode_event(to_json({**head, "choices": [{**told, "delta": delta, "finish_reason": None}]}))
+        last = {"index": choice.get("index", 0), "delta": {}, "finish_reason": choice["finish_reason"]}
+        yield encode_event(to_json({**head, "choices": [last]}))
+    if with_usage and answer.get("usage"):
+        yield encode_event(to_json({**head, "choices": [], "usage": answer["usage"]}))
+    yield DONE
+
+
+def _join_parts(value: Any) -> Any:
+    """The same, with every text in one piece."""
+    match value:
+        case _Parts():
+            return "".join(value)
+        case dict():
+            return {name: _join_parts(item) for name, item in value.items()}
+        case list():
+            return [_join_parts(item) for item in value]
+    return value
+
+
+def _render_usage(outcome: UsageMeter) -> dict[str, Any] | None:
+    if not outcome.is_counted:
+        return None
+    usage: dict[str, Any] = {
+        "prompt_tokens": outcome.prompt,
+        "completion_tokens": outcome.completion,
+        "total_tokens": outcome.prompt + outcome.completion,
+    }
+    if outcome.cached:
+        usage["prompt_tokens_details"] = {"cached_tokens": outcome.cached}
+    if outcome.reasoning:
+        usage["completion_tokens_details"] = {"reasoning_tokens": outcome.reasoning}
+    return usage

@@ -1,0 +1,202 @@
+"""Stored responses: what was said before, for a request that goes on with it.
+
+They are kept answers like those of `cache_rows`, found by their id instead of by their request.
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import delete
+
+from baobab.runtime.gateway.errors import UpstreamMalformed
+from baobab.runtime.gateway.events import event_data
+from baobab.runtime.gateway.wires.chunks import encode_named_event
+from baobab.storage.database import Database, DatabaseUnavailable
+from baobab.storage.secrets import SecretUnreadable
+from baobab.tools.ai import cache_rows
+from baobab.tools.ai.errors import ItemNotFound, ResponseNotFound
+from baobab.tools.ai.model_calls import payer_of
+from baobab.tools.ai.stored_items import find_items, item_digests, item_rows
+from baobab.tools.ai.tables import response_cache
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
+
+DAYS = 30
+LARGEST = 8 * 2**20
+"""Bytes of a conversation that is stored."""
+_WITH_RESPONSE = tuple(
+    f"event: response.{state}\n".encode() for state in ("created", "in_progress", "completed", "incomplete")
+)
+_ENDED = _WITH_RESPONSE[2:]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A request's items, with those that went before, and what is to become of the answer."""
+
+    call: Call
+    items: list[Any]
+    previous: str | None
+    store: bool
+
+    async def finish_response(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """The answer, stored; it says whether it is."""
+        response = self._render_response(answer)
+        response["store"] = self.store and await self._keep(response)
+        return response
+
+    async def wrap_stream(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The events of an answer, which is stored before its last one is passed on."""
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                if not piece.startswith(_WITH_RESPONSE):
+                    yield piece
+                    continue
+                told, answer = _read(piece)
+                response = self._render_response(answer)
+                if piece.startswith(_ENDED):
+                    response["store"] = self.store and await self._keep(response)
+                yield encode_named_event({**told, "response": response})
+
+    def _render_response(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {**answer, "store": self.store, "previous_response_id": self.previous}
+
+    async def _keep(self, response: Mapping[str, Any]) -> bool:
+        call, now = self.call, self.call.now
+        plain = to_json({"items": self.items, "response": response})
+        if len(plain) > LARGEST:
+            return False
+        database, digest = _database(call), _digest(call, str(response.get("id")))
+        row = {
+            "digest": digest,
+            "organisation_id": payer_of(call).organisation_id,
+            "app_id": None if call.app is None else call.app.id,
+            "kept_at": now,
+            "expires_at": now + timedelta(days=DAYS),
+            "size": len(plain),
+            "answer": call.services.vault.seal(plain, _context(digest)),
+        }
+        try:
+            # A long stream may outlive its app: then nobody would remove what it leaves.
+            if call.app is not None and await call.services.directory.is_gone(call.app.id):
+                return False
+            await cache_rows.keep(
+                database, row, *item_rows(call.services.vault, _scope(call), response.get("output"), row)
+            )
+        except DatabaseUnavailable as exc:
+            # The answer is there all the same.
+            _log.warning("a response could not be stored (%s)", type(exc).__name__)
+            return False
+        return True
+
+
+async def open_conversation(call: Call, given: Any, previous: str | None, *, store: bool) -> Conversation:
+    """The items of a request, with those of stored responses that it refers to or goes on with.
+
+    ResponseNotFound, ItemNotFound.
+    """
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
+    items = await _resolve_references(call, items)
+    if previous is not None:
+        found = await _load_response(call, previous)
+        items = [*found["items"], *filter(_goes_on, found["response"].get("output") or ()), *items]
+    return Conversation(call, items, previous, store)
+
+
+async def _resolve_references(call: Call, items: list[Any]) -> list[Any]:
+    """The items, with what is referred to in the place of references, but for thoughts that cannot be sent again."""
+    named = {at: item.get("id") for at, item in enumerate(items) if _is_reference(item)}
+    if not named:
+        return items
+    ids = list(dict.fromkeys(id_ for id_ in named.values() if isinstance(id_, str)))
+    found = await find_items(_database(call), call.services.vault, _scope(call), ids, call.now)
+    for at, id_ in named.items():
+        if id_ not in found:
+            raise ItemNotFound(
+                f"`input[{at}]` refers to an item that is not stored here.", details={"param": f"input[{at}]"}
+            )
+    resolved = [found[named[at]] if at in named else item for at, item in enumerate(items)]
+    return [item for at, item in enumerate(resolved) if at not in named or _goes_on(item)]
+
+
+def _is_reference(item: Any) -> bool:
+    """Whether it stands for an item; the type may be left out where there is nothing but an id."""
+    return isinstance(item, dict) and (
+        item.get("type") == "item_reference" or (item.get("type") is None and item.keys() <= {"id", "type"})
+    )
+
+
+async def get_response(call: Call, response_id: str) -> dict[str, Any]:
+    """A stored response; ResponseNotFound."""
+    found: dict[str, Any] = (await _load_response(call, response_id))["response"]
+    return found
+
+
+async def delete_response(call: Call, response_id: str) -> None:
+    """Forget a stored response and its items; ResponseNotFound. Those that went on with it hold what went before."""
+    found = (await _load_response(call, response_id))["response"]
+    digests = [_digest(call, response_id), *item_digests(_scope(call), found.get("output"))]
+    gone = delete(response_cache).where(response_cache.c.digest.in_(digests))
+    if (database := _database(call)) is call.unit.database:
+        await call.execute(gone)
+    else:
+        async with database.writing() as connection:
+            await connection.execute(gone)
+
+
+async def _load_response(call: Call, response_id: str) -> dict[str, Any]:
+    digest = _digest(call, response_id)
+    sealed = await cache_rows.find(_database(call), digest, call.now)
+    if sealed is None:
+        raise ResponseNotFound
+    try:
+        found: dict[str, Any] = from_json(call.services.vault.open(sealed, _context(digest)))
+    except SecretUnreadable as exc:
+        raise ResponseNotFound from exc
+    return found
+
+
+def _read(piece: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An event, and the response in it."""
+    try:
+        told = from_json(event_data(piece) or b"")
+    except ValueError as exc:
+        raise UpstreamMalformed from exc
+    response = told.get("response") if isinstance(told, dict) else None
+    if not isinstance(response, dict):
+        raise UpstreamMalformed
+    return told, response
+
+
+def _goes_on(item: Any) -> bool:
+    """Whether an item of an answer can be sent again: thoughts only where they are sealed."""
+    return isinstance(item, dict) and (item.get("type") != "reasoning" or bool(item.get("encrypted_content")))
+
+
+def _digest(call: Call, response_id: str) -> str:
+    """Where a response stands: nobody else finds it by its id."""
+    return hashlib.sha256(to_json(("response", *_scope(call), response_id))).hexdigest()
+
+
+def _scope(call: Call) -> tuple[str, ...]:
+    """Whose responses they are: an organisation's, an app's, or those of one of the app's users."""
+    if call.app is None:
+        return (payer_of(call).organisation_id,)
+    user = (call.caller.user_id,) if isinstance(call.caller, EndUser) else ()
+    return (call.app.organisation_id, call.app.id, *user)
+
+
+def _database(call: Call) -> Database:
+    return call.services.database if call.app is None else call.stores.database
+
+
+def _context(digest: str) -> str:
+    return f"response_cache.response:{digest}"

@@ -1,0 +1,276 @@
+"""What nobody else looks after: money of jobs that nobody polls, jobs without a worker, files and rows that are old."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import delete, exists, func, select, update
+
+from baobab.runtime.gateway.errors import ModelNotFound, UpstreamMalformed
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.media.media import Media
+from baobab.runtime.gateway.media.model import MediaRequest, Progress
+from baobab.runtime.gateway.model import Model
+from baobab.runtime.job_tables import jobs
+from baobab.storage.database import Database
+from baobab.storage.objects.errors import TooLarge
+from baobab.tools.ai.media.submission import JOB, compute_charge
+from baobab.tools.ai.media.tables import FREEZES, HOLDING, UNENDED, folder, generation_jobs
+from baobab.tools.ai.media.toolset import media
+from baobab.tools.core.credits import Reservation
+from baobab.tools.core.errors import AppMigrating, AppNotFound, BaobabError, Unavailable
+from baobab.tools.core.job import Job
+from baobab.tools.core.jobs import RetryLater
+from baobab.tools.core.services import Services
+from baobab.tools.core.stores import Stores
+
+ABANDONED = timedelta(minutes=5)
+"""After so long without a poll the money comes back; the job goes on, and is charged when it is polled after all."""
+FILES_KEPT, ROWS_KEPT = timedelta(days=30), timedelta(days=90)
+_ROUND = 200
+_columns = generation_jobs.c
+_THAWED = FREEZES.is_thawed(_columns.app_id)
+_WORKING = exists().where(jobs.c.id == _columns.worker, jobs.c.finished_at.is_(None))
+
+
+@media.job(every=60)
+async def media_sweep(job: Job) -> None:
+    """Look after the generation jobs of every region."""
+    services = job.services
+    for database in dict.fromkeys(stores.database for stores in services.regions.values()):
+        await _release(services, database)
+        await _resume_jobs(services, database)
+        await _delete_files(services, database)
+
+
+async def _release(services: Services, database: Database) -> None:
+    now = services.clock.now()
+    for row in await _some(database, HOLDING, _columns.polled_at < now - ABANDONED, order=_columns.polled_at):
+        await services.credits.release(Reservation(row.reservation_id, row.organisation_id, row.reserved))
+        await _write(database, row, HOLDING, released_at=now)
+
+
+async def _resume_jobs(services: Services, database: Database) -> None:
+    """A job that has come with a move gets a worker; one whose worker has given up has failed."""
+    now = services.clock.now()
+    for row in await _some(database, UNENDED, ~_WORKING, order=_columns.created_at):
+        if row.worker is not None:
+            told = "This server could not finish it."
+            values = {"status": "failed", "error": told, "ended_at": now, "request": None, "handle": None}
+            await _write(database, row, UNENDED, _columns.worker == row.worker, **values)
+            continue
+        worker = f"{JOB}:{services.ids.uuid()}"
+        free = (_columns.id == row.id, UNENDED, _columns.worker.is_(None), _THAWED)
+        async with database.writing_unit() as unit:
+            if (await unit.execute(update(generation_jobs).where(*free).values(worker=worker))).rowcount:
+                arguments = {"app_id": row.app_id, "generation_id": row.id}
+                await services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=row.organisation_id)
+
+
+async def _delete_files(services: Services, database: Database) -> None:
+    """Delete files that are old, and in time the rows. What nobody has asked about by then costs nothing any more."""
+    now = services.clock.now()
+    old = (_columns.ended_at < now - FILES_KEPT, _columns.emptied_at.is_(None))
+    for row in await _some(database, *old, order=_columns.ended_at):
+        for stores in services.regions.values():
+            if stores.database is database:
+                await stores.objects.delete_all(folder(row.app_id, row.id))
+        await _write(database, row, _columns.emptied_at.is_(None), emptied_at=now)
+        await _write(database, row, _columns.settled_at.is_(None), settled_at=now, cost=0)
+    few = select(_columns.id).where(_columns.ended_at < now - ROWS_KEPT, _THAWED).limit(_ROUND)
+    async with database.writing() as connection:
+        await connection.execute(delete(generation_jobs).where(_columns.id.in_(few)))
+
+
+async def _some(database: Database, *conditions: Any, order: Any) -> list[Any]:
+    """Some of those that may be written, one of each organisation in turn; the next round finds the rest."""
+    turn = func.row_number().over(partition_by=_columns.organisation_id, order_by=order)
+    query = select(generation_jobs).where(*conditions, _THAWED).order_by(turn, order).limit(_ROUND)
+    async with database.reading() as connection:
+        return list((await connection.execute(query)).all())
+
+
+async def _write(database: Database, row: Any, *conditions: Any, **values: Any) -> None:
+    changing = update(generation_jobs).where(_columns.id == row.id, *conditions).values(**values)
+    try:
+        async with database.writing() as connection:
+            await FREEZES.require_thawed(connection.execute, row.app_id)
+            await connection.execute(changing)
+    except AppMigrating:
+        return
+
+
+LIFETIME = timedelta(hours=24)
+"""What is not done by then expires."""
+
+
+MOST_BYTES = {"image": 50 * 2**20, "video": 500 * 2**20}
+"""Of one file."""
+
+
+_MOST_TRIES, _MOST_TRIES_ACCEPTED = 6, 60
+"""How often in a row the provider may fail before the job does; it is the longer one that may have been paid for."""
+
+
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.5, 15.0
+
+
+_MOVING_SECONDS = 10.0
+
+
+_LONGEST_ERROR = 1000
+
+
+# Images are made while one waits: the rest of a process's places is for other jobs.
+@media.job(at_once=6)
+async def media_generate(job: Job, app_id: str, generation_id: str) -> None:
+    """Have one image or video made, as far as that goes now."""
+    async with job.database.reading() as connection:
+        query = select(generation_jobs).where(generation_jobs.c.id == generation_id)
+        row = (await connection.execute(query)).first()
+        frozen = await FREEZES.is_frozen(connection.execute, app_id)
+    if row is None:
+        await _forget(job, app_id, generation_id)
+        return
+    if row.ended_at is not None or row.worker != job.id:
+        return
+    if frozen:
+        if job.services.clock.now() - row.created_at > 2 * LIFETIME:
+            # A copy that a move has left behind.
+            return
+        raise RetryLater(_MOVING_SECONDS, "the app is being moved")
+    stores = await _stores(job, app_id)
+    await _Attempt(job, row, stores).advance()
+
+
+async def _stores(job: Job, app_id: str) -> Stores:
+    services = job.services
+    try:
+        region = (await services.directory.app(app_id)).region
+    except AppNotFound:
+        raise RetryLater(_MOVING_SECONDS, "the app was deleted; its rows will be") from None
+    stores = services.regions.get(region)
+    if stores is None or stores.database is not job.database:
+        raise RetryLater(_FIRST_LOOK_SECONDS, "this process has not heard yet where the app is")
+    return stores
+
+
+async def _forget(job: Job, app_id: str, generation_id: str) -> None:
+    """The app was deleted, or has left: what an attempt has put meanwhile goes, too."""
+    for stores in job.services.regions.values():
+        if stores.database is job.database:
+            await stores.objects.delete_all(folder(app_id, generation_id))
+
+
+class _Attempt:
+    """What one attempt does for one generation job, whose row says how far it is."""
+
+    def __init__(self, job: Job, row: Any, stores: Stores) -> None:
+        self._job = job
+        self._row = row
+        self._stores = stores
+        self._services = job.services
+        self._media = self._services.part(Media)
+        age = self._services.clock.now() - row.created_at
+        self._age = age.total_seconds()
+        self._is_late = age > LIFETIME
+
+    async def advance(self) -> None:
+        """Ends the row, or Again."""
+        if self._row.handle is None and self._is_late:
+            await self._expire()
+            return
+        try:
+            await self._step()
+        except Unavailable:
+            # Ours, not the provider's: the runner waits for it.
+            raise
+        except TooLarge as exc:
+            await self._end("failed", error=f"The result is too large: {exc}.")
+        except BaobabError as error:
+            await self._record_failure(error)
+
+    async def _step(self) -> None:
+        row = self._row
+        model = self._services.part(Gateway).get_model(row.model)
+        asked = MediaRequest(row.request["prompt"], row.request["parameters"], row.request["provider"])
+        if row.handle is None:
+            progress = await self._media.start_job(model, asked, row.id)
+        else:
+            progress = await self._media.check_job(model, row.handle)
+        if progress.status in ("pending", "in_progress"):
+            await self._wait(progress)
+        elif progress.status == "completed" and progress.renderings:
+            try:
+                files = await self._save_files(model, progress)
+            except UpstreamMalformed as error:
+                # Too large, or something else than it was said to be: it will not be otherwise the next time.
+                await self._end("failed", error=error.message)
+                return
+            cost = progress.cost
+            if cost is None:
+                cost = self._media.get_price(model, asked, progress.units)
+            # What is more than was asked for is given away: nobody has agreed to pay it.
+            cost = min(compute_charge(self._services.options.ai_markup, cost), row.reserved)
+            await self._end("completed", files=files, cost=cost)
+        elif progress.status == "completed":
+            await self._end("failed", error="The model's provider was done and had made nothing.")
+        else:
+            await self._end(progress.status, error=progress.error or "The model's provider gave no reason.")
+
+    async def _wait(self, progress: Progress) -> None:
+        if self._is_late:
+            await self._expire()
+            return
+        row = self._row
+        said = {"status": progress.status, "handle": progress.handle, "tries": 0}
+        if any(getattr(row, name) != value for name, value in said.items()):
+            await self._write(said)
+        # Seldom where it takes long; at once is for those that are done by then.
+        raise RetryLater(min(max(self._age / 4, _FIRST_LOOK_SECONDS), _LAST_LOOK_SECONDS))
+
+    async def _save_files(self, model: Model, progress: Progress) -> list[dict[str, Any]]:
+        row, most = self._row, MOST_BYTES[self._row.kind]
+        place = f"{folder(row.app_id, row.id)}{self._services.ids.uuid()}"
+        files = []
+        for index, rendering in enumerate(progress.renderings):
+            key = f"{place}/{index}"
+            chunks = self._media.stream_content(model, rendering, most)
+            stored = await self._stores.objects.put(key, chunks, content_type=rendering.content_type, max_bytes=most)
+            files.append({"key": key, "content_type": rendering.content_type, "bytes": stored.size})
+        return files
+
+    async def _record_failure(self, error: BaobabError) -> None:
+        """Once more, where that may help; else the job has failed, and says why."""
+        row = self._row
+        most = _MOST_TRIES if row.handle is None else _MOST_TRIES_ACCEPTED
+        # A model may be found a moment after the start.
+        passing = error.status >= 500 or error.status == 429 or isinstance(error, ModelNotFound)
+        if not passing or row.tries + 1 >= most or self._is_late:
+            await self._end("failed", error=error.message)
+            return
+        await self._write({"tries": row.tries + 1})
+        raise RetryLater(min(2.0 ** (row.tries + 1), _LONGEST_PAUSE_SECONDS), error.message)
+
+    async def _expire(self) -> None:
+        await self._end("expired", error="It was not done within a day.")
+
+    async def _end(self, status: str, *, error: str | None = None, **values: Any) -> None:
+        ended = {
+            "status": status,
+            "error": error and error[:_LONGEST_ERROR],
+            "ended_at": self._services.clock.now(),
+            "request": None,
+            "handle": None,
+        }
+        await self._write({**ended, **values}, last=True)
+
+    async def _write(self, values: dict[str, Any], *, last: bool = False) -> None:
+        mine = (generation_jobs.c.id == self._row.id, generation_jobs.c.worker == self._job.id, UNENDED)
+        async with self._job.writing(last=last) as unit:
+            await FREEZES.require_thawed(unit.execute, self._row.app_id)
+            if (await unit.execute(update(generation_jobs).where(*mine).values(**values))).rowcount != 1:
+                # Gone with its app: the next attempt tidies up.
+                raise RetryLater(0, "the row has changed")

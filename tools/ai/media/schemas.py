@@ -1,0 +1,60 @@
+"""The fields that requests for images and videos share."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, WithJsonSchema, with_config
+from typing_extensions import TypedDict
+
+from baobab.tools.ai.media.references import LONGEST_URL, MOST_IMAGES
+from baobab.tools.core.types import Text
+
+
+# Nothing is dropped in silence.
+@with_config(ConfigDict(extra="forbid"))
+class ImageReference(TypedDict):
+    url: Annotated[str, Text(LONGEST_URL)]
+
+
+Prompt = Annotated[str, Text(32_000, min_length=1), Field(description="What is to be seen.")]
+ImageUrl = Annotated[str, Text(LONGEST_URL)]
+ImageUrls = Annotated[list[ImageUrl | ImageReference], Field(max_length=MOST_IMAGES)]
+Word = Annotated[str, Text(40, min_length=1)]
+Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+JobId = Annotated[str, Text(100), Field(description="The job.", examples=["0b8f1d6e-5c8e-4f0e-9a54-3f0d8a7c2e11"])]
+Index = Annotated[int | Annotated[str, Text(100)], Field(description="Which of the job's files, from 0 on.")]
+Bytes = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
+"""A file; over doors that answer text, words that say where it is."""
+
+
+class GenerationJob(TypedDict):
+    job_id: str
+    status: str
+    model: str
+    polling_url: str
+    content_urls: list[str]
+    error: str | None
+    created_at: datetime
+    charged_credits_usd: float | None
+    settled_at: datetime | None
+
+
+class Submitted(TypedDict):
+    job_id: str
+    status: Literal["pending"]
+    polling_url: str
+
+
+@with_config(ConfigDict(extra="forbid"))
+class FrameImage(TypedDict):
+    url: ImageUrl
+    frame: Literal["first", "last"]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class FrameReference(TypedDict):
+    """A frame in the form of messages' parts."""
+
+    type: Literal["image_url"]
+    image_url: ImageReference
+    frame_type: Literal["first_frame", "last_frame", "first", "last"]

@@ -1,0 +1,160 @@
+"""Submitting: what is asked for is checked, its price set aside, and it is written down with the job that makes it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from baobab.runtime.gateway.media.media import Media
+from baobab.runtime.gateway.media.model import AcceptedFields, MediaRequest
+from baobab.runtime.gateway.model import Model, Price
+from baobab.storage.tables import build_upsert
+from baobab.tools.ai import settings
+from baobab.tools.ai.errors import conceal
+from baobab.tools.ai.media.errors import UnsupportedParameter
+from baobab.tools.ai.media.references import folded_names, merge_images, urls
+from baobab.tools.ai.media.schemas import Submitted
+from baobab.tools.ai.media.submitters import submitter
+from baobab.tools.ai.media.tables import FREEZES, generation_jobs
+from baobab.tools.ai.model_calls import payer_of, select_models
+from baobab.tools.core.auth.callers import EndUser
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits import BudgetExhausted, CreditsExhausted, Reservation
+from baobab.tools.core.money import MOST
+
+Kind = Literal["image", "video"]
+
+JOB = "media_generate"
+_HELD_SECONDS = 3600.0
+"""How long money is set aside at the most: what takes longer is charged all the same."""
+_APPROVED = UUID("6a2f0c1e-5d0b-4c53-9d0e-0b1f6f1f8a57")
+_URLS = ("mask", "input_references")
+"""Beside input_images: fields that are URLs, or lists of them."""
+
+
+async def submit(
+    call: Call,
+    app_id: str,
+    kind: Kind,
+    name: str,
+    prompt: str,
+    given: Mapping[str, Any],
+    provider: Mapping[str, Any] | None,
+) -> Submitted:
+    """given: every other field that the request names; those that are None only where nobody knows them."""
+    model = select_models(call, name, await settings.get_app_settings(call, app_id), kind)[0]
+    media = call.services.part(Media)
+    request = build_request(media.accepted_fields(model), prompt, given, provider or {})
+    most = compute_charge(
+        call.services.options.ai_markup, media.get_price(model, request, media.count_units(model, request))
+    )
+    reservation = await _reserve_credits(call, kind, most)
+    # A second attempt at an approved call finds what the first has submitted.
+    job_id = str(uuid5(_APPROVED, call.approved.id)) if call.approved else call.services.ids.uuid()
+    made = False
+
+    def mark_kept() -> None:
+        nonlocal made
+        made = True
+
+    try:
+        await _insert_job(call, app_id, job_id, kind, model, request, reservation, mark_kept)
+    finally:
+        # Nor is it given back for a caller who is cancelled while it is committed: the job is there.
+        if not made:
+            await call.services.credits.release(reservation)
+    call.audit.resource_id = model.id
+    return {"job_id": job_id, "status": "pending", "polling_url": job_url(call, kind, app_id, job_id)}
+
+
+def build_request(
+    accepted: AcceptedFields, prompt: str, given: Mapping[str, Any], provider: Mapping[str, Any]
+) -> MediaRequest:
+    """The request as the model is asked; UnsupportedParameter, BadReference."""
+    refused = [name for name in folded_names(given) if name not in accepted.top_level]
+    refused += [f"provider.{name}" for name in provider if name not in accepted.provider]
+    if refused:
+        raise UnsupportedParameter(
+            f"The model does not take {', '.join(f'`{name[:60]}`' for name in refused[:10])}.",
+            details={
+                "supported_top_level": sorted(accepted.top_level),
+                "supported_provider": sorted(accepted.provider),
+            },
+        )
+    parameters = merge_images(given)
+    for name in _URLS:
+        if name in parameters:
+            found = urls(name, parameters[name])
+            parameters[name] = found if isinstance(parameters[name], list) else found[0]
+    for index, frame in enumerate(parameters.get("frame_images", ())):
+        urls(f"frame_images.{index}.url", frame["url"])
+    return MediaRequest(prompt, parameters, provider)
+
+
+def compute_charge(markup: int, cost: int) -> int:
+    """What a customer is charged for what a provider asks, in nano-dollars."""
+    return min(Price(0, 0, unit=cost).marked_up(markup).unit or 0, MOST)
+
+
+def job_url(call: Call, kind: str, app_id: str, job_id: str) -> str:
+    """Where a job is polled."""
+    return f"{call.services.options.base_url}/v1/{app_id}/{kind}s/completions/{job_id}"
+
+
+async def _reserve_credits(call: Call, kind: Kind, amount: int) -> Reservation:
+    who = payer_of(call)
+    try:
+        return await call.services.credits.reserve(
+            who.organisation_id,
+            amount,
+            app_id=who.app_id,
+            key_id=who.key_id,
+            purpose=f"ai.{kind}",
+            ttl_seconds=_HELD_SECONDS,
+        )
+    except (CreditsExhausted, BudgetExhausted) as exc:
+        if isinstance(call.caller, EndUser):
+            conceal(exc)
+        raise
+
+
+async def _insert_job(
+    call: Call,
+    app_id: str,
+    job_id: str,
+    kind: Kind,
+    model: Model,
+    request: MediaRequest,
+    reservation: Reservation,
+    mark_kept: Callable[[], None],
+) -> None:
+    """The row and the durable job, in one transaction; `kept` unless they are there already. AppMigrating."""
+    worker = f"{JOB}:{call.services.ids.uuid()}"
+    row = {
+        "id": job_id,
+        "app_id": app_id,
+        "organisation_id": reservation.organisation_id,
+        "kind": kind,
+        "model": model.id,
+        "submitter": submitter(call.caller),
+        "status": "pending",
+        "request": {
+            "prompt": request.prompt,
+            "parameters": dict(request.parameters),
+            "provider": dict(request.provider),
+        },
+        "tries": 0,
+        "worker": worker,
+        "reservation_id": reservation.id,
+        "reserved": reservation.amount,
+        "created_at": call.now,
+        "polled_at": call.now,
+    }
+    # Of its own, and not the call's: the app's region may keep its rows elsewhere.
+    async with call.stores.database.writing_unit() as unit:
+        await FREEZES.require_thawed(unit.execute, app_id)
+        adding = build_upsert(unit.database.dialect, generation_jobs).values(row).on_conflict_do_nothing()
+        if (await unit.execute(adding)).rowcount:
+            arguments = {"app_id": app_id, "generation_id": job_id}
+            tenant = call.require_app().organisation_id
+            await call.services.jobs.enqueue(unit, JOB, arguments, job_id=worker, tenant=tenant)
+            unit.after_commit(mark_kept)

@@ -1,0 +1,123 @@
+"""The image tools."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from baobab.tools.ai.media import content, job_status, submission
+from baobab.tools.ai.media.schemas import (
+    Bytes,
+    GenerationJob,
+    ImageUrl,
+    ImageUrls,
+    Index,
+    JobId,
+    Prompt,
+    Seed,
+    Submitted,
+    Word,
+)
+from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
+from baobab.tools.ai.model_calls import preview_model
+from baobab.tools.ai.tools.chat import ModelName
+from baobab.tools.ai.toolset import CALLED
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject, Text
+
+
+@media.tool(
+    "POST /images/completions",
+    access=OF_APP,
+    effect="external",
+    raises=SUBMITTING,
+    audit=CALLED,
+    rest=Rest(status=202, examples={"model": "baobab/picture", "prompt": "A baobab at dusk"}),
+    mcp=Mcp(
+        keywords=(
+            "create, draw, paint, design, edit a picture, image, photo, logo, icon, illustration, art, text to "
+            "image; "
+            "Bild erzeugen, malen, zeichnen, erstellen; "
+            "generar, crear, dibujar imagen, foto"
+        )
+    ),
+    guard=Guard(preview=preview_model("image")),
+)
+async def images_generate(
+    call: Call,
+    app_id: AppId,
+    model: ModelName,
+    prompt: Prompt,
+    size: Word | None = None,
+    aspect_ratio: Word | None = None,
+    n: Annotated[int, Field(ge=1, le=10)] | None = None,
+    seed: Seed | None = None,
+    input_images: ImageUrls | None = None,
+    mask: ImageUrl | None = None,
+    negative_prompt: Annotated[str, Text(10_000)] | None = None,
+    provider: JsonObject | None = None,
+    **further: Any,
+) -> Submitted:
+    """Have a model make images, at the expense of the app's organisation.
+
+    Answers at once; poll the polling_url every 2 to 5 seconds. Each model takes a part of the fields; one that it does
+    not take is refused, with all that it does.
+
+    size: such as 1024x1024, or 1K, 2K, 4K.
+    aspect_ratio: such as 16:9.
+    n: how many images.
+    seed: the same request with the same seed looks alike, where the model heeds it.
+    input_images: https URLs of images to go by.
+    mask: https URL of an image whose transparent parts are to be made anew.
+    negative_prompt: what is not to be seen.
+    provider: fields of this model's own.
+    """
+    named = {
+        "size": size,
+        "aspect_ratio": aspect_ratio,
+        "n": n,
+        "seed": seed,
+        "input_images": input_images,
+        "mask": mask,
+        "negative_prompt": negative_prompt,
+    }
+    given = {name: value for name, value in named.items() if value is not None} | further
+    return await submission.submit(call, app_id, "image", model, prompt, given, provider)
+
+
+@media.tool(
+    "GET /images/completions/{job_id}",
+    access=OF_APP,
+    effect="read",
+    raises=POLLING,
+    mcp=Mcp(
+        keywords="is the picture or image ready, status, poll, progress; "
+        "ist das Bild fertig; "
+        "está lista la imagen, estado",
+    ),
+)
+async def images_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
+    """Read how far an image job is, and where its files are.
+
+    The first look at a job that has ended settles what it cost.
+    """
+    return await job_status.poll(call, app_id, "image", job_id)
+
+
+@media.tool(
+    "GET /images/completions/{job_id}/content",
+    access=OF_APP,
+    effect="read",
+    raises=DOWNLOADING,
+    rest=Rest(media_type="image/*"),
+    mcp=Mcp(
+        keywords="download, get, save, show the finished picture or image file; Bild herunterladen; descargar imagen"
+    ),
+)
+async def images_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
+    """Download an image of a completed job that you have submitted: PNG, JPEG or WebP, as Content-Type says.
+
+    Over MCP it answers where the image is.
+    """
+    return await content.stream_content(call, app_id, "image", job_id, index)

@@ -1,0 +1,136 @@
+"""The video tools."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from baobab.tools.ai.media import content, job_status, submission
+from baobab.tools.ai.media.schemas import (
+    Bytes,
+    FrameImage,
+    FrameReference,
+    GenerationJob,
+    ImageUrls,
+    Index,
+    JobId,
+    Prompt,
+    Seed,
+    Submitted,
+    Word,
+)
+from baobab.tools.ai.media.toolset import DOWNLOADING, POLLING, SUBMITTING, media
+from baobab.tools.ai.model_calls import preview_model
+from baobab.tools.ai.tools.chat import ModelName
+from baobab.tools.ai.toolset import CALLED
+from baobab.tools.core.auth.access import OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, JsonObject
+
+
+@media.tool(
+    "POST /videos/completions",
+    access=OF_APP,
+    effect="external",
+    raises=SUBMITTING,
+    audit=CALLED,
+    rest=Rest(status=202, examples={"model": "baobab/film", "prompt": "A baobab in the wind", "duration": 5}),
+    mcp=Mcp(
+        keywords=(
+            "create, make a film, clip, movie, animation, video, text to video, animate a picture; "
+            "Video erzeugen, Film erstellen; "
+            "generar, crear vídeo, película, animación"
+        )
+    ),
+    guard=Guard(preview=preview_model("video")),
+)
+async def videos_generate(
+    call: Call,
+    app_id: AppId,
+    model: ModelName,
+    prompt: Prompt,
+    duration: Annotated[int, Field(ge=1, le=3600)] | None = None,
+    resolution: Word | None = None,
+    aspect_ratio: Word | None = None,
+    generate_audio: bool | None = None,
+    seed: Seed | None = None,
+    input_images: ImageUrls | None = None,
+    input_references: ImageUrls | None = None,
+    frame_images: Annotated[list[FrameImage | FrameReference], Field(max_length=2)] | None = None,
+    provider: JsonObject | None = None,
+    **further: Any,
+) -> Submitted:
+    """Have a model make a video, at the expense of the app's organisation.
+
+    Answers at once; poll the polling_url every 30 seconds. Each model takes a part of the fields; one that it does not
+    take is refused, with all that it does.
+
+    duration: seconds, as many as the model makes.
+    resolution: such as 720p.
+    aspect_ratio: such as 16:9, 9:16 or 1:1.
+    generate_audio: whether there is to be sound.
+    seed: the same request with the same seed looks alike, where the model heeds it.
+    input_images: https URLs of images to begin with.
+    input_references: https URLs of images of what is to be seen.
+    frame_images: the first and the last frame: `{url, frame}`, or `{type: image_url, image_url: {url}, frame_type}`.
+    provider: fields of this model's own.
+    """
+    named = {
+        "duration": duration,
+        "resolution": resolution,
+        "aspect_ratio": aspect_ratio,
+        "generate_audio": generate_audio,
+        "seed": seed,
+        "input_images": input_images,
+        "input_references": input_references,
+        "frame_images": None if frame_images is None else [_frame(image) for image in frame_images],
+    }
+    given = {name: value for name, value in named.items() if value is not None} | further
+    return await submission.submit(call, app_id, "video", model, prompt, given, provider)
+
+
+@media.tool(
+    "GET /videos/completions/{job_id}",
+    access=OF_APP,
+    effect="read",
+    raises=POLLING,
+    mcp=Mcp(
+        keywords=(
+            "is the video, film or clip ready, status, poll, progress; "
+            "ist das Video fertig; "
+            "está listo el vídeo, estado"
+        )
+    ),
+)
+async def videos_job(call: Call, app_id: AppId, job_id: JobId) -> GenerationJob:
+    """Read how far a video job is, and where its files are.
+
+    The first look at a job that has ended settles what it cost. Money that is set aside for a job that nobody looks at
+    comes back after five minutes; it is charged when somebody does.
+    """
+    return await job_status.poll(call, app_id, "video", job_id)
+
+
+@media.tool(
+    "GET /videos/completions/{job_id}/content",
+    access=OF_APP,
+    effect="read",
+    raises=DOWNLOADING,
+    rest=Rest(media_type="video/mp4"),
+    mcp=Mcp(
+        keywords="download, get, save, watch the finished video, film or clip; Video herunterladen; descargar vídeo"
+    ),
+)
+async def videos_content(call: Call, app_id: AppId, job_id: JobId, index: Index = 0) -> Bytes:
+    """Download a video of a completed job that you have submitted.
+
+    Over MCP it answers where the video is.
+    """
+    return await content.stream_content(call, app_id, "video", job_id, index)
+
+
+def _frame(image: Any) -> FrameImage:
+    """A frame in the one form that models are asked in."""
+    if "image_url" not in image:
+        return {"url": image["url"], "frame": image["frame"]}
+    return {"url": image["image_url"]["url"], "frame": "last" if image["frame_type"].startswith("last") else "first"}

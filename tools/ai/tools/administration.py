@@ -1,0 +1,195 @@
+"""An app's settings for models, and what it has used."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.provider_access import NO_ACCESS, ProviderAccess
+from baobab.storage.tables import build_upsert
+from baobab.tools.ai import organisation_providers, settings
+from baobab.tools.ai.errors import KeyOfAnother, ModelNotUsable, UnknownProvider
+from baobab.tools.ai.schemas import AiConfig, AiConfigAnswer, AiUsage, ModelUsage, Timeouts
+from baobab.tools.ai.tables import app_ai
+from baobab.tools.ai.tools.chat import ModelName
+from baobab.tools.ai.toolset import ai
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.days import Day, first_and_last
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.secret import Secret
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import OMITTED, AppId, Text
+
+_NANOS = 10**9
+
+Models = Annotated[list[ModelName], Field(max_length=500)]
+MaxTokensPerRequest = Annotated[int, Field(ge=1, le=100_000)]
+ProviderKey = Annotated[str, Secret(500, min_length=8, pattern="^[!-~]+$")]
+
+
+@ai.tool(
+    "GET /ai/config",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "show AI or LLM settings, default model, allowed models of an app; "
+            "KI-Einstellungen anzeigen; "
+            "ver ajustes de IA"
+        )
+    ),
+)
+async def ai_config(call: Call, app_id: AppId) -> AiConfigAnswer:
+    """Read the app's settings for models. Of a key only the end is shown."""
+    return {"config": _config(await settings.load_app_settings(call, app_id))}
+
+
+@ai.tool(
+    "PUT /ai/config",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(UnknownProvider, KeyOfAnother, ModelNotUsable),
+    audit=Audit("app.config.ai", resource="app"),
+    rest=Rest(examples={"defaultModel": "baobab/echo", "maxTokensPerRequest": 4000}),
+    mcp=Mcp(
+        keywords=(
+            "choose the default model, allow, restrict or block models, fallback, limit tokens per request, app's"
+            " own provider key, BYOK; "
+            "Standardmodell wählen, Modelle erlauben; "
+            "elegir modelo por defecto, permitir modelos, límite de tokens"
+        )
+    ),
+    guard=Guard(destructive_when="where it replaces or takes back a key"),
+)
+async def ai_config_update(
+    call: Call,
+    app_id: AppId,
+    defaultModel: ModelName | None = OMITTED,  # noqa: N803 - the wire's names
+    maxTokensPerRequest: MaxTokensPerRequest | None = OMITTED,  # noqa: N803
+    allowedModels: Models = OMITTED,  # noqa: N803
+    fallbackModels: Models = OMITTED,  # noqa: N803
+    byokKey: ProviderKey | None = OMITTED,  # noqa: N803
+    byokProvider: Annotated[str, Text(60)] | None = OMITTED,  # noqa: N803
+    timeouts: Timeouts | None = OMITTED,
+    dropParams: bool | None = OMITTED,  # noqa: N803
+) -> AiConfigAnswer:
+    """Change the app's settings for models; what is left out stays, null takes a setting back.
+
+    defaultModel: used where a request names none; null for the platform's.
+    maxTokensPerRequest: longer answers are cut to this; null for no bound.
+    allowedModels: the only models that may be called; empty for all.
+    fallbackModels: tried in this order when the provider of the model fails.
+    byokKey: your own key for a provider: its models are then called with it and not charged. Sealed, and never shown;
+        null takes it back.
+    byokProvider: whose key it is, where the key does not tell; null to have it told by the key.
+    timeouts: how long a call may take, where that is less than the installation allows; null for no bounds of its own.
+    dropParams: whether optional parameters that a model does not take, such as `seed`, are left out instead of refused;
+        a request's `drop_params` says otherwise. null for what the installation says.
+    """
+    values: dict[str, Any] = {"updated_at": call.now}
+    given = {
+        "default_model": defaultModel,
+        "max_tokens": maxTokensPerRequest,
+        "allowed_models": allowedModels,
+        "fallback_models": fallbackModels,
+        "timeouts": timeouts,
+        "drop_params": dropParams,
+    }
+    values |= {name: value for name, value in given.items() if value is not OMITTED}
+    if isinstance(byokProvider, str) and not isinstance(byokKey, str):
+        raise BadRequest("`byokProvider` says whose `byokKey` is: it is given with the key.")
+    if byokKey is not OMITTED and (await settings.load_app_settings(call, app_id)).byok_last4 is not None:
+        call.declare_destructive()
+    if byokKey is None:
+        values |= {"byok_key": None, "byok_provider": None, "byok_last4": None}
+    elif byokKey is not OMITTED:
+        named = None if byokProvider is OMITTED else byokProvider
+        told = settings.provider_of(byokKey)
+        provider = named or told
+        if provider is None:
+            raise UnknownProvider
+        if told is not None and told != provider:
+            raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
+        known = call.services.part(Gateway).key_providers
+        if provider not in known:
+            raise UnknownProvider(
+                f"`{provider}` is no vendor whose models a key of yours could call.",
+                remediation=f"Those of these can: {', '.join(known) or 'none'}.",
+            )
+        sealed = call.services.vault.seal(byokKey.encode(), settings.key_context(app_id))
+        values |= {"byok_key": sealed, "byok_provider": provider, "byok_last4": organisation_providers.last4(byokKey)}
+    await _require_models(call, app_id, values)
+    row = {"id": app_id, "allowed_models": [], "fallback_models": [], **values}
+    written = build_upsert(call.unit.database.dialect, app_ai).values(row)
+    await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    await call.services.notices.publish(call.unit, settings.NOTICE, app_id)
+    call.audit.resource_id = app_id
+    call.audit.data["fields"] = sorted(values.keys() - {"updated_at"})
+    return {"config": _config(await settings.load_app_settings(call, app_id))}
+
+
+@ai.tool(
+    "GET /ai/usage",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "tokens used, AI or LLM cost of an app by model, spend, consumption; "
+            "KI-Kosten der App, Verbrauch; "
+            "uso y coste de IA, tokens gastados"
+        )
+    ),
+)
+async def ai_usage(call: Call, app_id: AppId, startDate: Day | None = None, endDate: Day | None = None) -> AiUsage:  # noqa: N803
+    """Read what the app's calls to models have used and cost, in US dollars, by model.
+
+    startDate: the first day (UTC); 30 days ago when left out.
+    endDate: the last day; today when left out.
+    """
+    first, last = first_and_last(startDate, endDate, call.now.date())
+    app = call.require_app()
+    by_model: dict[str, ModelUsage] = {}
+    for used in await call.services.credits.usage(app.organisation_id, first, last, app_id=app_id):
+        of_model = by_model.setdefault(used.model or "", {"tokens": 0, "cost": 0.0, "requests": 0})
+        of_model["tokens"] += used.prompt_tokens + used.completion_tokens
+        of_model["requests"] += used.requests
+        of_model["cost"] += 0 if used.byok else used.cost / _NANOS
+    return {
+        "totalTokens": sum(model["tokens"] for model in by_model.values()),
+        "totalCost": sum(model["cost"] for model in by_model.values()),
+        "totalRequests": sum(model["requests"] for model in by_model.values()),
+        "byModel": by_model,
+    }
+
+
+async def _require_models(call: Call, app_id: str, values: Mapping[str, Any]) -> None:
+    """ModelNotUsable where the default model, or one to fall back on, is none that the app can chat with then."""
+    default, others = values.get("default_model"), values.get("fallback_models") or ()
+    named = [("defaultModel", default)] if default is not None else []
+    named += [("fallbackModels", name) for name in others]
+    if not named:
+        return
+    own = await settings.get_app_settings(call, app_id)
+    # A key that comes with the request opens what it is for.
+    brought = ProviderAccess({values["byok_provider"]: lambda: ""}) if values.get("byok_provider") else NO_ACCESS
+    for field, name in named:
+        model = call.services.part(Gateway).find_model(name, brought.merge(own.provider_access))
+        if model is None or model.modality != "chat":
+            problem = "There is no model" if model is None else f"A model for {model.modality} is"
+            raise ModelNotUsable(f"{problem} `{name}`, which `{field}` names.", details={"param": field})
+
+
+def _config(own: settings.AiSettings) -> AiConfig:
+    return {
+        "defaultModel": own.default_model,
+        "maxTokensPerRequest": own.max_tokens,
+        "allowedModels": list(own.allowed_models),
+        "fallbackModels": list(own.fallback_models),
+        "byokKey": f"***{own.byok_last4 or ''}" if own.byok_provider else None,
+        "byokProvider": own.byok_provider,
+        "timeouts": own.timeouts,
+        "dropParams": own.drop_params,
+    }

@@ -1,0 +1,163 @@
+"""Which models there are, and what they cost."""
+
+from typing import Any
+
+from baobab.runtime.gateway.errors import ModelNotFound
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.runtime.gateway.model import Model
+from baobab.tools.ai import settings
+from baobab.tools.ai.bases import OPENAI
+from baobab.tools.ai.errors import ModelNotAllowed
+from baobab.tools.ai.model_calls import allowed_models, is_model_allowed
+from baobab.tools.ai.schemas import AppModels, Listed, ModelList, PublicModels
+from baobab.tools.ai.tools.chat import ModelName
+from baobab.tools.ai.toolset import ai, gateway
+from baobab.tools.core.auth.access import EVERYBODY, OF_APP
+from baobab.tools.core.call import Call
+from baobab.tools.core.toolset import Mcp, Rest
+from baobab.tools.core.types import AppId
+
+_USD_MILLION = 10**9
+
+
+@OPENAI.tool(
+    "GET /models",
+    in_app="ai_model_list",
+    effect="read",
+    also="/v1/models",
+    mcp=Mcp(
+        keywords=(
+            "which LLMs can I use, available models, providers; verfügbare Modelle, Sprachmodelle; modelos disponibles"
+        )
+    ),
+)
+async def gateway_models(call: Call) -> ModelList:
+    """List the models that can be called: by everybody, and by your organisation's own keys and servers.
+
+    In an app: those of them that it allows.
+    """
+    own, rooms = await settings.get_call_settings(call), call.services.part(Gateway)
+    allowed = allowed_models(rooms, own)
+    models = [
+        _render_model(model)
+        for model in rooms.list_models(own.provider_access)
+        if allowed is None or model.id in allowed
+    ]
+    ends = (models[0]["id"], models[-1]["id"]) if models else (None, None)
+    return {"object": "list", "data": models, "has_more": False, "first_id": ends[0], "last_id": ends[1]}
+
+
+@OPENAI.tool(
+    "GET /models/{model_id:path}",
+    in_app="ai_model",
+    effect="read",
+    raises=(ModelNotFound,),
+    also="/v1/models/{model_id:path}",
+    rest=Rest(examples={"model_id": "baobab/echo"}),
+    mcp=Mcp(
+        keywords=(
+            "details of one LLM, price and context length of a model, does this model exist; "
+            "ein Modell ansehen; "
+            "ver un modelo"
+        )
+    ),
+)
+async def gateway_model(call: Call, model_id: ModelName) -> Listed:
+    """Read one of the models that can be called.
+
+    model_id: its id, or another of its names.
+    """
+    own, rooms = await settings.get_call_settings(call), call.services.part(Gateway)
+    model = rooms.get_model(model_id, own.provider_access)
+    if not is_model_allowed(rooms, own, model):
+        raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
+    return _render_model(model)
+
+
+@gateway.tool(
+    "GET /public/models",
+    access=EVERYBODY,
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "price per token, what does a model cost, model pricing list, public; "
+            "Modellpreise, Kosten je Token; "
+            "precios de los modelos, coste por token"
+        )
+    ),
+)
+async def gateway_public_models(call: Call) -> PublicModels:
+    """List the models with their prices, in US dollars for a million tokens: what is charged."""
+    markup = call.services.options.ai_markup
+    return {
+        "models": [
+            {
+                "id": model.id,
+                "name": model.name,
+                "inputPricePerMTokens": price.prompt / _USD_MILLION,
+                "outputPricePerMTokens": price.completion / _USD_MILLION,
+                "contextWindow": model.context_window,
+            }
+            for model in call.services.part(Gateway).list_models()
+            for price in (model.price.marked_up(markup),)
+        ]
+    }
+
+
+@ai.tool(
+    "GET /ai/models",
+    access=OF_APP,
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "which LLMs can the app use, available models, prices, choose a model; "
+            "verfügbare Modelle der App; "
+            "modelos disponibles, precios"
+        )
+    ),
+)
+async def ai_models(call: Call, app_id: AppId) -> AppModels:
+    """List the models that the app can call, with their prices in US dollars for a million tokens."""
+    markup, own = call.services.options.ai_markup, await settings.get_app_settings(call, app_id)
+    gateway = call.services.part(Gateway)
+    allowed = allowed_models(gateway, own)
+    return {
+        "models": [
+            {
+                "id": model.id,
+                "name": model.name,
+                "context_length": model.context_window,
+                "modality": model.modality,
+                "prompt_price_per_mtok": price.prompt / _USD_MILLION,
+                "completion_price_per_mtok": price.completion / _USD_MILLION,
+                "raw_pricing": _render_price(price),
+            }
+            for model in gateway.list_models(own.provider_access)
+            if allowed is None or model.id in allowed
+            for price in (model.price.marked_up(markup),)
+        ]
+    }
+
+
+def _render_model(model: Model) -> Listed:
+    return {
+        "id": model.id,
+        "object": "model",
+        "created": 0,
+        "owned_by": model.id.partition("/")[0],
+        "display_name": model.name,
+        "type": "model",
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+
+
+def _render_price(price: Any) -> dict[str, Any]:
+    """Whole nano-dollars, for those who reckon: per million tokens, or per image or second."""
+    return {
+        "prompt_nanos_per_mtok": price.prompt,
+        "completion_nanos_per_mtok": price.completion,
+        "cached_nanos_per_mtok": price.cached,
+        "cache_write_nanos_per_mtok": price.cache_write,
+        "cache_write_hour_nanos_per_mtok": price.cache_write_hour,
+        "nanos_per_unit": price.unit,
+    }

@@ -1,0 +1,145 @@
+"""An organisation's own keys for providers of models: what is called with them is not charged."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import delete, select
+
+from baobab.runtime.gateway.gateway import Gateway
+from baobab.storage.tables import build_upsert
+from baobab.tools.ai import organisation_providers, settings
+from baobab.tools.ai.errors import KeyOfAnother, ProviderKeyNotFound, UnknownProvider
+from baobab.tools.ai.schemas import KeyOfProvider, KeysOfProviders, ProviderKeyRemoved
+from baobab.tools.ai.tables import provider_keys as rows
+from baobab.tools.ai.tools.administration import ProviderKey
+from baobab.tools.ai.toolset import model_servers
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import Text
+
+ProviderName = Annotated[
+    str,
+    Text(60, min_length=1, pattern="^[a-z0-9_-]+$"),
+    Field(description="Whose key it is, as op:provider_keys_list names it.", examples=["openai"]),
+]
+
+
+@model_servers.tool(
+    "GET /provider-keys",
+    access=AnyAccount(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "which OpenAI, Anthropic or provider keys are set, bring your own key; "
+            "eigene Anbieterschlüssel anzeigen; "
+            "ver claves de proveedores"
+        )
+    ),
+)
+async def provider_keys_list(call: Call) -> KeysOfProviders:
+    """List your organisation's own keys for providers of models; of a key only the end is shown."""
+    query = select(rows).where(rows.c.organisation_id == call.account.organisation_id).order_by(rows.c.provider)
+    found = (await call.execute(query)).all()
+    return {
+        "provider_keys": [_render_key(row.provider, row.last4, row.updated_at) for row in found],
+        "providers": list(call.services.part(Gateway).key_providers),
+    }
+
+
+@model_servers.tool(
+    "PUT /provider-keys/{provider}",
+    access=AnyAccount("admin"),
+    effect="write",
+    raises=(UnknownProvider, KeyOfAnother),
+    audit=Audit("ai.provider_key.set", resource="provider_key"),
+    rest=Rest(examples={"provider": "openai", "key": "sk-proj-0123456789abcdef"}),
+    mcp=Mcp(
+        keywords=(
+            "add my own OpenAI, Anthropic, Gemini, Mistral or provider API key, bring your own key, BYOK, use my "
+            "account; "
+            "eigenen OpenAI-Schlüssel hinterlegen, Anbieterschlüssel; "
+            "añadir mi clave de OpenAI, Anthropic, clave de proveedor propia"
+        )
+    ),
+    guard=Guard(destructive_when="where the organisation has a key for the provider: it is replaced"),
+)
+async def provider_keys_set(call: Call, provider: ProviderName, key: ProviderKey) -> KeyOfProvider:
+    """Keep your organisation's own key for a provider: its models of text are called with it, and not charged.
+
+    It holds for all apps of the organisation that have no `byokKey` for the provider, and for the gateway. Models of
+    providers that the installation has no key for can then be called, too. The key is sealed, and never shown.
+
+    key: as the provider gave it to you.
+    """
+    known = call.services.part(Gateway).key_providers
+    if provider not in known:
+        raise UnknownProvider(
+            f"`{provider}` is no vendor whose models a key of yours could call.",
+            remediation=f"Those of these can: {', '.join(known)}.",
+        )
+    told = settings.provider_of(key)
+    if told is not None and told != provider:
+        raise KeyOfAnother(f"This key is one of `{told}`, by how it begins.")
+    organisation = call.account.organisation_id
+    id_ = f"{organisation}:{provider}"
+    if (await call.execute(select(rows.c.id).where(rows.c.id == id_))).first():
+        call.declare_destructive()
+    values = {
+        "key": call.services.vault.seal(key.encode(), organisation_providers.key_context(rows, id_)),
+        "last4": organisation_providers.last4(key),
+        "updated_at": call.now,
+    }
+    row = {"id": id_, "organisation_id": organisation, "provider": provider, **values}
+    written = build_upsert(call.unit.database.dialect, rows).values(row)
+    await call.execute(written.on_conflict_do_update(index_elements=["id"], set_=values))
+    await _publish_change(call, provider)
+    return _render_key(provider, organisation_providers.last4(key), call.now)
+
+
+async def _preview_delete(call: Call, provider: ProviderName) -> str:
+    query = select(rows.c.last4).where(rows.c.id == f"{call.account.organisation_id}:{provider}")
+    last4 = (await call.execute(query)).scalar()
+    if last4 is None:
+        raise ProviderKeyNotFound
+    return f"It would remove the organisation's key for {provider}, which ends in {escape_text(last4)}."
+
+
+@model_servers.tool(
+    "DELETE /provider-keys/{provider}",
+    access=AnyAccount("admin"),
+    effect="destructive",
+    raises=(ProviderKeyNotFound,),
+    audit=Audit("ai.provider_key.delete", action="delete", resource="provider_key"),
+    mcp=Mcp(
+        keywords=(
+            "remove my OpenAI, Anthropic or provider key; "
+            "Anbieterschlüssel entfernen; "
+            "quitar mi clave de OpenAI, de proveedor"
+        )
+    ),
+    guard=Guard(preview=_preview_delete),
+)
+async def provider_keys_delete(call: Call, provider: ProviderName) -> ProviderKeyRemoved:
+    """Take your organisation's key for a provider back.
+
+    Its models are then called with the installation's key, where it has one.
+    """
+    gone = await call.execute(delete(rows).where(rows.c.id == f"{call.account.organisation_id}:{provider}"))
+    if gone.rowcount == 0:
+        raise ProviderKeyNotFound
+    await _publish_change(call, provider)
+    return {"removed": True, "provider": provider}
+
+
+async def _publish_change(call: Call, provider: str) -> None:
+    organisation = call.account.organisation_id
+    await organisation_providers.publish_change(call, organisation)
+    call.audit.resource_id, call.audit.organisation_id = provider, organisation
+
+
+def _render_key(provider: str, last4: str, updated_at: datetime) -> KeyOfProvider:
+    return {"provider": provider, "key": f"***{last4}", "updated_at": updated_at}

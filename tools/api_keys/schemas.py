@@ -1,0 +1,58 @@
+"""What the tools of API keys answer."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.core.effects import Policy
+
+
+class CreatedKey(TypedDict):
+    """A new key, with its text."""
+
+    key: Annotated[str, Field(description="The key. Shown once; only its digest is kept.")]
+    key_id: str
+    prefix: Annotated[str, Field(description="The first 12 characters, by which lists show it.")]
+    name: str
+    scopes: list[str]
+    toolsets: Annotated[list[str] | None, Field(description="The families of tools it opens; null is all.")]
+    read_only: bool
+    approval: Annotated[Policy, Field(description="From which effect on its calls wait for a person.")]
+    created_at: datetime
+
+
+class ListedKey(TypedDict):
+    """A live key, without its text."""
+
+    id: str
+    prefix: str
+    name: str
+    scopes: list[str]
+    toolsets: list[str] | None
+    read_only: bool
+    approval: Policy
+    only_app_id: Annotated[
+        str | None, Field(description="The only app that it opens; null for all that its account may.")
+    ]
+    ends_at: Annotated[datetime | None, Field(description="When it ends, with the keys that it made.")]
+    account_id: Annotated[str, Field(description="The account that made it.")]
+    made_by: Annotated[
+        str | None, Field(description="The id of the key that it was made with; null where a person was signed in.")
+    ]
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class Keys(TypedDict):
+    """Live keys, the newest first."""
+
+    keys: list[ListedKey]
+
+
+class Revoked(TypedDict):
+    """What a revocation answers."""
+
+    revoked: Literal[True]
+    keys_revoked: Annotated[int, Field(description="How many keys that were, with those that it had made.")]

@@ -1,0 +1,17 @@
+"""What approvals tell operators about their state."""
+
+from sqlalchemy import func, select
+
+from baobab.tools.approvals.tables import approvals as rows
+from baobab.tools.approvals.toolset import approvals
+from baobab.tools.core.gauges import Reading
+from baobab.tools.core.services import Services
+
+
+@approvals.gauge("baobab_approvals_pending")
+async def read_pending(services: Services) -> Reading:
+    """Calls that wait for a person's decision."""
+    waiting = (rows.c.status == "pending", rows.c.expires_at > services.clock.now())
+    async with services.database.reading() as connection:
+        number = await connection.scalar(select(func.count()).select_from(rows).where(*waiting))
+    return {(): float(number or 0)}

@@ -1,0 +1,19 @@
+"""Jobs of approvals."""
+
+from baobab.tools.approvals.executor import MOST_ATTEMPTS
+from baobab.tools.approvals.service import service_of
+from baobab.tools.approvals.toolset import approvals
+from baobab.tools.core.job import Job
+
+
+# The executor itself gives up, and says so to whoever waits for the call.
+@approvals.job(attempts=10 * MOST_ATTEMPTS, approved=True)
+async def approvals_execute(job: Job, approval_id: str) -> None:
+    """Make a call that was approved."""
+    await service_of(job.services).executor.execute(job, approval_id)
+
+
+@approvals.job(every=60)
+async def approvals_tend(job: Job) -> None:
+    """Expire and forget."""
+    await service_of(job.services).tend()

@@ -1,0 +1,88 @@
+"""What the tools of approvals take and answer."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.core.effects import Effect
+from baobab.tools.core.types import Json, JsonObject
+
+Status = Literal["pending", "approved", "executed", "failed", "rejected", "expired"]
+
+
+class Refusal(TypedDict):
+    """Why an approved call failed."""
+
+    code: str
+    message: str
+    remediation: str
+    details: dict[str, Any]
+
+
+class Approval(TypedDict):
+    id: str
+    status: Status
+    tool: str
+    effect: Effect
+    title: Annotated[str, Field(description="What would happen, on one line.")]
+    asked_by: Annotated[str, Field(description="Who asks, in words: names as their owners chose them.")]
+    app_name: str | None
+    agent: Annotated[str | None, Field(description="The agent whose run asks.")]
+    summary: Annotated[str, Field(description="What the call would do, and with which arguments.")]
+    app_id: str | None
+    proposer: Annotated[str, Field(description="The credential that made the call.")]
+    account_id: Annotated[str, Field(description="The account that this credential belongs to.")]
+    created_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
+    decided_by: Annotated[str | None, Field(description="The account that decided, or the app's user.")]
+    reason: str | None
+    finished_at: datetime | None
+    error: Refusal | None
+    tainted: Annotated[
+        bool | None, Field(description="Whether the run that asks has read text that strangers may have written.")
+    ]
+    edited: Annotated[
+        bool | None,
+        Field(description="Whether whoever approved it changed the arguments; `summary` then says what was used."),
+    ]
+    asked_summary: Annotated[str | None, Field(description="What was asked, where the arguments were changed.")]
+    run_id: Annotated[str | None, Field(description="The run of an agent that waits for it.")]
+    approvers: Annotated[
+        Json,
+        Field(
+            description="Who decides: a word (`starter`, `user`, `member`, `admin`, or `account`: whom the key belongs "
+            'to), {"role": ...} or {"persons": ..., "of": ...}. Admins of the organisation always may.'
+        ),
+    ]
+    agreed: Annotated[list[str], Field(description="Who has approved it, where several persons must.")]
+
+
+class OneApproval(TypedDict):
+    approval: Approval
+
+
+class ApprovalDetail(OneApproval):
+    proposer_name: Annotated[str | None, Field(description="What the proposing key is called, while it is in force.")]
+    arguments: Annotated[
+        JsonObject | None,
+        Field(
+            description="All that the call says, but for secrets; null once it is no longer kept. Of a call that was "
+            "approved with other arguments, those; they are kept."
+        ),
+    ]
+    may_decide: Annotated[bool, Field(description="Whether the caller is among those who decide.")]
+    arguments_text: Annotated[
+        str | None, Field(description="The same as text for people: nothing in it is invisible or changes its order.")
+    ]
+    run_input: Annotated[str | None, Field(description="What the run that asks was given, as text for people.")]
+    preview: Annotated[str | None, Field(description="What the call would do at this moment, where its tool can tell.")]
+
+
+class Approvals(TypedDict):
+    """Newest first."""
+
+    approvals: list[Approval]
+    next_cursor: str | None

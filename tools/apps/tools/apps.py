@@ -1,0 +1,322 @@
+"""Apps and their life: /init and /apps."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import delete, func, insert, select, update
+
+from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
+from baobab.tools.apps.rows import get_app_row
+from baobab.tools.apps.schemas import AppList, AppRow, AppStatus, CreatedApp, Deleted
+from baobab.tools.apps.subdomains import RESERVED, pick_subdomain
+from baobab.tools.apps.toolset import apps
+from baobab.tools.core.app_data import erase_app
+from baobab.tools.core.auth.access import AnyAccount, AppOwner
+from baobab.tools.core.auth.credentials import ANON_KEY
+from baobab.tools.core.auth.function_keys import make_function_key
+from baobab.tools.core.auth.membership import resolve_organisation_id
+from baobab.tools.core.auth.tables import api_keys, signing_keys
+from baobab.tools.core.auth.tables import apps as apps_table
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound
+from baobab.tools.core.failures import failures
+from baobab.tools.core.pagination import Cursor, PageSize, decode_cursor, encode_cursor
+from baobab.tools.core.plan_room import ProjectLimitReached, cap_of_apps, hold_plan, require_room
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Text, Uuid
+
+AppName = Annotated[
+    str,
+    Text(63, min_length=1, pattern=r"^[a-z0-9][a-z0-9_-]*$"),
+    Field(description="Lower case letters, digits, `_` and `-`; unique in its organisation.", examples=["shop"]),
+]
+Subdomain = Annotated[str, Text(63, min_length=3, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+Region = Annotated[str, Text(40, min_length=1)]
+
+_DEFAULT_STORAGE = {"maxFileSizeMb": 10, "allowedContentTypes": [], "publicReadEnabled": False}
+_DEFAULT_JWT = {"accessTokenTtl": "1h", "refreshTokenTtlDays": 7}
+
+
+@apps.tool(
+    "POST /init",
+    access=AnyAccount(),
+    effect="write",
+    raises=(RegionUnknown, SubdomainTaken, ProjectLimitReached),
+    audit=Audit("app.create", action="create", resource="app"),
+    rest=Rest(status=lambda result: 201 if result["created"] else 200, statuses=(201, 200), examples={"name": "shop"}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "new app, create an app, make an application, set up a project, start, backend, initialise; "
+            "App anlegen, neue Anwendung, neues Projekt erstellen; "
+            "crear app, nueva aplicación, nuevo proyecto"
+        ),
+    ),
+)
+async def apps_init(
+    call: Call,
+    name: AppName,
+    region: Region | None = None,
+    subdomain: Subdomain | None = None,
+    organization_id: Uuid | None = None,
+) -> CreatedApp:
+    """Create an app, or get the one of that name.
+
+    Calling it twice with one name is safe: the second call answers 200 with the existing app. The answer's
+    `anon_key` is public: browsers send it in the `apikey` header.
+
+    region: where the app's data will live; the platform's default when left out.
+    subdomain: a free subdomain of your choice; derived from the name when left out.
+    organization_id: the organisation that will own it; the caller's when left out.
+    """
+    options, ids = call.services.options, call.services.ids
+    organisation = await resolve_organisation_id(call, organization_id)
+    chosen = region or options.default_region
+    if chosen not in call.services.regions:
+        regions = list(call.services.regions)
+        raise RegionUnknown(f"`region`: there is no region `{chosen}`.", details={"regions": regions})
+    owned = apps_table.c.organisation_id == organisation
+    named = select(apps_table).where(owned, apps_table.c.name == name)
+    row: Any = (await call.execute(named)).mappings().first()
+    created = row is None
+    if row is None:
+        await _require_room(call, organisation)
+        app_id, now = ids.app(), call.now
+        _, function_key = make_function_key(ids, call.services.vault, app_id)
+        row = {
+            "id": app_id,
+            "organisation_id": organisation,
+            "name": name,
+            "subdomain": await _subdomain(call, name, subdomain),
+            "region": chosen,
+            "allowed_origins": [],
+            "storage_config": _DEFAULT_STORAGE,
+            "jwt_config": _DEFAULT_JWT,
+            "anon_key": ANON_KEY + ids.secret(32),
+            **function_key,
+            "provisioning_status": "ready",
+            "created_at": now,
+            "updated_at": now,
+        }
+        await call.execute(insert(apps_table), row)
+        await call.services.notices.publish(call.unit, "app", app_id)
+        await call.services.notices.publish(call.unit, "resources", f"organisation:{organisation}")
+    call.audit.resource_id = row["id"]
+    call.audit.organisation_id = organisation
+    call.audit.app_id = row["id"]
+    call.audit.nothing_done = not created
+    if created:
+        await call.emit("app.created", name=name, region=row["region"], organization_id=organisation)
+    owned_apps = (await call.execute(select(func.count()).select_from(apps_table).where(owned))).scalar_one()
+    return {
+        "app_id": row["id"],
+        "name": row["name"],
+        "created": created,
+        "region": row["region"],
+        "organization_id": organisation,
+        "subdomain": row["subdomain"],
+        "url": app_url(options.base_url, options.base_domain, row["subdomain"]),
+        "api_url": f"{options.base_url}/v1/{row['id']}",
+        "api_base_url": f"{options.base_url}/v1/{row['id']}",
+        "anon_key": row["anon_key"],
+        "db_provisioned": True,
+        "provisioning_status": row["provisioning_status"],
+        "created_at": row["created_at"],
+        "_meta": {
+            "resource_info": {"apps": owned_apps},
+            "next_actions": [
+                {"action": "store_value", "description": "Put a value under a key.", "tool": "kv_put"},
+                {"action": "create_key", "description": "Mint an API key for this app.", "tool": "api_keys_create"},
+                {"action": "read_config", "description": "See every setting of the app.", "tool": "config_get"},
+            ],
+        },
+    }
+
+
+@apps.tool(
+    "GET /apps",
+    access=AnyAccount(),
+    effect="read",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "my apps, applications, projects, which apps exist, find an app id; "
+            "meine Apps, Anwendungen, Projekte; "
+            "mis aplicaciones, proyectos"
+        ),
+    ),
+)
+async def apps_list(
+    call: Call, org_id: Uuid | None = None, limit: PageSize = 100, cursor: Cursor | None = None
+) -> AppList:
+    """List the apps of an organisation, newest first.
+
+    org_id: another organisation that you belong to; the caller's when left out.
+    """
+    organisation = await resolve_organisation_id(call, org_id)
+    query = select(apps_table).where(apps_table.c.organisation_id == organisation)
+    if cursor is not None:
+        created, last = decode_cursor(call.services.vault, "apps", cursor)
+        before = datetime.fromisoformat(created)
+        query = query.where(
+            (apps_table.c.created_at < before) | ((apps_table.c.created_at == before) & (apps_table.c.id < last))
+        )
+    query = query.order_by(apps_table.c.created_at.desc(), apps_table.c.id.desc()).limit(limit + 1)
+    rows = list((await call.execute(query)).mappings())
+    more = rows[limit - 1] if len(rows) > limit else None
+    following = encode_cursor(call.services.vault, "apps", more["created_at"].isoformat(), more["id"]) if more else None
+    return {"apps": [_app_row(row) for row in rows[:limit]], "next_cursor": following}
+
+
+@apps.tool(
+    "GET /apps/{app_id}/status",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "is the app ready, provisioned, created, finished, up; ist die App bereit; está lista la aplicación, estado"
+        ),
+    ),
+)
+async def apps_status(call: Call, app_id: AppId) -> AppStatus:
+    """Tell whether an app is ready to be used."""
+    row = await get_app_row(call)
+    return {
+        "app_id": app_id,
+        "name": row["name"],
+        "db_provisioned": True,
+        "provisioning_status": row["provisioning_status"],
+        "provisioning_error": row["provisioning_error"],
+    }
+
+
+@apps.tool(
+    "PATCH /apps/{app_id}",
+    access=AppOwner("admin"),
+    effect="write",
+    raises=(NameTaken,),
+    audit=Audit("app.rename", resource="app"),
+    rest=Rest(examples={"name": "storefront"}),
+    mcp=Mcp(
+        keywords=(
+            "rename an app or project, change its name, title; "
+            "App umbenennen, Anwendung; "
+            "renombrar aplicación, cambiar nombre"
+        )
+    ),
+)
+async def apps_update(call: Call, app_id: AppId, name: AppName) -> AppRow:
+    """Rename an app. Its id, subdomain and keys stay as they are."""
+    app = call.require_app()
+    same_name = select(apps_table.c.id).where(
+        apps_table.c.organisation_id == app.organisation_id, apps_table.c.name == name, apps_table.c.id != app_id
+    )
+    if (await call.execute(same_name)).first():
+        raise NameTaken(f"The organisation has an app named `{name}`.")
+    await call.execute(update(apps_table).where(apps_table.c.id == app_id).values(name=name, updated_at=call.now))
+    await call.services.notices.publish(call.unit, "app", app_id)
+    call.audit.resource_id = app_id
+    call.audit.data |= {"from": app.name, "to": name}
+    return _app_row(await get_app_row(call))
+
+
+async def _preview_delete(call: Call, app_id: AppId) -> str:
+    app, usage = call.require_app(), await call.stores.kv.usage(app_id)
+    live = (api_keys.c.app_id == app_id, api_keys.c.revoked_at.is_(None))
+    keys = (await call.execute(select(func.count()).where(*live))).scalar_one()
+    return (
+        f"It would delete the app {app.name} with {usage.keys} keys ({usage.bytes} bytes) in its key-value store, "
+        f"and put {keys} API keys out of force."
+    )
+
+
+@apps.tool(
+    "DELETE /apps/{app_id}",
+    access=AppOwner("admin", keys=False),
+    effect="destructive",
+    audit=Audit("app.delete", action="delete", resource="app"),
+    mcp=Mcp(
+        keywords=(
+            "remove, destroy, tear down, get rid of an app, application or project for ever; "
+            "App löschen, Anwendung entfernen; "
+            "eliminar, borrar aplicación, proyecto"
+        )
+    ),
+    guard=Guard(preview=_preview_delete),
+)
+async def apps_delete(call: Call, app_id: AppId) -> Deleted:
+    """Delete an app with everything it owns: data, keys, users, settings. This cannot be undone."""
+    app = call.require_app()
+    digests = (
+        (
+            await call.execute(
+                select(api_keys.c.digest)
+                .where(api_keys.c.app_id == app_id)
+                .union_all(select(apps_table.c.function_key_digest).where(apps_table.c.id == app_id))
+            )
+        )
+        .scalars()
+        .all()
+    )
+    await call.execute(delete(signing_keys).where(signing_keys.c.owner == app_id))
+    # Those in the database of another region go with the last purge.
+    await call.execute(delete(failures).where(failures.c.app_id == app_id))
+    if not (await call.execute(delete(apps_table).where(apps_table.c.id == app_id))).rowcount:
+        raise AppNotFound
+    for key_digest in digests:
+        await call.services.notices.publish(call.unit, "key", key_digest)
+    await call.services.notices.publish(call.unit, "app", app_id)
+    await call.services.notices.publish(call.unit, "resources", f"organisation:{app.organisation_id}")
+    await call.emit("app.deleted", name=app.name, region=app.region, organization_id=app.organisation_id)
+    await erase_app(call.registry.toolsets, call.stores, app.id, call.unit)
+    call.audit.resource_id = app_id
+    call.audit.data["name"] = app.name
+    return {"message": f"App {app.name} was deleted.", "app_id": app_id}
+
+
+def app_url(base_url: str, base_domain: str, subdomain: str) -> str:
+    scheme, _, host = base_url.partition("://")
+    port = host.rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
+    return f"{scheme}://{subdomain}.{base_domain}" + (f":{port}" if port else "")
+
+
+async def _subdomain(call: Call, name: str, wanted: str | None) -> str:
+    async def is_taken(subdomain: str) -> bool:
+        query = select(apps_table.c.id).where(apps_table.c.subdomain == subdomain)
+        return (await call.execute(query)).first() is not None
+
+    if wanted is None:
+        return await pick_subdomain(name, is_taken, call.services.ids)
+    if wanted in RESERVED or await is_taken(wanted):
+        raise SubdomainTaken(f"The subdomain `{wanted}` is taken or reserved.")
+    return wanted
+
+
+def _app_row(row: Any) -> AppRow:
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "subdomain": row["subdomain"],
+        "db_name": row["id"],
+        "db_provisioned": True,
+        "provisioning_status": row["provisioning_status"],
+        "region": row["region"],
+        "visibility": row["visibility"],
+        "listed": row["listed"],
+        "template_source_app_id": row["template_source_app_id"],
+        "fork_count": row["fork_count"],
+        "substrate_organization_id": row["substrate_organization_id"],
+        "organization_id": row["organisation_id"],
+        "created_at": row["created_at"],
+    }
+
+
+async def _require_room(call: Call, organisation_id: str) -> None:
+    """ProjectLimitReached where the organisation has as many apps as it may have."""
+    plan = await hold_plan(call.execute, organisation_id)
+    cap = await cap_of_apps(call.execute, organisation_id, plan)
+    owned = select(func.count()).select_from(apps_table).where(apps_table.c.organisation_id == organisation_id)
+    require_room("apps", plan, cap, (await call.execute(owned)).scalar_one(), error=ProjectLimitReached)

@@ -1,0 +1,362 @@
+"""An app's settings: /v1/{app_id}/config and its parts."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sqlalchemy import update
+
+from baobab.tools.apps.errors import FunctionNotDeployed
+from baobab.tools.apps.rows import get_app_row
+from baobab.tools.apps.schemas import (
+    AccessMode,
+    AccessModeSet,
+    AuthHookSet,
+    Config,
+    CorsSet,
+    JwtSet,
+    PauseSet,
+    Secured,
+    StorageSet,
+    TableError,
+    TableToSecure,
+    Visibility,
+    VisibilitySet,
+)
+from baobab.tools.core.auth.access import AppOwner
+from baobab.tools.core.auth.tables import apps
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppNotFound, BadRequest, MissingField
+from baobab.tools.core.toolset import Guard, Mcp, Rest, Toolset
+from baobab.tools.core.types import AppId, Text
+from baobab.tools.core.widening import one_of, whatever_is_given
+
+config = Toolset("config", "An app's settings.", base="/v1/{app_id}")
+
+_ADMIN = AppOwner("admin")
+
+Origin = Annotated[
+    str,
+    Text(250, pattern=r"^https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$"),
+    Field(description="A full web origin, without a path.", examples=["https://shop.example.com"]),
+]
+ContentType = Annotated[str, Text(100, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/([A-Za-z0-9!#$&^_.+-]+|\*)$")]
+FunctionName = Annotated[str, Text(100, min_length=1)]
+Reason = Annotated[str, Text(500)]
+
+
+@config.tool(
+    "GET /config",
+    access=AppOwner(),
+    effect="read",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "show settings, configuration, options of an app; "
+            "Einstellungen anzeigen, Konfiguration; "
+            "ver ajustes, configuración"
+        ),
+    ),
+)
+async def config_get(call: Call, app_id: AppId) -> Config:
+    """Read every setting of an app."""
+    row = await get_app_row(call)
+    return {
+        "id": app_id,
+        "name": row["name"],
+        "subdomain": row["subdomain"],
+        "organization_id": row["organisation_id"],
+        "db_name": app_id,
+        "db_provisioned": True,
+        "region": row["region"],
+        "anon_key": row["anon_key"],
+        "allowed_origins": row["allowed_origins"],
+        "storage_config": row["storage_config"],
+        "jwt_config": row["jwt_config"],
+        "auth_hook_function": row["auth_hook_function"],
+        "access_mode": row["access_mode"],
+        "visibility": row["visibility"],
+        "listed": row["listed"],
+        "paused": row["paused_at"] is not None,
+        "paused_at": row["paused_at"],
+        "paused_reason": row["paused_reason"],
+        "template_source_app_id": row["template_source_app_id"],
+        "repo_latest_snapshot": row["repo_latest_snapshot"],
+        "fork_count": row["fork_count"],
+        "substrate_organization_id": row["substrate_organization_id"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+    }
+
+
+@config.tool(
+    "PATCH /config/access-mode",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.config.access_mode", resource="app"),
+    rest=Rest(examples={"access_mode": "authenticated"}),
+    mcp=Mcp(
+        keywords=(
+            "allow anonymous access, open the whole app without login or lock it to signed-in users, require "
+            "authentication; "
+            "anonymer Zugriff, Zugang ohne Anmeldung; "
+            "acceso anónimo, exigir inicio de sesión"
+        )
+    ),
+    guard=Guard(widens={"access_mode": one_of(["public"])}),
+)
+async def config_access_mode(call: Call, app_id: AppId, access_mode: AccessMode) -> AccessModeSet:
+    """Let anonymous requests reach the app's key-value store and public agents, or only signed-in users and keys.
+
+    In force within 2 s. Whoever has the token of an event stream follows that to its end.
+
+    access_mode: `public` lets anonymous requests through to the rules; `authenticated` answers them 401.
+    """
+    await _set(call, access_mode=access_mode)
+    return {"message": f"Access mode is now {access_mode}.", "app_id": app_id, "access_mode": access_mode}
+
+
+@config.tool(
+    "POST /secure",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.secure", resource="app"),
+    rest=Rest(examples={"tables": [{"table_name": "posts", "user_column": "user_id"}]}),
+    mcp=Mcp(
+        keywords=(
+            "lock down, harden, protect app data, row level security, isolate users from each other; "
+            "App absichern, Daten schützen; "
+            "proteger datos, aislar usuarios"
+        )
+    ),
+)
+async def config_secure(
+    call: Call, app_id: AppId, tables: Annotated[list[TableToSecure], Field(max_length=50)] | None = None
+) -> Secured:
+    """Require sign-in: anonymous requests to the app's key-value store and public agents are answered 401.
+
+    It sets the access mode to `authenticated`. Apps have no tables yet: those that are named are reported in
+    `table_errors`, and the access mode is set all the same.
+
+    tables: the tables to isolate by user; left out, only the access mode changes.
+    """
+    await _set(call, access_mode="authenticated")
+    errors: list[TableError] = [
+        {"table": table["table_name"], "error": "The app has no table of this name."} for table in tables or ()
+    ]
+    return {
+        "message": "The app now requires sign-in.",
+        "app_id": app_id,
+        "access_mode": "authenticated",
+        "tables_secured": [],
+        "table_errors": errors,
+    }
+
+
+@config.tool(
+    "PATCH /config/auth-hooks",
+    access=_ADMIN,
+    effect="write",
+    raises=(FunctionNotDeployed,),
+    audit=Audit("app.config.auth_hooks", resource="app"),
+    rest=Rest(examples={"post_auth_function": None}),
+    mcp=Mcp(
+        keywords=(
+            "run a function after login or sign-up, webhook on sign-in, callback; "
+            "Funktion nach Anmeldung; "
+            "función al iniciar sesión"
+        )
+    ),
+)
+async def config_auth_hooks(
+    call: Call,
+    app_id: AppId,  # noqa: ARG001 - the route's parameter; the call holds the app
+    post_auth_function: FunctionName | None,
+) -> AuthHookSet:
+    """Choose the function that is told of each sign-in, or remove it with null.
+
+    post_auth_function: name of a deployed function, or null.
+    """
+    if post_auth_function is not None:
+        raise FunctionNotDeployed(f"The app has no function named `{post_auth_function}`.")
+    await _set(call, auth_hook_function=None)
+    return {"message": "The post-auth hook was removed.", "auth_hook_function": None}
+
+
+@config.tool(
+    "PATCH /config/visibility",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.config.visibility", resource="app"),
+    rest=Rest(examples={"visibility": "public", "listed": True}),
+    mcp=Mcp(
+        keywords=(
+            "publish an app as a template, gallery, share, clone, make the app itself public, listed or private; "
+            "Vorlage veröffentlichen; "
+            "publicar como plantilla"
+        )
+    ),
+    guard=Guard(widens={"visibility": one_of(["public"]), "listed": one_of([True])}),
+)
+async def config_visibility(
+    call: Call, app_id: AppId, visibility: Visibility, listed: bool | None = None
+) -> VisibilitySet:
+    """Offer an app as a template to everybody, or keep it private.
+
+    visibility: `public` offers it, `private` does not.
+    listed: whether a public app appears in the list of templates; unchanged when left out.
+    """
+    row = await get_app_row(call)
+    chosen = row["listed"] if listed is None else listed
+    await _set(call, visibility=visibility, listed=chosen)
+    return {"message": f"Visibility is now {visibility}.", "app_id": app_id, "visibility": visibility, "listed": chosen}
+
+
+@config.tool(
+    "PATCH /config/storage",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.config.storage", resource="app"),
+    rest=Rest(examples={"publicReadEnabled": True}),
+    mcp=Mcp(
+        keywords=(
+            "upload limits, maximum file size, allowed file types, MIME, public files; "
+            "Dateigröße, Dateitypen, Upload; "
+            "tamaño máximo de archivo, tipos de archivo, subida"
+        )
+    ),
+    guard=Guard(widens={"publicReadEnabled": one_of([True]), "allowedContentTypes": whatever_is_given}),
+)
+async def config_storage(
+    call: Call,
+    app_id: AppId,
+    publicReadEnabled: bool | None = None,  # noqa: N803 - the contract's name
+    maxFileSizeMb: Annotated[int, Field(ge=1, le=100_000)] | None = None,  # noqa: N803
+    storageLimitBytes: Annotated[int, Field(ge=0, le=2**50)] | None = None,  # noqa: N803
+    allowedContentTypes: Annotated[list[ContentType], Field(max_length=100)] | None = None,  # noqa: N803
+) -> StorageSet:
+    """Change how files of an app are stored; what is left out stays.
+
+    publicReadEnabled: whether every signed-in user may download every file.
+    maxFileSizeMb: the largest file, in MB of 2^20 bytes.
+    storageLimitBytes: the sum of all files.
+    allowedContentTypes: MIME types that uploads may have, `image/*` included; an empty list allows all.
+    """
+    changes = {
+        "publicReadEnabled": publicReadEnabled,
+        "maxFileSizeMb": maxFileSizeMb,
+        "storageLimitBytes": storageLimitBytes,
+        "allowedContentTypes": allowedContentTypes,
+    }
+    merged = await _merge(call, "storage_config", changes)
+    return {"message": "The storage settings were saved.", "app_id": app_id, "storage_config": merged}
+
+
+@config.tool(
+    "PATCH /config/jwt",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.config.jwt", resource="app"),
+    rest=Rest(examples={"accessTokenTtl": "30m"}),
+    mcp=Mcp(
+        keywords=(
+            "session length, token lifetime, stay logged in longer, log users out after, refresh token expiry; "
+            "Sitzungsdauer, angemeldet bleiben; "
+            "duración de la sesión, caducidad de token"
+        )
+    ),
+)
+async def config_jwt(
+    call: Call,
+    app_id: AppId,
+    accessTokenTtl: Literal["15m", "30m", "1h", "2h", "1d"] | None = None,  # noqa: N803 - the contract's name
+    refreshTokenTtlDays: Annotated[int, Field(ge=1, le=365)] | None = None,  # noqa: N803
+) -> JwtSet:
+    """Change how long the tokens of an app's users live; what is left out stays.
+
+    accessTokenTtl: lifetime of access tokens issued from now on.
+    refreshTokenTtlDays: lifetime of refresh tokens, in days.
+    """
+    changes = {"accessTokenTtl": accessTokenTtl, "refreshTokenTtlDays": refreshTokenTtlDays}
+    merged = await _merge(call, "jwt_config", changes)
+    return {"message": "The token lifetimes were saved.", "app_id": app_id, "jwt_config": merged}
+
+
+@config.tool(
+    "PATCH /config/cors",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.config.cors", resource="app"),
+    rest=Rest(examples={"allowed_origins": ["https://shop.example.com"]}),
+    mcp=Mcp(
+        keywords=(
+            "CORS, blocked by browser, allow my website, domain or front end to call the API, cross-origin, "
+            "Access-Control-Allow-Origin; "
+            "Webseite erlauben, Domain freigeben; "
+            "permitir mi sitio web, dominio"
+        )
+    ),
+    guard=Guard(widens={"allowed_origins": whatever_is_given}),
+)
+async def config_cors(
+    call: Call, app_id: AppId, allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)]
+) -> CorsSet:
+    """Choose the web origins whose pages may call the app. The list given replaces the one before.
+
+    allowed_origins: full origins such as https://shop.example.com, without a path.
+    """
+    origins = list(dict.fromkeys(origin.lower() for origin in allowed_origins))
+    await _set(call, allowed_origins=origins)
+    return {"message": "The allowed origins were saved.", "app_id": app_id, "allowed_origins": origins}
+
+
+@config.tool(
+    "PATCH /config/pause",
+    access=_ADMIN,
+    effect="write",
+    audit=Audit("app.config.paused", resource="app"),
+    rest=Rest(examples={"paused": True, "reason": "maintenance"}),
+    mcp=Mcp(
+        keywords=(
+            "take an app offline, suspend, disable, maintenance mode, switch off or on, resume, unpause; "
+            "App anhalten, pausieren, Wartung, abschalten, fortsetzen; "
+            "pausar, suspender, mantenimiento, reanudar"
+        )
+    ),
+)
+async def config_pause(call: Call, app_id: AppId, paused: bool, reason: Reason | None = None) -> PauseSet:
+    """Pause an app's functions, data and files, or let them go on. Sign-in, KV and all settings keep working.
+
+    paused: true to pause, false to let them go on.
+    reason: shown to callers while the app is paused.
+    """
+    if reason is not None and not paused:
+        raise BadRequest("`reason`: a reason goes with `paused: true` only.")
+    at = call.now if paused else None
+    await _set(call, paused_at=at, paused_reason=reason)
+    state = "paused" if paused else "running"
+    return {
+        "message": f"The app is now {state}.",
+        "app_id": app_id,
+        "paused": paused,
+        "paused_at": at,
+        "paused_reason": reason,
+    }
+
+
+async def _set(call: Call, **values: Any) -> None:
+    app_id = call.require_app().id
+    changed = await call.execute(update(apps).where(apps.c.id == app_id).values(**values, updated_at=call.now))
+    if not changed.rowcount:
+        raise AppNotFound
+    await call.services.notices.publish(call.unit, "app", app_id)
+    call.audit.resource_id = app_id
+
+
+async def _merge(call: Call, column: str, changes: dict[str, Any]) -> Any:
+    given = {name: value for name, value in changes.items() if value is not None}
+    if not given:
+        raise MissingField(f"Send at least one of {', '.join(f'`{name}`' for name in changes)}.")
+    merged = (await get_app_row(call))[column] | given
+    await _set(call, **{column: merged})
+    return merged

@@ -1,0 +1,157 @@
+"""/dashboard/billing/budgets: what an app or a key may spend in a day or a month."""
+
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import select
+
+from baobab.tools.billing.errors import BudgetNotFound, SubjectNotFound, TooManyBudgets
+from baobab.tools.billing.ledger.budgets import Budget, BudgetPeriod, BudgetSubject
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.schemas import BudgetDeleted, BudgetRow, Budgets, BudgetSet, Kind
+from baobab.tools.billing.standing import OrganizationId, resolve_organisation
+from baobab.tools.billing.toolset import billing
+from baobab.tools.core.auth.access import AnyAccount
+from baobab.tools.core.auth.tables import api_keys, apps
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.money import Usd, dollars, usd
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import Text
+
+MOST = 1000
+
+Subject = Annotated[Kind, Field(description="What is bounded: an app, or an API key.")]
+SubjectId = Annotated[
+    str, Text(36, min_length=1), Field(description="The app's or the key's id.", examples=["app_1a2b3c4d5e6f"])
+]
+Period = Annotated[BudgetPeriod, Field(description="A day, or a calendar month, both in UTC.")]
+
+
+@billing.tool(
+    "GET /billing/budgets",
+    access=AnyAccount(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "spending limits, caps, how much of the budget is used; "
+            "Budgets, Ausgabengrenzen anzeigen; "
+            "presupuestos, límites de gasto"
+        )
+    ),
+)
+async def billing_budgets(call: Call, org_id: OrganizationId | None = None) -> Budgets:
+    """List an organisation's budgets, with what is spent of each."""
+    organisation = await resolve_organisation(call, org_id)
+    return {"budgets": [render_budget(budget) for budget in await call.services.part(Credits).budgets(organisation)]}
+
+
+@billing.tool(
+    "PUT /billing/budgets/{subject}/{subject_id}/{period}",
+    access=AnyAccount(),
+    effect="write",
+    raises=(SubjectNotFound, TooManyBudgets),
+    audit=Audit("billing.budget.set", resource="budget"),
+    rest=Rest(
+        query=("org_id",),
+        examples={"subject": "app", "subject_id": "app_1a2b3c4d5e6f", "period": "day", "most_usd": "2.50"},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "limit or cap spending, spending cap, maximum cost per day or month, cost control, quota in dollars, "
+            "do not spend more than; "
+            "Budget setzen, Ausgaben begrenzen, Kostenlimit; "
+            "limitar el gasto, presupuesto máximo, tope de coste"
+        )
+    ),
+    guard=Guard(
+        # A key whose limits somebody has chosen does not choose what it may spend.
+        grants=True
+    ),
+)
+async def billing_set_budget(
+    call: Call,
+    subject: Subject,
+    subject_id: SubjectId,
+    period: Period,
+    most_usd: Usd,
+    org_id: OrganizationId | None = None,
+) -> BudgetSet:
+    """Bound what an app or a key may spend in each day or month; admins and owners only. In force at once.
+
+    What was spent before in this period counts. 0 refuses every call that costs anything.
+
+    most_usd: US dollars, with up to 9 decimals, exactly; a number or its text.
+    """
+    organisation = await resolve_organisation(call, org_id, "admin")
+    await _require_own(call, organisation, subject, subject_id)
+    credits_ = call.services.part(Credits)
+    # Whoever sets another at once waits until this call is committed.
+    there = await credits_.budgets(organisation, unit=call.unit)
+    known = {(budget.subject, budget.subject_id, budget.period) for budget in there}
+    if (subject, subject_id, period) not in known and len(there) >= MOST:
+        raise TooManyBudgets(f"The organisation has {MOST} budgets.", details={"limit": MOST})
+    budget = await credits_.set_budget(organisation, subject, subject_id, period, most_usd, unit=call.unit)
+    await _publish_change(call, subject, subject_id, period)
+    call.audit.data["most_usd"] = dollars(most_usd)
+    return {"budget": render_budget(budget)}
+
+
+@billing.tool(
+    "DELETE /billing/budgets/{subject}/{subject_id}/{period}",
+    access=AnyAccount(),
+    effect="destructive",
+    raises=(BudgetNotFound,),
+    audit=Audit("billing.budget.delete", action="delete", resource="budget"),
+    mcp=Mcp(
+        keywords=(
+            "remove a spending limit or cap, no more cap; "
+            "Budget löschen, Kostenlimit aufheben; "
+            "quitar límite de gasto, eliminar presupuesto"
+        )
+    ),
+    guard=Guard(grants=True),
+)
+async def billing_delete_budget(
+    call: Call, subject: Subject, subject_id: SubjectId, period: Period, org_id: OrganizationId | None = None
+) -> BudgetDeleted:
+    """Delete a budget; admins and owners only. Only the organisation's credits bound the app or key then."""
+    organisation = await resolve_organisation(call, org_id, "admin")
+    # Not asked whether the app or the key is still there: what is left of one that is gone can be deleted too.
+    if not await call.services.part(Credits).delete_budget(organisation, subject, subject_id, period, unit=call.unit):
+        raise BudgetNotFound
+    await _publish_change(call, subject, subject_id, period)
+    return {"deleted": True}
+
+
+def render_budget(budget: Budget) -> BudgetRow:
+    return {
+        "subject": "app" if budget.subject == "app" else "key",
+        "subject_id": budget.subject_id,
+        "period": budget.period,
+        "limit_usd": usd(budget.most),
+        "spent_usd": usd(budget.spent_nanos),
+        "reserved_usd": usd(budget.reserved),
+        "resets_at": budget.resets_at,
+    }
+
+
+async def _require_own(call: Call, organisation: str, subject: BudgetSubject, subject_id: str) -> None:
+    """SubjectNotFound unless it is an app or a live key of the organisation."""
+    table = apps if subject == "app" else api_keys
+    owned = select(table.c.id).where(table.c.id == subject_id, table.c.organisation_id == organisation)
+    if subject == "key":
+        owned = owned.where(api_keys.c.revoked_at.is_(None))
+    if (await call.execute(owned)).first() is None:
+        raise SubjectNotFound
+
+
+async def _publish_change(call: Call, subject: BudgetSubject, subject_id: str, period: BudgetPeriod) -> None:
+    if subject == "key":
+        # A key with a budget may call less (tools/core/auth/key_limits.py): what is held in memory of it is void.
+        digests = await call.execute(select(api_keys.c.digest).where(api_keys.c.id == subject_id))
+        for digest in digests.scalars():
+            await call.services.notices.publish(call.unit, "key", digest)
+        await call.services.notices.publish(call.unit, "tools", f"key:{subject_id}")
+    call.audit.resource_id = f"{subject}/{subject_id}/{period}"
+    call.audit.app_id = subject_id if subject == "app" else None

@@ -1,0 +1,156 @@
+"""GET /dashboard/billing and GET /dashboard/plans: what there is, in US dollars."""
+
+from datetime import UTC, datetime, time
+
+from sqlalchemy import select
+
+from baobab.tools.billing.ledger.account import Account
+from baobab.tools.billing.ledger.credits import Credits
+from baobab.tools.billing.ledger.errors import NoCreditAccount
+from baobab.tools.billing.ledger.terms import TERMS
+from baobab.tools.billing.schemas import AiCredits, Billing, Caps, Consumption, CreditsTold, OwnPlan, Plans
+from baobab.tools.billing.standing import OrganizationId, resolve_organisation
+from baobab.tools.billing.tools.budgets import render_budget
+from baobab.tools.billing.toolset import billing
+from baobab.tools.core.auth.access import EVERYBODY, AnyAccount
+from baobab.tools.core.auth.tables import organisations
+from baobab.tools.core.call import Call
+from baobab.tools.core.credits import UsageLine
+from baobab.tools.core.money import usd
+from baobab.tools.core.plan_room import cap_of_apps
+from baobab.tools.core.plans import PLANS
+from baobab.tools.core.toolset import Mcp
+
+
+@billing.tool(
+    "GET /billing",
+    access=AnyAccount(),
+    effect="read",
+    raises=(NoCreditAccount,),
+    mcp=Mcp(
+        keywords=(
+            "balance, remaining credits, how much money is left, account standing, subscription, current plan; "
+            "Guthaben, Kontostand, Tarif; "
+            "saldo, crédito restante, plan actual"
+        )
+    ),
+)
+async def billing_get(call: Call, org_id: OrganizationId | None = None) -> Billing:
+    """Read what an organisation has and has spent: plan, credits, this month's use, budgets.
+
+    Amounts are US dollars; null is without a cap.
+    """
+    organisation = await resolve_organisation(call, org_id)
+    credits_ = call.services.part(Credits)
+    account = await credits_.account(organisation)
+    used = await credits_.usage(organisation, account.month, call.now.date(), by=())
+    budgets = await credits_.budgets(organisation)
+    # Last: from here on the call holds a connection, and whoever holds one must not wait for another.
+    plan = (await call.execute(select(organisations.c.plan).where(organisations.c.id == organisation))).scalar_one()
+    apps = await cap_of_apps(call.execute, organisation, PLANS[plan])
+    platform, byok = (_consumption([one for one in used if one.byok is own]) for own in (False, True))
+    return {
+        "organization_id": organisation,
+        "plan": _own_plan(plan, account, apps),
+        "credits": _credits(account),
+        "aiCredits": _ai_credits(account),
+        "usage": {"ai_credits_usd": platform["cost"]},
+        "platform": platform,
+        "byok": byok,
+        "billingPeriodStart": datetime.combine(account.month, time(), UTC),
+        "budgets": [render_budget(budget) for budget in budgets],
+    }
+
+
+@billing.tool(
+    "GET /plans",
+    access=EVERYBODY,
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "prices, pricing, tiers, subscriptions, upgrade, what does it cost, limits and quotas of each plan; "
+            "Tarife, Preise; "
+            "planes, precios, tarifas"
+        )
+    ),
+)
+async def billing_plans(call: Call) -> Plans:  # noqa: ARG001 - every handler takes its call
+    """List the plans: the credits that each gives, and what each app may use.
+
+    Null is no cap.
+    """
+    return {
+        "plans": [
+            {
+                "id": name,
+                "name": name.capitalize(),
+                "aiCreditsUsd": _or_uncapped(TERMS[name].allowance),
+                "aiCreditsLifetime": TERMS[name].once,
+                **_caps(name),
+            }
+            for name in PLANS
+        ]
+    }
+
+
+def _caps(plan: str) -> Caps:
+    caps = PLANS[plan]
+    return {
+        "requestsPerMinute": caps.requests_per_minute,
+        "kvOpsPerSecond": caps.kv_ops_per_second,
+        "kvBytes": caps.kv_bytes,
+        "kvKeys": caps.kv_keys,
+        "maxProjects": caps.apps,
+        "maxAgents": caps.agents,
+        "maxAgentBytes": caps.agent_bytes,
+        "maxToolServers": caps.tool_servers,
+        "maxApiKeys": caps.api_keys,
+        "maxModelServers": caps.model_servers,
+        "maxAuditRows": caps.audit_rows,
+    }
+
+
+def _own_plan(plan: str, account: Account, apps: int | None) -> OwnPlan:
+    """The organisation's own terms, where the operator has set some, instead of the plan's."""
+    return {
+        "id": plan,
+        "name": plan.capitalize(),
+        "limits": {
+            **_caps(plan),
+            "maxProjects": apps,
+            "maxAiCreditsUsd": _or_uncapped(account.terms.allowance),
+            "aiCreditsLifetime": account.terms.once,
+        },
+    }
+
+
+def _credits(account: Account) -> CreditsTold:
+    balance = account.balance
+    return {
+        "monthly_allowance_usd": _or_uncapped(balance.allowance),
+        "topup_usd": usd(balance.credits),
+        "total_usd": _or_uncapped(balance.total),
+        "reserved_usd": usd(balance.reserved),
+        "available_usd": None if balance.available is None else usd(max(0, balance.available)),
+        "floor_usd": usd(balance.floor),
+    }
+
+
+def _ai_credits(account: Account) -> AiCredits:
+    return {
+        "included": _or_uncapped(account.terms.allowance),
+        "used": usd(account.once_used if account.terms.once else account.used),
+        "remaining": _or_uncapped(account.balance.allowance),
+    }
+
+
+def _consumption(used: list[UsageLine]) -> Consumption:
+    return {
+        "requests": sum(one.requests for one in used),
+        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in used),
+        "cost": usd(sum(one.cost for one in used)),
+    }
+
+
+def _or_uncapped(nanos: int | None) -> float | None:
+    return None if nanos is None else usd(nanos)

@@ -1,0 +1,218 @@
+"""The store as a whole: scan, stats, flush, recent refusals, the function key."""
+
+from typing import Annotated
+
+from pydantic import Field, WithJsonSchema
+from sqlalchemy import delete, func, select
+
+from baobab.tools.core.auth.callers import Account, AppKey
+from baobab.tools.core.auth.function_keys import rotate_function_key
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.pagination import Cursor, CursorInvalid, decode_cursor, encode_cursor
+from baobab.tools.core.rate_limits import resolve_answer
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId, Json, Moment, Text
+from baobab.tools.kv.access import Authenticated, Operator
+from baobab.tools.kv.errors import MAX_VALUE_BYTES, ConfirmRequired
+from baobab.tools.kv.limits import POLICY
+from baobab.tools.kv.schemas import Flushed, FunctionKey, Keys, Refusals, Stats
+from baobab.tools.kv.tables import rules_table
+from baobab.tools.kv.tools.expose_rules import publish_change
+from baobab.tools.kv.toolset import kv
+
+_BEGINNING = "0"
+"""The cursor with which clients of other stores begin a scan."""
+_MOST_REFUSALS = 200
+
+Confirmation = Annotated[Json, WithJsonSchema({"type": "boolean", "default": False})]
+"""Only true confirms: anything else is told so, and not that it has the wrong type."""
+
+
+@kv.tool(
+    "GET /_scan",
+    access=Operator(),
+    effect="read",
+    raises=(CursorInvalid,),
+    taints=True,
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "list keys, find keys by prefix, keys starting or beginning with, browse, iterate, enumerate, search,"
+            " show all entries, which keys are there; "
+            "Schlüssel auflisten, anzeigen, mit Anfang; "
+            "listar claves, empiezan por, prefijo, buscar"
+        ),
+    ),
+)
+async def kv_scan(
+    call: Call,
+    app_id: AppId,
+    prefix: Annotated[str, Text(512)] = "",
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100,
+    cursor: Cursor | None = None,
+) -> Keys:
+    """List keys, in order. A key that is there throughout the scan is listed exactly once.
+
+    prefix: only keys that start with it.
+    limit: keys in one page.
+    cursor: that of the page before; left out, or "0", for the first page.
+    """
+    vault, scanned = call.services.vault, f"kv:{app_id}:{prefix}"
+    after = None if cursor in (None, _BEGINNING) else decode_cursor(vault, scanned, cursor)[0]
+    keys, last = await call.stores.kv.scan(app_id, prefix, limit, after)
+    return {"keys": keys, "cursor": last and encode_cursor(vault, scanned, last)}
+
+
+@kv.tool(
+    "GET /_stats",
+    access=Operator(),
+    effect="read",
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "how much storage, space or memory is used, size, number of keys, quota, limits, capacity left; "
+            "Speicherplatz, Größe, wie viel belegt; "
+            "espacio usado, tamaño, cuánto almacenamiento, número de claves"
+        ),
+    ),
+)
+async def kv_stats(call: Call, app_id: AppId) -> Stats:
+    """Tell what the store holds and what its caps are; null is no cap.
+
+    The bytes of an entry are those of its key and of its value as compact JSON.
+    """
+    plan = call.require_app().plan
+    usage = await call.stores.kv.usage(app_id)
+    most = plan.kv_ops_per_second
+    return {
+        "keys_total": usage.keys,
+        "bytes_used": usage.bytes,
+        "ops_per_sec": None
+        if most is None
+        else await resolve_answer(call.services.limits.count_used(POLICY, app_id, most, 1)),
+        "limit": {
+            "max_ops_per_sec": most,
+            "max_storage_bytes": plan.kv_bytes,
+            "max_keys_total": plan.kv_keys,
+            "max_value_bytes": MAX_VALUE_BYTES,
+        },
+    }
+
+
+async def _preview_flush(call: Call, app_id: AppId, confirm: Confirmation, include_config: bool) -> str:
+    if confirm is not True:
+        raise ConfirmRequired
+    usage = await call.stores.kv.usage(app_id)
+    told = f"It would delete {usage.keys} keys ({usage.bytes} bytes) of the app {call.require_app().name}"
+    if not include_config:
+        return f"{told}, and leave its expose rules."
+    counted = select(func.count()).where(rules_table.c.app_id == app_id)
+    return f"{told}, and its {(await call.execute(counted)).scalar_one()} expose rules."
+
+
+@kv.tool(
+    "POST /_flush",
+    access=Operator("admin"),
+    effect="destructive",
+    raises=(ConfirmRequired,),
+    audit=Audit("kv.flush", action="delete", resource="kv"),
+    rest=Rest(examples={"confirm": True}),
+    mcp=Mcp(
+        keywords=(
+            "wipe, clear, empty, erase, purge, reset, truncate all data, delete everything in the store or "
+            "database; "
+            "alles löschen, leeren, alle Daten; "
+            "borrar todo, vaciar, todos los datos, todas las claves"
+        )
+    ),
+    guard=Guard(preview=_preview_flush),
+)
+async def kv_flush(call: Call, app_id: AppId, confirm: Confirmation = False, include_config: bool = False) -> Flushed:
+    """Delete every key of the app. This cannot be undone.
+
+    confirm: must be true.
+    include_config: delete the expose rules too.
+    """
+    if confirm is not True:
+        raise ConfirmRequired
+    if include_config:
+        await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
+        await publish_change(call)
+    deleted = await call.stores.kv.flush(app_id)
+    call.audit.data |= {"deleted": deleted, "include_config": include_config}
+    await call.emit("kv.flushed", deleted=deleted, include_config=include_config)
+    return {"deleted": deleted}
+
+
+@kv.tool(
+    "GET /_audit_recent",
+    access=Authenticated(),
+    effect="read",
+    taints=True,
+    mcp=Mcp(
+        keywords=(
+            "refused or denied requests to keys, why do my users get 403 or 401, permission errors, debug access;"
+            " "
+            "abgelehnte Zugriffe, warum verweigert; "
+            "accesos denegados, por qué da error, rechazadas"
+        )
+    ),
+)
+async def kv_audit_recent(
+    call: Call,
+    app_id: AppId,
+    limit: Annotated[int, Field(ge=1, le=2**31 - 1)] = 50,
+    since: Annotated[Moment | None, Field(alias="from")] = None,
+    to: Moment | None = None,
+) -> Refusals:
+    """List the latest refused requests to this store, newest first: what a client did wrong, and on which key.
+
+    Of a call over MCP or by an agent, `method` is `MCP` or `AGENT` and `path` the tool's name.
+
+    limit: how many, 200 at most; more is taken for that. The last 1000 of 7 days are kept.
+    since: ISO 8601, UTC where it names no zone; refusals from this moment on.
+    to: ISO 8601, UTC where it names no zone; refusals before this moment.
+    """
+    most = min(limit, _MOST_REFUSALS)
+    rows = await call.services.failures.recent(call.stores, app_id, kv.name, most, since=since, to=to)
+    return {
+        "entries": [
+            {
+                "at": row["at"],
+                "method": row["method"],
+                "path": row["path"],
+                "status_code": row["status_code"],
+                "error_code": row["error_code"],
+                "key": row["subject"],
+            }
+            for row in rows
+        ]
+    }
+
+
+@kv.tool(
+    "POST /_rotate_key",
+    access=Operator("admin", functions=False),
+    effect="destructive",
+    audit=Audit("kv.function_key.rotate", resource="function_key"),
+    mcp=Mcp(
+        keywords=(
+            "rotate, renew, regenerate the app's function key or secret; "
+            "Funktionsschlüssel erneuern, rotieren; "
+            "rotar, renovar la clave de funciones"
+        )
+    ),
+    guard=Guard(grants=True),
+)
+async def kv_rotate_key(call: Call, app_id: AppId) -> FunctionKey:
+    """Replace the app's function key. The old one is void at once; the new one is shown this once.
+
+    A function key opens the key-value store of its app and nothing else: every key, and the expose rules. It is void,
+    and replaced by one that nobody has seen, when the account that it was shown to leaves the organisation or becomes a
+    plain member, or when the API key that asked for it is revoked.
+    """
+    caller = call.caller
+    assert isinstance(caller, (Account, AppKey))
+    key = await rotate_function_key(call, app_id, shown_to=caller.account_id, key_id=caller.key_id)
+    return {"function_key": key}

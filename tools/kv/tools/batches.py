@@ -1,0 +1,157 @@
+"""A batch: up to a hundred operations in one request, each answered by itself."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+from pydantic_core import from_json
+
+from baobab.storage.kv import errors as store
+from baobab.storage.kv.engine import Delete, Get, Op, OpResult, Set
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BaobabError
+from baobab.tools.core.escaping import escape_text
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+from baobab.tools.kv.access import ExposedAccess, rule_book
+from baobab.tools.kv.errors import MAX_VALUE_BYTES, KeyInvalid, ValueTooLarge
+from baobab.tools.kv.keys import MAX_KEY, check_key, encode_value
+from baobab.tools.kv.rules import RuleBook
+from baobab.tools.kv.schemas import BatchResult, ItemResult
+from baobab.tools.kv.tools.entries import DURABLE_TTL, quota, refusal
+from baobab.tools.kv.toolset import KV_ENVELOPE, WRITTEN, kv
+
+MAX_OPS = 100
+_MAX_BODY = MAX_OPS * (MAX_VALUE_BYTES + 2048)
+
+_OP_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "op": {"enum": ["get", "set", "del"]},
+        "key": {"type": "string", "maxLength": MAX_KEY},
+        "value": {"description": "Any JSON value; required for set."},
+    },
+    "required": ["op", "key"],
+}
+# A malformed item is answered in its place, so that it does not stop the others: no type refuses it before.
+Item = Annotated[Any, WithJsonSchema(_OP_SCHEMA)]
+
+
+class _Refused(Exception):
+    def __init__(self, error: str, message: str | None = None) -> None:
+        self.result: ItemResult = {"error": error, "message": message} if message else {"error": error}
+
+
+async def _preview_batch(call: Call, app_id: AppId, ops: list[Item]) -> str:
+    """Every operation, the gravest first; whoever decides must not look for what is hidden among the harmless."""
+    del app_id
+    book = None if call.role else await rule_book(call)
+    keys: dict[str, list[str]] = {"del": [], "set": [], "get": []}
+    refused = []
+    for item in ops:
+        if isinstance(_plan(item, call, book), Get | Set | Delete):
+            keys[item["op"]].append(item["key"])
+        else:
+            refused.append(item)
+    counts = ", ".join(f"{len(found)} {name}" for name, found in keys.items() if found)
+    lines = [f"{len(ops)} operations: {counts or 'none that can be made'}."]
+    lines += [f"{name} {escape_text(key)}" for name, found in keys.items() for key in found]
+    if refused:
+        lines.append(f"{len(refused)} would be refused; they are among the arguments.")
+    return "\n".join(lines)
+
+
+async def _answer_reads(call: Call, app_id: AppId, ops: list[Item]) -> BatchResult | None:
+    """The answer of a batch that sets and deletes nothing, because it only reads or because the rest is refused."""
+    planned = await _plan_all(call, ops)
+    return None if any(isinstance(op, Set | Delete) for op in planned) else await _run(call, app_id, planned)
+
+
+@kv.tool(
+    "POST /_batch",
+    access=ExposedAccess("write", key=None),
+    # The gravest of its operations: a key that must ask before it deletes must ask here too.
+    effect="destructive",
+    audit=WRITTEN,
+    taints=True,
+    rest=Rest(
+        max_body=_MAX_BODY,
+        examples={"ops": [{"op": "set", "key": "a", "value": 1}, {"op": "get", "key": "a"}, {"op": "del", "key": "b"}]},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "several, many, multiple, bulk reads and writes at once in one request, mget, mset, pipeline, get or "
+            "set many keys; "
+            "mehrere Schlüssel auf einmal, gesammelt, Stapel; "
+            "varias operaciones a la vez, muchas claves, lote"
+        )
+    ),
+    guard=Guard(preview=_preview_batch, idle=_answer_reads),
+)
+async def kv_batch(call: Call, app_id: AppId, ops: Annotated[list[Item], Field(max_length=MAX_OPS)]) -> BatchResult:
+    """Run several operations in order. Each succeeds or fails by itself, and is answered in its place.
+
+    get answers `{value}` (null when absent), set `{ok: true}`, del `{deleted}`; a refused one `{error}`. Values that
+    are set live 30 days.
+
+    ops: at most 100 of `{op: get | set | del, key, value}`.
+    """
+    return await _run(call, app_id, await _plan_all(call, ops))
+
+
+async def _plan_all(call: Call, ops: list[Item]) -> list[Op | ItemResult]:
+    """Each operation as it is made, or what it is refused with."""
+    book = None if call.role else await rule_book(call)
+    return [_plan(item, call, book) for item in ops]
+
+
+async def _run(call: Call, app_id: str, planned: list[Op | ItemResult]) -> BatchResult:
+    operations = [op for op in planned if isinstance(op, Get | Set | Delete)]
+    outcomes = iter(await call.stores.kv.batch(app_id, operations, quota(call)) if operations else ())
+    results = [_result(op, next(outcomes)) if isinstance(op, Get | Set | Delete) else op for op in planned]
+    return {"results": results}
+
+
+def _plan(item: Any, call: Call, book: RuleBook | None) -> Op | ItemResult:
+    try:
+        return _operation(item, call, book)
+    except _Refused as refused:
+        return refused.result
+
+
+def _operation(item: Any, call: Call, book: RuleBook | None) -> Op:
+    op = item.get("op") if isinstance(item, dict) else None
+    if op not in ("get", "set", "del"):
+        raise _Refused("invalid op")
+    key = item.get("key")
+    try:
+        check_key(key if isinstance(key, str) else "")
+    except KeyInvalid as exc:
+        raise _Refused("key_invalid", exc.message) from exc
+    if op == "set" and "value" not in item:
+        raise _Refused("missing value")
+    if book is not None and not book.allows(key, "read" if op == "get" else "write", call.caller):
+        raise _Refused("KV_FORBIDDEN")
+    if op == "get":
+        return Get(key)
+    if op == "del":
+        return Delete(key)
+    try:
+        return Set(key, encode_value(item["value"]), DURABLE_TTL)
+    except ValueTooLarge as exc:
+        raise _Refused(exc.code) from exc
+    except ValueError as exc:
+        raise _Refused("bad_request", f"value {exc}") from exc
+
+
+def _result(op: Op, outcome: OpResult) -> ItemResult:
+    match outcome:
+        case store.KvError():
+            error = refusal(outcome)
+            if isinstance(error, BaobabError):
+                return {"error": KV_ENVELOPE.code(type(error)), "message": error.message}
+            return {"error": "store_error", "message": "The store does not answer at the moment."}
+        case bytes():
+            return {"value": from_json(outcome)}
+        case int():
+            return {"deleted": outcome}
+    return {"value": None} if isinstance(op, Get) else {"ok": True}

@@ -1,0 +1,397 @@
+"""Entries: one key at a time."""
+
+from collections.abc import Awaitable
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+from pydantic_core import from_json
+
+from baobab.storage.kv import errors as store
+from baobab.storage.kv.engine import ABSENT, Quota, Tier
+from baobab.storage.kv.json_equality import matches
+from baobab.tools.core.binding import Encoded
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import AppMigrating, BaobabError
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import OMITTED, AppId
+from baobab.tools.kv.access import ExposedAccess
+from baobab.tools.kv.errors import (
+    CounterOverflow,
+    KeyInvalid,
+    KeyNotFound,
+    KeySegmentEmpty,
+    KeysExhausted,
+    NotAnInteger,
+    StorageFull,
+    ValueTooLarge,
+)
+from baobab.tools.kv.keys import Key, Value
+from baobab.tools.kv.schemas import Applied, Count, Deletion, Existence, Stored, Swapped, TimeToLive, Wrote
+from baobab.tools.kv.toolset import WRITTEN, kv
+
+DURABLE_TTL = 30 * 86400
+EPHEMERAL_TTL = 3600
+MAX_TTL = 10**10
+_WHOLE = 2**63 - 1
+# JSON may write a character in six bytes that counts as one.
+_MAX_BODY = 2 * 2**20
+
+T = TypeVar("T")
+
+Ttl = Annotated[int, Field(ge=1, le=MAX_TTL)]
+Step = Annotated[int, Field(ge=-_WHOLE, le=_WHOLE)]
+
+_KEY = (KeyInvalid, KeySegmentEmpty)
+_ROOM = (StorageFull, KeysExhausted)
+
+
+@kv.tool(
+    "GET /{key:path}",
+    access=ExposedAccess("read"),
+    effect="read",
+    raises=(*_KEY, KeyNotFound),
+    taints=True,
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "read, fetch, load, look up, retrieve, get a value, record, document or data by its key; "
+            "Wert lesen, abrufen, holen; "
+            "leer, obtener, consultar valor, dato"
+        ),
+    ),
+)
+async def kv_get(call: Call, app_id: AppId, key: Key, touch: bool = False) -> Stored:
+    """Read the value stored under a key.
+
+    touch: start the entry's time to live anew.
+    """
+    value = await call.stores.kv.get(app_id, key, touch)
+    if value is None:
+        raise KeyNotFound
+    return Encoded(b'{"value":' + value + b"}")  # type: ignore[return-value]  # as JSON already
+
+
+@kv.tool(
+    "GET /{key:path}/ttl",
+    access=ExposedAccess("read"),
+    effect="read",
+    raises=(*_KEY, KeyNotFound),
+    mcp=Mcp(
+        keywords=(
+            "time to live, when or how soon does it expire, time left, remaining lifetime; "
+            "wann läuft der Schlüssel ab, Restzeit; "
+            "cuándo caduca, expira, tiempo restante"
+        )
+    ),
+)
+async def kv_ttl(call: Call, app_id: AppId, key: Key) -> TimeToLive:
+    """Tell in how many seconds a key expires; null for a key that does not."""
+    left = await call.stores.kv.ttl(app_id, key)
+    if left is ABSENT:
+        raise KeyNotFound
+    return {"ttl": left}
+
+
+@kv.tool(
+    "GET /{key:path}/exists",
+    access=ExposedAccess("read"),
+    effect="read",
+    raises=_KEY,
+    mcp=Mcp(
+        keywords=(
+            "is there such a key, does it exist, check, present, was it stored; "
+            "gibt es den Schlüssel, vorhanden, prüfen; "
+            "existe la clave, comprobar"
+        )
+    ),
+)
+async def kv_exists(call: Call, app_id: AppId, key: Key) -> Existence:
+    """Tell whether a key is there."""
+    return {"exists": await call.stores.kv.exists(app_id, key)}
+
+
+async def _preview_put(
+    call: Call,
+    app_id: AppId,
+    key: Key,
+    value: Value,
+    ttl: Ttl | None = OMITTED,  # noqa: ARG001 - a preview takes what its tool takes
+    ephemeral: bool = False,  # noqa: ARG001
+) -> str:
+    before = await call.stores.kv.get(app_id, key)
+    if before is None:
+        return f"The key is not there: it would store {len(value)} bytes."
+    return f"It would replace the value, which has {len(before)} bytes, by one of {len(value)}."
+
+
+@kv.tool(
+    "PUT /{key:path}",
+    access=ExposedAccess("write"),
+    effect="write",
+    raises=(*_KEY, *_ROOM, ValueTooLarge),
+    audit=WRITTEN,
+    rest=Rest(status=204, max_body=_MAX_BODY, examples={"value": {"items": [1, 2]}, "ttl": 3600}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "save, store, write, set, update, overwrite, remember, keep a value, record, document or data, "
+            "insert, upsert, cache, flag, configuration value; "
+            "Wert speichern, ablegen, schreiben, setzen, merken; "
+            "guardar, almacenar, escribir valor, dato"
+        ),
+    ),
+    guard=Guard(preview=_preview_put, destructive_when="where the key is there already: its value is replaced"),
+)
+async def kv_put(
+    call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
+) -> None:
+    """Store a value under a key, in place of what was there.
+
+    A key of yours that must ask before it destroys something asks before it replaces a value.
+
+    ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
+    ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
+    """
+    tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
+    held_back = call.needs_destroy_approval
+    # Who must ask before replacing something writes only where nothing is, in the one step that finds that out.
+    write = call.stores.kv.setnx if held_back else call.stores.kv.put
+    wrote = await translate_errors(write(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call)))
+    if held_back and not wrote:
+        call.declare_destructive()
+
+
+async def _preview_delete(call: Call, app_id: AppId, key: Key) -> str:
+    value = await call.stores.kv.get(app_id, key)
+    if value is None:
+        return "The key is not there: nothing would be deleted."
+    return f"It would delete the key, whose value has {len(value)} bytes."
+
+
+async def _answer_missing(call: Call, app_id: AppId, key: Key) -> Deletion | None:
+    """The answer where there is nothing to delete."""
+    return None if await call.stores.kv.exists(app_id, key) else {"deleted": 0}
+
+
+@kv.tool(
+    "DELETE /{key:path}",
+    access=ExposedAccess("write"),
+    effect="destructive",
+    raises=_KEY,
+    audit=WRITTEN,
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "remove, erase, drop one key, value, entry or record; "
+            "Schlüssel löschen, Eintrag entfernen; "
+            "borrar, eliminar una clave, dato, entrada"
+        ),
+    ),
+    guard=Guard(preview=_preview_delete, idle=_answer_missing),
+)
+async def kv_delete(call: Call, app_id: AppId, key: Key) -> Deletion:
+    """Delete a key; `deleted` is 0 when it was not there."""
+    return {"deleted": await call.stores.kv.delete(app_id, key)}
+
+
+async def _preview_count(call: Call, app_id: AppId, key: Key, by: Step = 1) -> str:
+    del by
+    raw = await call.stores.kv.get(app_id, key)
+    if raw is None:
+        return "The counter is not there: it would begin at 0."
+    value = from_json(raw)
+    if type(value) is not int:
+        raise NotAnInteger
+    return f"The counter is at {value}."
+
+
+@kv.tool(
+    "POST /{key:path}/incr",
+    access=ExposedAccess("write"),
+    effect="write",
+    raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
+    audit=WRITTEN,
+    rest=Rest(examples={"by": 1}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "count up, increment, increase, add to, plus one, counter, tally, visits, hits, likes, page views; "
+            "Zähler erhöhen, hochzählen; "
+            "contador, incrementar, aumentar, sumar, contar visitas"
+        ),
+    ),
+    guard=Guard(preview=_preview_count),
+)
+async def kv_incr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
+    """Raise a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
+
+    by: how much; may be negative.
+    """
+    return {"value": await translate_errors(call.stores.kv.incr(app_id, key, by, DURABLE_TTL, quota(call)))}
+
+
+@kv.tool(
+    "POST /{key:path}/decr",
+    access=ExposedAccess("write"),
+    effect="write",
+    raises=(*_KEY, *_ROOM, NotAnInteger, CounterOverflow),
+    audit=WRITTEN,
+    rest=Rest(examples={"by": 1}),
+    mcp=Mcp(
+        keywords=(
+            "count down, decrement, decrease, reduce, subtract, minus one, use up stock, inventory; "
+            "Zähler verringern, herunterzählen, abziehen; "
+            "disminuir, restar, decrementar contador"
+        )
+    ),
+    guard=Guard(preview=_preview_count),
+)
+async def kv_decr(call: Call, app_id: AppId, key: Key, by: Step = 1) -> Count:
+    """Lower a counter and read it, in one step. A missing counter starts at 0 and lives 30 days.
+
+    by: how much; may be negative.
+    """
+    return {"value": await translate_errors(call.stores.kv.incr(app_id, key, -by, DURABLE_TTL, quota(call)))}
+
+
+@kv.tool(
+    "POST /{key:path}/setnx",
+    access=ExposedAccess("write"),
+    effect="write",
+    raises=(*_KEY, *_ROOM, ValueTooLarge),
+    audit=WRITTEN,
+    rest=Rest(
+        status=lambda result: 201 if result["wrote"] else 200,
+        statuses=(201, 200),
+        max_body=_MAX_BODY,
+        examples={"value": "worker-7", "ttl": 30},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "lock, mutex, semaphore, acquire, claim, lease, leader election, only once, exclusive, distributed, "
+            "workers, create only if absent, if not exists, deduplicate, idempotency; "
+            "Sperre, sperren, nur einer, nur wenn nicht vorhanden; "
+            "bloqueo, cerrojo, candado, solo si no existe, exclusivo"
+        )
+    ),
+)
+async def kv_setnx(
+    call: Call, app_id: AppId, key: Key, value: Value, ttl: Ttl | None = OMITTED, ephemeral: bool = False
+) -> Wrote:
+    """Store a value only if the key is not there yet: of several callers at once, one wins.
+
+    ttl: seconds until it expires, or null for never; left out, 30 days (one hour when ephemeral).
+    ephemeral: keep it in the faster tier, which may be lost when the machine restarts.
+    """
+    tier = Tier.EPHEMERAL if ephemeral else Tier.DURABLE
+    write = call.stores.kv.setnx(app_id, key, value, lifetime(ttl, ephemeral), tier, quota(call))
+    return {"wrote": await translate_errors(write)}
+
+
+@kv.tool(
+    "POST /{key:path}/cas",
+    access=ExposedAccess("write"),
+    effect="write",
+    raises=(*_KEY, *_ROOM, ValueTooLarge),
+    audit=WRITTEN,
+    rest=Rest(max_body=_MAX_BODY, examples={"expected": {"stock": 3}, "next": {"stock": 2}}),
+    mcp=Mcp(
+        start=True,
+        keywords=(
+            "compare and swap, compare and set, optimistic locking, concurrency, conditional update, avoid lost "
+            "updates, race condition, change only if unchanged; "
+            "nur ändern wenn unverändert, gleichzeitige Änderung; "
+            "comparar y cambiar, actualizar solo si no cambió, concurrencia"
+        ),
+    ),
+    guard=Guard(destructive_when="where it replaces a value"),
+)
+async def kv_cas(call: Call, app_id: AppId, key: Key, expected: Value, next: Value) -> Swapped:  # noqa: A002
+    """Replace a value only if it is still the expected one; the entry keeps its remaining time to live.
+
+    expected: compared as JSON, whatever the order of its fields; null stands for a key that is not there.
+    next: the value to store.
+    """
+    if call.needs_destroy_approval:
+        # In the place of nothing it is stored at once; a value that would be replaced now is asked for.
+        kv_of_app = call.stores.kv
+        if matches(None, expected):
+            write = kv_of_app.setnx(app_id, key, next, DURABLE_TTL, Tier.DURABLE, quota(call))
+            if await translate_errors(write):
+                return {"swapped": True}
+        before = await kv_of_app.get(app_id, key)
+        if before is not None and matches(before, expected):
+            call.declare_destructive()
+        return {"swapped": False}
+    swap = call.stores.kv.cas(app_id, key, expected, next, DURABLE_TTL, quota(call))
+    return {"swapped": await translate_errors(swap)}
+
+
+async def _preview_expire(call: Call, app_id: AppId, key: Key, ttl: int | None) -> str:
+    value = await call.stores.kv.get(app_id, key)
+    if value is None:
+        return "The key is not there: nothing would change."
+    when = "never" if ttl is None else "at once" if ttl == 0 else f"in {ttl} seconds"
+    return f"The key, whose value has {len(value)} bytes, would expire {when}."
+
+
+@kv.tool(
+    "POST /{key:path}/expire",
+    access=ExposedAccess("write"),
+    # A lifetime of 0 deletes.
+    effect="destructive",
+    raises=_KEY,
+    audit=WRITTEN,
+    rest=Rest(examples={"ttl": 60}),
+    mcp=Mcp(
+        keywords=(
+            "make a key expire, disappear, delete itself after minutes or hours, set TTL, time to live, timeout, "
+            "keep for ever, persist; "
+            "Ablaufzeit setzen, nach einer Stunde verschwinden; "
+            "caducar, expirar, que desaparezca, tiempo de vida"
+        )
+    ),
+    guard=Guard(preview=_preview_expire),
+)
+async def kv_expire(
+    call: Call, app_id: AppId, key: Key, ttl: Annotated[int, Field(ge=0, le=MAX_TTL)] | None
+) -> Applied:
+    """Set when a key expires; `applied` is false when it is not there.
+
+    ttl: seconds from now, 0 to delete it at once, or null for never.
+    """
+    return {"applied": await call.stores.kv.expire(app_id, key, ttl)}
+
+
+def lifetime(ttl: int | None, ephemeral: Literal[True, False]) -> int | None:
+    if ttl is OMITTED:
+        return EPHEMERAL_TTL if ephemeral else DURABLE_TTL
+    return ttl
+
+
+def quota(call: Call) -> Quota:
+    plan = call.require_app().plan
+    return Quota(plan.kv_keys, plan.kv_bytes)
+
+
+async def translate_errors(write: Awaitable[T]) -> T:
+    try:
+        return await write
+    except store.KvError as exc:
+        raise refusal(exc) from exc
+
+
+def refusal(error: store.KvError) -> BaobabError | store.KvError:
+    """What the store refused, in this family's words; the registry has its own for a store that does not answer."""
+    match error:
+        case store.SpaceFrozen():
+            return AppMigrating()
+        case store.NotAnInteger():
+            return NotAnInteger()
+        case store.IntegerOverflow():
+            return CounterOverflow()
+        case store.StorageFull():
+            return StorageFull(details={"used_bytes": error.used, "cap_bytes": error.cap})
+        case store.KeysExhausted():
+            return KeysExhausted(details={"keys": error.keys, "cap": error.cap})
+    return error

@@ -1,0 +1,212 @@
+"""Expose rules: read and changed by those who run the app."""
+
+import json
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy import delete, insert, select
+
+from baobab.tools.core.binding import Audit
+from baobab.tools.core.call import Call
+from baobab.tools.core.errors import BadRequest
+from baobab.tools.core.toolset import Guard, Mcp, Rest
+from baobab.tools.core.types import AppId
+from baobab.tools.kv.access import Operator
+from baobab.tools.kv.errors import ExposeConflict
+from baobab.tools.kv.patterns import Pattern, names_owner
+from baobab.tools.kv.rules import NOTICE, Level, Rule, RuleBook
+from baobab.tools.kv.schemas import ExposeRules, NewRule, RuleDeleted
+from baobab.tools.kv.tables import rules_table
+from baobab.tools.kv.toolset import kv
+
+MAX_RULES = 500
+
+_CHANGED = Audit("kv.expose.update", resource="kv_rule")
+_REPLACE_BODY = 2**20
+
+
+@kv.tool(
+    "GET /_expose",
+    access=Operator(),
+    effect="read",
+    mcp=Mcp(
+        keywords=(
+            "which keys are public or shared, show access rules, permissions of keys; "
+            "Freigaben anzeigen, welche Schlüssel sind öffentlich; "
+            "reglas de acceso, qué claves son públicas"
+        )
+    ),
+)
+async def kv_expose_list(call: Call, app_id: AppId) -> ExposeRules:
+    """List the rules that expose keys to end users, in the order of their declaration."""
+    query = select(rules_table).where(rules_table.c.app_id == app_id).order_by(rules_table.c.position)
+    rows = (await call.execute(query)).all()
+    found: ExposeRules = {
+        "rules": [{"pattern": r.pattern, "read": r.read, "write": r.write, "order": r.position} for r in rows]
+    }
+    book = RuleBook(Rule(row.pattern, row.read, row.write, row.position) for row in rows)
+    warnings = [
+        f"{json.dumps(rule.pattern)} keeps {verb} to the owner, and {json.dumps(other.pattern)} opens the same keys to "
+        f"{'anybody' if other.level(verb) == 'public' else 'every user'}: close them with a rule at `deny`."
+        for rule, verb, other in book.find_open_beside_owners()
+    ]
+    return {**found, "warnings": warnings} if warnings else found
+
+
+@kv.tool(
+    "PUT /_expose/{pattern:path}",
+    access=Operator("admin"),
+    effect="write",
+    raises=(ExposeConflict,),
+    audit=_CHANGED,
+    rest=Rest(status=204, examples={"read": "owner", "write": "owner"}),
+    mcp=Mcp(
+        keywords=(
+            "make keys public, publicly readable, share keys with visitors, users or everybody without login, "
+            "anonymous read, permission, access rule; "
+            "Schlüssel öffentlich machen, freigeben, ohne Anmeldung lesen; "
+            "hacer pública una clave, compartir, leer sin iniciar sesión"
+        )
+    ),
+    guard=Guard(
+        # What it opens to the public, the key could do there without asking.
+        grants=True
+    ),
+)
+async def kv_expose(call: Call, app_id: AppId, pattern: Pattern, read: Level, write: Level) -> None:
+    """Expose the keys that match a pattern to end users.
+
+    Of several rules that match a key, the one with the longest fixed beginning decides; among equals, the first.
+
+    read: who may read: `public` anybody, `authed` signed-in users, `owner` the user whom the pattern names, `deny`
+      nobody.
+    write: who may write, with the same words.
+    """
+    _check_owner(pattern, read, write)
+    rows = (await call.execute(select(rules_table).where(rules_table.c.app_id == app_id))).all()
+    existing = next((row for row in rows if row.pattern == pattern), None)
+    if existing is not None:
+        if (existing.read, existing.write) == (read, write):
+            return
+        rule = {"pattern": pattern, "read": existing.read, "write": existing.write, "order": existing.position}
+        raise ExposeConflict(details={"existing": rule})
+    if len(rows) >= MAX_RULES:
+        raise BadRequest(f"An app has at most {MAX_RULES} rules.", remediation="Delete rules that are not needed.")
+    position = max((row.position for row in rows), default=-1) + 1
+    row = {"app_id": app_id, "pattern": pattern, "read": read, "write": write, "position": position}
+    await call.execute(insert(rules_table), row)
+    await publish_change(call)
+    call.audit.resource_id = pattern[:200]
+    call.audit.data |= {"read": read, "write": write}
+
+
+async def _preview_replace(call: Call, app_id: AppId, rules: list[NewRule]) -> str:
+    before = {(r["pattern"], r["read"], r["write"]) for r in (await kv_expose_list(call, app_id))["rules"]}
+    after = {(rule["pattern"], _level(rule["read"]), _level(rule["write"])) for rule in rules}
+    gone, new = sorted(before - after), sorted(after - before)
+    if not gone and not new:
+        return "The rules would stay as they are, but for their order."
+    return "\n".join(
+        [*(f"gone: {_describe_rule(*rule)}" for rule in gone), *(f"new: {_describe_rule(*rule)}" for rule in new)]
+    )
+
+
+async def _preview_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> str:
+    rules = [rule for rule in (await kv_expose_list(call, app_id))["rules"] if rule["pattern"] == pattern]
+    if not rules:
+        return "There is no rule of this pattern: nothing would change."
+    return f"gone: {_describe_rule(pattern, rules[0]['read'], rules[0]['write'])}"
+
+
+@kv.tool(
+    "PUT /_expose",
+    access=Operator("admin"),
+    effect="destructive",
+    audit=_CHANGED,
+    rest=Rest(
+        status=204,
+        max_body=_REPLACE_BODY,
+        examples={"rules": [{"pattern": "public:**", "read": "public", "write": "deny"}]},
+    ),
+    mcp=Mcp(
+        keywords=(
+            "set all access rules of keys at once, overwrite permissions; "
+            "alle Freigaben ersetzen; "
+            "reemplazar todas las reglas de acceso"
+        )
+    ),
+    guard=Guard(
+        # What it opens to the public, the key could do there without asking.
+        grants=True,
+        preview=_preview_replace,
+    ),
+)
+async def kv_expose_replace(
+    call: Call, app_id: AppId, rules: Annotated[list[NewRule], Field(max_length=MAX_RULES)]
+) -> None:
+    """Replace all expose rules by those given, in their order.
+
+    rules: each with a pattern and the levels for read and write; true is `public`, false is `deny`.
+    """
+    rows = []
+    for position, rule in enumerate(rules):
+        read, write = _level(rule["read"]), _level(rule["write"])
+        _check_owner(rule["pattern"], read, write)
+        rows.append({"app_id": app_id, "pattern": rule["pattern"], "read": read, "write": write, "position": position})
+    if len({row["pattern"] for row in rows}) < len(rows):
+        raise BadRequest("`rules`: a pattern stands twice.", remediation="Give each pattern once.")
+    await call.execute(delete(rules_table).where(rules_table.c.app_id == app_id))
+    if rows:
+        await call.execute(insert(rules_table), rows)
+    await publish_change(call)
+    call.audit.data["rules"] = len(rows)
+
+
+@kv.tool(
+    "DELETE /_expose/{pattern:path}",
+    access=Operator("admin"),
+    effect="destructive",
+    audit=_CHANGED,
+    mcp=Mcp(
+        keywords=(
+            "make keys private again, stop sharing, unpublish, remove an access rule or public read; "
+            "Freigabe entfernen, nicht mehr öffentlich; "
+            "dejar de compartir, volver privada una clave"
+        )
+    ),
+    guard=Guard(
+        # A rule that denies may be what keeps a broader one from opening the keys.
+        grants=True,
+        preview=_preview_unexpose,
+    ),
+)
+async def kv_unexpose(call: Call, app_id: AppId, pattern: Pattern) -> RuleDeleted:
+    """Delete the rule of a pattern; `deleted` is 0 when there was none."""
+    rule = (rules_table.c.app_id == app_id, rules_table.c.pattern == pattern)
+    gone = await call.execute(delete(rules_table).where(*rule))
+    await publish_change(call)
+    call.audit.resource_id = pattern[:200]
+    return {"deleted": gone.rowcount}
+
+
+async def publish_change(call: Call) -> None:
+    await call.services.notices.publish(call.unit, NOTICE, call.require_app().id)
+
+
+def _describe_rule(pattern: str, read: Level, write: Level) -> str:
+    # As JSON, so that a pattern cannot pass for a line of ours.
+    return f"{json.dumps(pattern)} (read {read}, write {write})"
+
+
+def _level(level: Level | bool) -> Level:
+    if isinstance(level, bool):
+        return "public" if level else "deny"
+    return level
+
+
+def _check_owner(pattern: str, *levels: Level) -> None:
+    if "owner" in levels and not names_owner(pattern):
+        raise BadRequest(
+            "A rule with the level `owner` must name its owner in the pattern.",
+            remediation="Put {user.id} or {user.role} into the pattern, such as user:{user.id}:**.",
+        )

@@ -1,0 +1,69 @@
+"""What the tools of moves answer."""
+
+from datetime import datetime
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.moves.tables import Step
+
+ReplicaState = Literal["pending", "active", "torn_down"]
+
+
+class Progress(TypedDict):
+    keys: NotRequired[int]
+    bytes: NotRequired[int]
+
+
+class MoveStarted(TypedDict):
+    migration_id: str
+    status: Literal["queued"]
+
+
+class MoveReversed(MoveStarted):
+    migrationId: str
+    path: Annotated[str, Field(description="Where to read how far it is.")]
+
+
+class Move(TypedDict):
+    migration_id: str
+    app_id: str
+    current_step: Step
+    source_region: str
+    dest_region: str
+    source_replica_state: ReplicaState
+    last_error: str | None
+    retry_count: int
+    created_at: datetime
+    step_started_at: datetime
+    completed_at: datetime | None
+    progress: Progress
+
+
+class ActiveMove(TypedDict):
+    migration: Move | None
+
+
+class Aborting(TypedDict):
+    migration_id: str
+    status: Literal["aborting"]
+
+
+class Replica(TypedDict):
+    migration_id: str
+    app_id: str
+    region: str
+    source_region: str
+    dest_region: str
+    state: ReplicaState
+    since: datetime
+    completed_at: datetime | None
+
+
+class Replicas(TypedDict):
+    source_replicas: list[Replica]
+
+
+class TornDown(TypedDict):
+    status: Literal["torn_down"]

@@ -1,0 +1,101 @@
+"""What the tools of OAuth answer."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.core.effects import Policy
+
+
+class Family(TypedDict):
+    """A family of tools."""
+
+    name: str
+    description: str
+
+
+class AskedFor(TypedDict):
+    """What a client asks for, as a person should see it."""
+
+    client_id: str
+    client_name: Annotated[str, Field(description="What the client calls itself; nobody has checked that.")]
+    client_document: Annotated[bool, Field(description="Whether the client's id is the address of its own document.")]
+    redirect_host: Annotated[str, Field(description="Whom the key goes to: a host, or the scheme of a local program.")]
+    scopes: list[str]
+    families: Annotated[list[Family], Field(description="What the key may be narrowed to: families of tools.")]
+    server: Annotated[str, Field(description="The name of this server, as the client asked for it.")]
+    expires_at: datetime
+
+
+class Decided(TypedDict):
+    """Where the browser goes now."""
+
+    redirect_to: str
+
+
+class PendingCode(TypedDict):
+    """What a code is bound to."""
+
+    redirect_uri: str
+    redirect_given: bool
+    code_challenge: str
+    resource: str | None
+    scopes: list[str]
+    expires_at: datetime
+
+
+class Exchanged(TypedDict):
+    """The key that a code was good for."""
+
+    access_token: Annotated[
+        str | None, Field(description="None where the code had been used: then the key of its first use is revoked.")
+    ]
+    refresh_token: str | None
+    expires_in: int
+    scope: str
+
+
+class PendingRefresh(TypedDict):
+    """What a refresh token is good for."""
+
+    scope: str
+    expires_at: datetime
+
+
+class Program(TypedDict):
+    """A program that has a key of yours by OAuth."""
+
+    id: str
+    client_name: str
+    client_id: str
+    redirect_host: str
+    organization_id: str
+    organization_name: str
+    scope: str
+    toolsets: Annotated[list[str] | None, Field(description="The families of tools that it may use; null is all.")]
+    only_app_id: Annotated[str | None, Field(description="The only app that it may use; null for all that you may.")]
+    only_app_name: str | None
+    read_only: bool
+    approval: Policy
+    ends_at: Annotated[datetime | None, Field(description="When its access ends; null: when it is revoked.")]
+    created_at: datetime
+    last_used_at: datetime | None
+
+
+class Programs(TypedDict):
+    programs: list[Program]
+
+
+class Revoked(TypedDict):
+    revoked: bool
+
+
+class Client(TypedDict):
+    """A client, as it describes itself."""
+
+    client_id: str
+    name: Annotated[str, Field(description="What it calls itself; nobody has checked that.")]
+    redirect_uris: list[str]
+    document: Annotated[bool, Field(description="Whether the id is the address of its metadata document.")]

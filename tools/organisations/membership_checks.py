@@ -1,0 +1,35 @@
+"""Standing: what a change among members is decided on, read in the transaction that makes it."""
+
+from typing import Any
+
+from sqlalchemy import func, select
+
+from baobab.tools.core.auth.membership import select_memberships
+from baobab.tools.core.auth.roles import Role, rank, require_role
+from baobab.tools.core.auth.tables import members, organisations
+from baobab.tools.core.call import Call
+from baobab.tools.organisations.errors import AboveOwnRole, LastOwner, OrganisationNotFound
+
+
+async def load_organisation(call: Call, organization_id: str, needed: Role = "member") -> Any:
+    """The organisation's row with the caller's `role` in it now, who may have lost it since it was looked up."""
+    query = select_memberships(call.account.account_id).where(organisations.c.id == organization_id)
+    row = (await call.execute(query)).mappings().first()
+    if row is None:
+        raise OrganisationNotFound
+    require_role(row["role"], needed)
+    call.audit.organisation_id = organization_id
+    return row
+
+
+def check_role_rank(own: Role, *roles: Role) -> None:
+    """Raise AboveOwnRole when one of the roles is above the caller's own."""
+    if any(rank(role) > rank(own) for role in roles):
+        raise AboveOwnRole
+
+
+async def check_other_owner(call: Call, organization_id: str) -> None:
+    """Raise LastOwner unless there are two owners or more."""
+    query = select(func.count()).where(members.c.organisation_id == organization_id, members.c.role == "owner")
+    if (await call.execute(query)).scalar() == 1:
+        raise LastOwner

@@ -1,0 +1,94 @@
+"""What the tools of organisations answer."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from baobab.tools.core.auth.roles import Role
+
+
+class Organization(TypedDict):
+    """An organisation and the caller's role in it."""
+
+    id: str
+    name: str
+    personal: Annotated[bool, Field(description="An account's own: it has one owner and cannot be deleted.")]
+    role: Role
+    plan: str
+    created_at: datetime
+
+
+class Organizations(TypedDict):
+    """The organisations of the caller, its own personal one first."""
+
+    organizations: list[Organization]
+
+
+class OrganizationMember(TypedDict):
+    """An account in an organisation."""
+
+    account_id: str
+    email: str
+    name: str
+    role: Role
+    joined_at: datetime
+
+
+class Members(TypedDict):
+    """All members, the earliest first."""
+
+    members: list[OrganizationMember]
+
+
+class Invitation(TypedDict):
+    """An open invitation; its token is not among what is kept."""
+
+    id: str
+    email: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime
+
+
+class Invitations(TypedDict):
+    """The open invitations, the earliest first."""
+
+    invitations: list[Invitation]
+
+
+class Invited(TypedDict):
+    """A new invitation with its token."""
+
+    invitation: Invitation
+    token: Annotated[str, Field(description="Shown once. Pass it on yourself; no mail is sent.")]
+
+
+class Joined(TypedDict):
+    """The organisation that the caller now belongs to."""
+
+    organization: Organization
+
+
+class Deleted(TypedDict):
+    """What a deletion answers."""
+
+    deleted: Literal[True]
+    id: str
+
+
+class Removed(TypedDict):
+    """A member who is one no longer."""
+
+    removed: Literal[True]
+    account_id: str
+    keys_revoked: Annotated[int, Field(description="API keys of that account in this organisation, now revoked.")]
+
+
+class RoleSet(TypedDict):
+    """A member's role as it is now."""
+
+    account_id: str
+    role: Role
+    keys_revoked: Annotated[int, Field(description="App keys that went with the higher role.")]
