@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from baobab.http.answer import reply_to
-from baobab.http.request import Request as FrontRequest
+from baobab.http.request import Request as RestRequest
 from baobab.storage.secrets import SecretUnreadable
 from baobab.tools.core.auth.callers import Account
 from baobab.tools.core.auth.credentials import ANONYMOUS
@@ -132,7 +132,7 @@ class _Endpoint:
     answer: Answer
 
     async def __call__(self, scope: Any, receive: Any, respond: Any) -> None:
-        rest_request, request = FrontRequest(scope, reply_to(scope, respond)), Request(scope, receive)
+        rest_request, request = RestRequest(scope, reply_to(scope, respond)), Request(scope, receive)
         base_url = self.sessions.base_url
         context = RequestContext(
             "rest", rest_request.id, rest_request.ip, rest_request.user_agent, base_url, rest_request.path

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from baobab.http.answer import reply_to
 from baobab.http.hosts import Addresses
 from baobab.http.html_page import accepts, render_page
-from baobab.http.request import Request as FrontRequest
+from baobab.http.request import Request as RestRequest
 from baobab.mcp_server.oauth.provider import CONSENT, Provider
 from baobab.tools.core.context import RequestContext
 from baobab.tools.core.errors import BaobabError, RateLimited
@@ -42,7 +42,7 @@ class OAuthEndpoint:
         self._addresses = Addresses(options.base_url, options.allowed_hosts)
 
     async def __call__(self, scope: Any, receive: Any, respond: Any) -> None:
-        rest_request = FrontRequest(scope, reply_to(scope, respond))
+        rest_request = RestRequest(scope, reply_to(scope, respond))
         context = RequestContext(
             INTERFACE_NAME,
             rest_request.id,

@@ -365,13 +365,13 @@ def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None
     Nothing is called, asked or written. Prints the events of the run: `-` before one that is not there this time, `+`
     before a new one. Exit status 1 where there is any such.
     """
-    from baobab.replay_command import replay as replayed
+    from baobab.replay_command import replay as replay_run
 
     settings = _load_installed_settings(data)
 
     async def work() -> tuple[list[str], bool]:
         async with _open_application(settings) as application:
-            return await replayed(application.services, run, app, present=agent)
+            return await replay_run(application.services, run, app, present=agent)
 
     lines, same = _run(work())
     for line in lines:

@@ -135,15 +135,15 @@ class LazyMount:
         registry, address = self._registry, self._settings.address
         registry.prepare()
         own = [interfaces.Resources(registry), interfaces.Prompts(registry), interfaces.Completion(registry)]
-        mcp_endpoint = interfaces.McpDoor(registry, __version__, [*own, *self._extensions], sessions=self._sessions)
-        fastapi_app = interfaces.behind(
+        mcp_endpoint = interfaces.McpEndpoint(registry, __version__, [*own, *self._extensions], sessions=self._sessions)
+        fastapi_app = interfaces.build_fastapi_app(
             registry,
             version=__version__,
             base_url=address,
             metrics=self._metrics,
             metrics_token=self._metrics_token,
             routes=interfaces.oauth_routes(registry, address),
-            of_doors=interfaces.ERRORS,
+            interface_errors=interfaces.ERRORS,
         )
         return fastapi_app, mcp_endpoint
 

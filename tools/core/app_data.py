@@ -131,9 +131,9 @@ class _UnitDatabase:
         self.dialect = unit.database.dialect
 
     @asynccontextmanager
-    async def writing(self, *, turn: bool = True) -> AsyncIterator[Unit]:
-        """What is executed here has its turn already, whatever `turn` says."""
-        del turn
+    async def writing(self, *, write_lock: bool = True) -> AsyncIterator[Unit]:
+        """What is executed here has the write lock already, whatever `write_lock` says."""
+        del write_lock
         yield self._unit
 
 
