@@ -77,9 +77,9 @@ class Endpoint:
                     raise BadRequest(f"`{name}`: the body says something else than the path.")
             arguments |= body
         # What is refused from here on is recorded there.
-        request.called = True
+        request.is_dispatched = True
         result, call = await self._registry.run(self.tool, arguments, caller, context)
-        request.called = False
+        request.is_dispatched = False
         status = self._rest.status if isinstance(self._rest.status, int) else self._rest.status(result)
         headers = request.headers
         if call.allowance is not None:
@@ -105,15 +105,15 @@ class Endpoint:
 
         arguments: what the path, the query and the headers say.
         """
-        stranger = isinstance(caller, Anonymous)
-        largest = min(self._rest.max_body, LARGE) if stranger else self._rest.max_body
+        anonymous = isinstance(caller, Anonymous)
+        largest = min(self._rest.max_body, LARGE) if anonymous else self._rest.max_body
         # As large as it says, or as it may be where it does not say.
         size = self._rest.max_body if request.content_length < 0 else request.content_length
         if size <= FREE:
             return await read_object(receive, request, largest, self._parser)
         await self._registry.admit(self.tool, arguments, caller, context)
-        whose = network(request.ip) if stranger else caller.actor_id or ""
-        with BODIES.hold(whose, min(size, largest), stranger=stranger):
+        owner = network(request.ip) if anonymous else caller.actor_id or ""
+        with BODIES.hold(owner, min(size, largest), anonymous=anonymous):
             return await read_object(receive, request, largest, self._parser)
 
     @asynccontextmanager
@@ -150,7 +150,7 @@ class Endpoint:
             if name not in arguments and (given := request.header(header)) is not None:
                 arguments[name] = given.decode("latin-1")
         # The path wins: nothing in a query may switch apps.
-        captured = request.captured if request.literal else map(decode_parameter, request.captured)
+        captured = request.path_values if request.has_plain_path else map(decode_parameter, request.path_values)
         arguments.update(zip(self._rest.path_parameters, captured, strict=True))
         return caller, arguments
 

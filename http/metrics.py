@@ -37,22 +37,25 @@ class CallMetrics:
             ("tool", "door", "code"),
             registry=self.registry,
         )
-        asked = ("model", "payer")
+        label_names = ("model", "payer")
         self._model_seconds = Histogram(
             "baobab_model_seconds",
             "How long calls to models took, streams to their end.",
-            asked,
+            label_names,
             buckets=_MODEL_BUCKETS,
             registry=self.registry,
         )
         self._model_failures = Counter(
-            "baobab_model_failures", "Calls to models that failed.", (*asked, "code"), registry=self.registry
+            "baobab_model_failures", "Calls to models that failed.", (*label_names, "code"), registry=self.registry
         )
         self._model_tokens = Counter(
-            "baobab_model_tokens", "Tokens that models read and wrote.", (*asked, "kind"), registry=self.registry
+            "baobab_model_tokens", "Tokens that models read and wrote.", (*label_names, "kind"), registry=self.registry
         )
         self._model_cost = Counter(
-            "baobab_model_cost_usd", "US dollars that calls to models cost whoever pays.", asked, registry=self.registry
+            "baobab_model_cost_usd",
+            "US dollars that calls to models cost whoever pays.",
+            label_names,
+            registry=self.registry,
         )
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 
@@ -65,17 +68,21 @@ class CallMetrics:
         if outcome != "ok":
             self._failures.labels(tool.name, context.name, outcome).inc()
 
-    def observe_model(self, asked: ModelCall) -> None:
+    def observe_model(self, model_call: ModelCall) -> None:
         """Count a call to a model that has ended."""
-        labels = (asked.model, asked.payer)
-        self._model_seconds.labels(*labels).observe(asked.seconds)
-        if asked.code:
-            self._model_failures.labels(*labels, asked.code).inc()
-        for kind, tokens in (("prompt", asked.prompt), ("cached", asked.cached), ("completion", asked.completion)):
+        labels = (model_call.model, model_call.payer)
+        self._model_seconds.labels(*labels).observe(model_call.seconds)
+        if model_call.code:
+            self._model_failures.labels(*labels, model_call.code).inc()
+        for kind, tokens in (
+            ("prompt", model_call.prompt),
+            ("cached", model_call.cached),
+            ("completion", model_call.completion),
+        ):
             if tokens:
                 self._model_tokens.labels(*labels, kind).inc(tokens)
-        if asked.cost:
-            self._model_cost.labels(*labels).inc(asked.cost / 10**9)
+        if model_call.cost:
+            self._model_cost.labels(*labels).inc(model_call.cost / 10**9)
 
     def render_text(self) -> bytes:
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:

@@ -57,7 +57,7 @@ class Origins:
         if origin is None:
             return []
         if request.path in _PUBLIC:
-            return _TO_EVERYBODY + (_PREFLIGHT_TO_EVERYBODY if request.preflight else [])
+            return _TO_EVERYBODY + (_PREFLIGHT_TO_EVERYBODY if request.is_preflight else [])
         if not await self._is_allowed(origin.decode("latin-1").lower(), app_id):
             raise OriginRefused if app_id is not None else OriginRefused(remediation=_NOT_OF_AN_APP)
         allowed = [
@@ -66,7 +66,7 @@ class Origins:
             (b"access-control-expose-headers", _EXPOSED),
             (b"vary", b"Origin"),
         ]
-        if request.preflight and request.method == "OPTIONS":
+        if request.is_preflight and request.method == "OPTIONS":
             allowed += [
                 (b"access-control-allow-methods", _METHODS),
                 (b"access-control-allow-headers", _allowed_headers(request.header(b"access-control-request-headers"))),

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from baobab.http.answer import Headers, Reply
-from baobab.http.trie import Captured
+from baobab.http.trie import PathValues
 from baobab.runtime.fair_thread_pool import FairThreadPool
 from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BodyTooLarge, MalformedBody
@@ -40,9 +40,9 @@ class Request:
     """What the front needs to know of a request; `tool` and `captured` once its path has led somewhere."""
 
     tool: Tool | None = None
-    captured: Captured = ()
+    path_values: PathValues = ()
     """What the parameters of the path took, in its order, still encoded."""
-    called = False
+    is_dispatched = False
     """Whether the registry has the call, and records by itself how it is refused."""
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
@@ -96,11 +96,11 @@ class Request:
         return int(self._given.get(b"content-length", -1))
 
     @property
-    def preflight(self) -> bool:
+    def is_preflight(self) -> bool:
         return b"access-control-request-method" in self._given
 
     @property
-    def literal(self) -> bool:
+    def has_plain_path(self) -> bool:
         """Whether nothing in the path is encoded."""
         return "%" not in self.path and self.path.isascii()
 
@@ -111,7 +111,7 @@ class Request:
     def get_captured(self, name: str | None) -> str | None:
         """What a parameter of the path captured, still encoded."""
         names = self.tool.rest.path_parameters if self.tool and self.tool.rest else ()
-        return self.captured[names.index(name)] if name in names else None
+        return self.path_values[names.index(name)] if name in names else None
 
 
 class LargeBodyParser:

@@ -113,7 +113,7 @@ class RestApp:
         tool = found[0].get("GET") if found else None
         if found is None or tool is None or tool.rest is None or not tool.rest.socket:
             raise NoSocket
-        request.tool, request.captured = tool, found[1]
+        request.tool, request.path_values = tool, found[1]
         if request.origin is not None:
             await self._origins.cors_headers(request, request.get_captured(tool.app_parameter))
         return tool
@@ -128,10 +128,10 @@ class RestApp:
         found = self._trie.find(request.path)
         if found is None:
             request.headers += await self._origins.cors_headers(request, None)
-            if request.preflight:
+            if request.is_preflight:
                 return await _answer_options(request, {})
             return await self._forward(scope, receive, respond, request)
-        methods, request.captured = found
+        methods, request.path_values = found
         method = request.method
         tool = request.tool = _select_tool(methods, method)
         if request.origin is not None:
@@ -182,7 +182,7 @@ class RestApp:
     async def _refuse(self, request: Request, error: BaobabError) -> int:
         tool = request.tool
         error.naming = self._registry.name_by_route
-        if tool is not None and tool.toolset.keeps_failures and not request.called:
+        if tool is not None and tool.toolset.keeps_failures and not request.is_dispatched:
             context = RequestContext("rest", request.id, request.ip, path=request.path, method=request.method)
             await self._registry.record_refusal(tool, _path_arguments(request, tool), context, error)
         envelope = tool.toolset.envelope if tool else STRUCTURED
@@ -219,7 +219,7 @@ def _select_tool(methods: Methods, method: str) -> Tool:
 def _path_arguments(request: Request, tool: Tool) -> dict[str, str]:
     """What the path says of its parameters; as it was sent, where that is no text."""
     names = tool.rest.path_parameters if tool.rest else ()
-    return {name: _decode_or_keep(raw) for name, raw in zip(names, request.captured, strict=False)}
+    return {name: _decode_or_keep(raw) for name, raw in zip(names, request.path_values, strict=False)}
 
 
 def _decode_or_keep(raw: str) -> str:

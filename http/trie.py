@@ -13,7 +13,7 @@ from baobab.tools.core.call import Tool
 from baobab.tools.core.errors import BadRequest
 
 Methods = dict[str, Tool]
-Captured = tuple[str, ...]
+PathValues = tuple[str, ...]
 """What the parameters of a path took, in its order, still encoded."""
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -44,24 +44,24 @@ class RouteTrie:
                 for path in (tool.rest.path, *tool.rest.also):
                     self._add(tool, tool.rest.method, path)
 
-    def find(self, path: str) -> tuple[Methods, Captured] | None:
+    def find(self, path: str) -> tuple[Methods, PathValues] | None:
         """The tools of a path by method, and what its parameters captured; None when nothing is there."""
         segments = path[1:].split("/")
         node = self._root
-        captured: list[str] = []
+        path_values: list[str] = []
         # The straight way, which nearly every path goes; where it could fork, `_walk` knows the way back.
         for index, segment in enumerate(segments):
             below = node.fixed.get(segment)
             if below is not None:
                 if node.parameter is not None or node.tail is not None:
-                    return _match_segments(node, segments, index, tuple(captured))
+                    return _match_segments(node, segments, index, tuple(path_values))
                 node = below
             elif node.tail is None and node.parameter is not None and segment:
                 node = node.parameter
-                captured.append(segment)
+                path_values.append(segment)
             else:
-                return _match_segments(node, segments, index, tuple(captured))
-        return (node.methods, tuple(captured)) if node.methods else None
+                return _match_segments(node, segments, index, tuple(path_values))
+        return (node.methods, tuple(path_values)) if node.methods else None
 
     def _add(self, tool: Tool, method: str, path: str) -> None:
         node = self._root
@@ -90,8 +90,8 @@ def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
 
 
 def _match_segments(
-    node: _Node, segments: list[str], index: int, captured: Captured
-) -> tuple[Methods, Captured] | None:
+    node: _Node, segments: list[str], index: int, captured: PathValues
+) -> tuple[Methods, PathValues] | None:
     if index == len(segments):
         return (node.methods, captured) if node.methods else None
     segment = segments[index]
@@ -107,7 +107,7 @@ def _match_segments(
     return _match_tail(node.tail, segments[index:], captured) if node.tail is not None else None
 
 
-def _match_tail(tail: _Tail, rest: list[str], captured: Captured) -> tuple[Methods, Captured]:
+def _match_tail(tail: _Tail, rest: list[str], captured: PathValues) -> tuple[Methods, PathValues]:
     action = tail.actions.get(rest[-1]) if len(rest) > 1 else None
     if action is not None:
         return action, (*captured, "/".join(rest[:-1]))

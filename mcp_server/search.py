@@ -65,10 +65,10 @@ class ToolIndex:
     """
 
     def __init__(
-        self, tools: Sequence[Tool], *, patience_seconds: float = 2.0, model: str | None = list_installed()[0]
+        self, tools: Sequence[Tool], *, timeout_seconds: float = 2.0, model: str | None = list_installed()[0]
     ) -> None:
         self._tools = tools
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._model = model
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tool-search")
         self._waiting = 0
@@ -96,7 +96,7 @@ class ToolIndex:
         reading_words, reading_meanings = self._reading
         words_read = await asyncio.shield(reading_words)
         if not reading_meanings.done():
-            await asyncio.wait([reading_meanings], timeout=self._patience_seconds)
+            await asyncio.wait([reading_meanings], timeout=self._timeout_seconds)
         return words_read, reading_meanings.result() if reading_meanings.done() else None
 
     async def _build_meanings(self) -> "_Meanings | None":

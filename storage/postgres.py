@@ -54,7 +54,7 @@ class PostgresDatabase(Database):
 
     _reading: ClassVar = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     _writing: ClassVar = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
-    _always_in_turn = False
+    _always_locks = False
 
     def __init__(self, url: str, name: str = "baobab") -> None:
         """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it.

@@ -118,7 +118,7 @@ class UpstreamMalformed(UpstreamFailed):
 class UpstreamDenied(UpstreamFailed):
     code = "upstream_denied"
     summary = "The model's provider does not accept this server's key."
-    lasts = True
+    is_lasting = True
     remediation = "The operator must set a valid key for the provider."
 
 

@@ -50,7 +50,7 @@ from baobab.tools.core.toolset import Toolset
 
 _FLUSH_SECONDS = 1.0
 _SWEEP_SECONDS = 30.0
-_LIMITS_PATIENCE_SECONDS = 0.5
+_LIMITS_TIMEOUT_SECONDS = 0.5
 
 MaintenanceTasks = Sequence[Callable[[], Awaitable[object]]]
 
@@ -217,7 +217,7 @@ async def _open_limiter(settings: Settings, clock: Clock) -> AsyncIterator[Limit
     if not settings.valkey_url:
         yield RateLimits(clock)
         return
-    pipeline = Pipeline(settings.valkey_url, patience=_LIMITS_PATIENCE_SECONDS)
+    pipeline = Pipeline(settings.valkey_url, timeout=_LIMITS_TIMEOUT_SECONDS)
     with contextlib.suppress(ValkeyUnavailable):
         # It goes on trying; until then each worker counts by itself.
         await pipeline.open()

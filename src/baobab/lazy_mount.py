@@ -23,7 +23,7 @@ from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import Unavailable
 from baobab.tools.core.registry import Registry
 
-_PATIENCE_SECONDS = 30
+_WAIT_SECONDS = 30
 _RETRY_SECONDS = (1, 2, 5, 10)
 """Pauses between attempts to load; the last is repeated."""
 _PART = "mcp"
@@ -89,7 +89,7 @@ class LazyMount:
         if self._states[_PART] == "failed":
             return False
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), _PATIENCE_SECONDS)
+            await asyncio.wait_for(self._ready.wait(), _WAIT_SECONDS)
         return self._ready.is_set()
 
     async def _run(self, stop: asyncio.Event) -> None:

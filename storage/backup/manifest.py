@@ -12,7 +12,7 @@ from baobab.storage.backup.errors import NoBackup
 NAME = "manifest.json"
 
 
-def _within(name: str) -> str:
+def _check_file_name(name: str) -> str:
     """A manifest may come from anywhere: what it names must stay within the folder that it is put into."""
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or {".", ".."} & set(name.split("/")) or "\0" in name:
@@ -20,7 +20,7 @@ def _within(name: str) -> str:
     return name
 
 
-FileName = Annotated[str, AfterValidator(_within)]
+FileName = Annotated[str, AfterValidator(_check_file_name)]
 
 
 class File(BaseModel):

@@ -12,7 +12,7 @@ import apsw
 
 from baobab.storage.backup.errors import StoreBusy
 
-_PATIENCE_MS = 30_000
+_TIMEOUT_MS = 30_000
 _PAGES = 1024
 """Copied at a time: some megabytes at most, between which an interrupt is noticed."""
 
@@ -76,7 +76,7 @@ def _open_connection(stack: contextlib.ExitStack, file: Path, flags: int) -> aps
     except apsw.Error as exc:
         raise StoreBusy(file, exc) from exc
     stack.callback(connection.close)
-    connection.set_busy_timeout(_PATIENCE_MS)
+    connection.set_busy_timeout(_TIMEOUT_MS)
     # The last connection that closes would make one, and servers take turns for theirs.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection

@@ -69,7 +69,7 @@ class S3Store:
         prefix: str = "",
         endpoint: str = "",
         region: str = "",
-        patience: float = 5.0,
+        timeout: float = 5.0,
     ) -> None:
         config: S3Config = {}
         client = _CLIENT.copy()
@@ -83,7 +83,7 @@ class S3Store:
             bucket, prefix=prefix or None, config=config, client_options=client, retry_config=_RETRIES
         )
         self._drafts = drafts
-        self._patience = patience
+        self._timeout = timeout
 
     async def put(self, key: str, chunks: AsyncIterator[bytes], *, content_type: str, max_bytes: int) -> ObjectInfo:
         check_key(key)
@@ -152,10 +152,10 @@ class S3Store:
 
     async def check(self) -> None:
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 await self._page("", "", 1)
         except TimeoutError as exc:
-            raise StoreUnavailable(f"no answer within {self._patience:g} seconds") from exc
+            raise StoreUnavailable(f"no answer within {self._timeout:g} seconds") from exc
 
     def _new_file(self) -> BinaryIO:
         self._drafts.mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,9 @@ pack: Callable[..., bytes] = hiredis.pack_command
 class Connection(asyncio.Protocol):
     """redis-py's own connection awaits each reply by itself; here one read of the socket resolves all it brings."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._patience = patience
+        self._timeout = timeout
         self._reader = hiredis.Reader(protocolError=ValkeyUnavailable, replyError=from_reply, notEnoughData=_UNFINISHED)
         # Whom each reply is for, and when it must have come.
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
@@ -45,7 +45,7 @@ class Connection(asyncio.Protocol):
         if self.lost.done():
             self._fail(futures)
             return
-        deadline = self._loop.time() + self._patience
+        deadline = self._loop.time() + self._timeout
         self._waiting.extend([(future, deadline) for future in futures])
         if self._watch is None:
             self._watch = self._loop.call_at(deadline, self._check_deadline)
@@ -94,6 +94,6 @@ class Connection(asyncio.Protocol):
             return
         deadline = self._waiting[0][1]
         if deadline <= self._loop.time():
-            self.abort(f"no reply within {self._patience} s")
+            self.abort(f"no reply within {self._timeout} s")
         else:
             self._watch = self._loop.call_at(deadline, self._check_deadline)

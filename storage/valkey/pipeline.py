@@ -20,9 +20,9 @@ class Pipeline:
     at once until one succeeds. None is sent twice.
     """
 
-    def __init__(self, url: str, *, patience: float = 2.0, queue_limit: int = 10_000) -> None:
+    def __init__(self, url: str, *, timeout: float = 2.0, queue_limit: int = 10_000) -> None:
         self._address = Address(url)
-        self._patience = patience
+        self._timeout = timeout
         self._queue_limit = queue_limit
         self._packed: list[bytes] = []
         self._futures: list[asyncio.Future[Any]] = []
@@ -94,8 +94,8 @@ class Pipeline:
         while True:
             started = loop.time()
             try:
-                async with asyncio.timeout(self._patience):
-                    connection = await self._address.connect(lambda: Connection(self._patience))
+                async with asyncio.timeout(self._timeout):
+                    connection = await self._address.connect(lambda: Connection(self._timeout))
             except (OSError, ValkeyUnavailable) as exc:
                 self._refuse(f"{type(exc).__name__}: {exc}")
                 if not first.done():

@@ -507,7 +507,7 @@ def test_an_account_without_rights_is_one_line(source: Source, rows: PostgresSer
 
 def test_a_source_that_is_none_is_one_line(source: Source, target: str, tmp_path: Path) -> None:
     nothing = Source(**{**vars(source), "data": tmp_path / "nothing"})
-    assert "there is no installation" in refused(nothing, target)
+    assert "baobab.db is not there" in refused(nothing, target)
     assert not (tmp_path / "nothing").exists()
     assert "unset BAOBAB_DATABASE_URL" in refused(source, target, database_url=target)
     assert "BAOBAB_REGION" in refused(source, target, region="mars")

@@ -51,7 +51,7 @@ class Moments(TransactionRunners):
         self._left = 0
         self._after = False
 
-    def on(self, database: Database) -> TransactionRunner:
+    def get_runner(self, database: Database) -> TransactionRunner:
         return _Watched(self._house.get_runner(database), self)
 
     def plan(self, number: int, what: Callable[[], Awaitable[None]], *, after: bool) -> None:

@@ -234,7 +234,7 @@ async def test_bodies_in_flight_share_a_budget_in_which_strangers_have_a_part(
     served: Baobab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = await served.app()
-    budget = BodyBudget(in_all=3_000_000, of_one=1_500_000, of_strangers=1_000_000)
+    budget = BodyBudget(in_all=3_000_000, of_one=1_500_000, of_anonymous=1_000_000)
     monkeypatch.setattr("baobab.http.endpoint.BODIES", budget)
     other = await key(served)
     address = served.client.base_url

@@ -228,7 +228,7 @@ async def test_the_official_client_registers_and_gets_a_key_that_its_person_can_
 
 
 async def test_the_official_client_gets_a_key_by_the_document_that_describes_it(baobab: Baobab, ada: Person) -> None:
-    object.__setattr__(baobab.house.services, "outgoing", Outgoing())
+    object.__setattr__(baobab.house.services, "http_client", Outgoing())
     browser, storage = Browser(baobab, ada, read_only=True), Storage()
     # The document registers localhost with no port; this client listens on one.
     redirect = "http://localhost:4711/callback"

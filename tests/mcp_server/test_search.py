@@ -23,7 +23,7 @@ def offered() -> list[Tool]:
 @pytest.mark.parametrize(
     ("index", "first", "among_five"),
     [
-        pytest.param(ToolIndex(offered(), patience_seconds=300), 55, 58, id="words and meaning"),
+        pytest.param(ToolIndex(offered(), timeout_seconds=300), 55, 58, id="words and meaning"),
         pytest.param(ToolIndex(offered(), model=None), 52, 56, id="words alone"),
     ],
 )

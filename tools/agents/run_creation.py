@@ -110,9 +110,9 @@ async def _insert_run(call: Call, unit: Unit, agent: Any, request: RunRequest, c
         run, point = request.origin.run, request.origin.point
         # Its state is of that graph.
         values |= {"graph_spec": run.graph_spec, "model": run.model, "forked_from": run.id, "forked_step": point.step}
-        values |= {"tainted": point.tainted, "taint_checks": agent.taint_checks or run.taint_checks}
+        values |= {"tainted": point.is_tainted, "taint_checks": agent.taint_checks or run.taint_checks}
         values |= {"approvers": agent.approvers or run.approvers}
-        await point.keep(unit, run_id)
+        await point.save_to_run(unit, run_id)
     await unit.execute(insert(runs), values)
     # Of the app's organisation, whoever starts it: many strangers have no more turns than one.
     asked, tenant = {"run_id": run_id}, app.organisation_id

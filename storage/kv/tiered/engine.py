@@ -44,11 +44,11 @@ class TieredEngine:
         clock: Callable[[], float],
         *,
         lease: float = 5.0,
-        patience: float = 2.0,
+        timeout: float = 2.0,
         queue_limit: int = 10_000,
     ) -> None:
         self._durable = durable
-        self._ephemeral = EphemeralTier(valkey_url, clock, lease=lease, patience=patience, queue_limit=queue_limit)
+        self._ephemeral = EphemeralTier(valkey_url, clock, lease=lease, timeout=timeout, queue_limit=queue_limit)
         self._clock = clock
         self._queue_limit = queue_limit
         self._write_queues: dict[str, WriteQueue] = {}

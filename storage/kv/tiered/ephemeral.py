@@ -54,12 +54,10 @@ class WriteLock(NamedTuple):
 
 
 class EphemeralTier:
-    def __init__(
-        self, url: str, clock: Callable[[], float], *, lease: float, patience: float, queue_limit: int
-    ) -> None:
+    def __init__(self, url: str, clock: Callable[[], float], *, lease: float, timeout: float, queue_limit: int) -> None:
         self._clock = clock
         self._lease = lease
-        self._pipeline = Pipeline(url, patience=patience, queue_limit=queue_limit)
+        self._pipeline = Pipeline(url, timeout=timeout, queue_limit=queue_limit)
         self._library = Library(self._pipeline, "tiers", "\n".join(file.read_text() for file in _CODE))
         ours = uuid.uuid4().hex
         self._names = (f"{ours}:{number}" for number in itertools.count())

@@ -56,11 +56,11 @@ class ValkeyEngine:
         url: str,
         clock: Callable[[], float] = time.time,
         *,
-        patience: float = 2.0,
+        timeout: float = 2.0,
         queue_limit: int = 10_000,
     ) -> None:
         self._clock = clock
-        self._pipeline = Pipeline(url, patience=patience, queue_limit=queue_limit)
+        self._pipeline = Pipeline(url, timeout=timeout, queue_limit=queue_limit)
         self._library = Library(self._pipeline, "kv", _CODE.read_text())
         self._is_open = False
         self._tokens: Iterator[str] | None = None

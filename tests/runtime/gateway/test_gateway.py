@@ -31,7 +31,7 @@ async def impatient(
     behaviour: str, largest: int = 2**20, **bounds: float
 ) -> AsyncIterator[tuple[Gateway, Model, Upstream]]:
     clock = FixedClock()
-    limits: Any = {"largest": largest, "patience": RetryTimeouts(**bounds)}
+    limits: Any = {"largest": largest, "retry_timeouts": RetryTimeouts(**bounds)}
     async with upstream() as fake:
         gateway = Gateway(Catalogue(clock, ()), [], clock, Ids(), relay=Relay(**limits))
         free, features = Price(0, 0), frozenset(("streaming",))
@@ -42,7 +42,8 @@ async def impatient(
 
 
 @pytest.mark.parametrize(
-    ("lane", "bounds"), [("chat", {"total": 0.05}), ("stream", {"total": 0.05}), ("stream", {"first": 0.05})]
+    ("lane", "bounds"),
+    [("complete_chat", {"total": 0.05}), ("stream_chat", {"total": 0.05}), ("stream_chat", {"first": 0.05})],
 )
 async def test_a_provider_that_says_nothing_is_given_up_and_not_asked_again(lane: str, bounds: dict[str, Any]) -> None:
     async with impatient("slow-first:30", **bounds) as (gateway, model, fake):

@@ -44,13 +44,13 @@ class Customer:
         self.gateway = gateway
         self.reach = ProviderAccess(servers={"lab": OwnServer("1", "lab", url)})
 
-    async def ask(self, behaviour: str, lane: str = "chat") -> Any:
+    async def ask(self, behaviour: str, lane: str = "complete_chat") -> Any:
         model = self.gateway.get_model(f"lab/{behaviour}", self.reach)
-        body = {"input": "Hello!"} if lane == "embed" else BODY
+        body = {"input": "Hello!"} if lane == "embed_texts" else BODY
         answer = await getattr(self.gateway, lane)(
             model, body, UsageMeter(), self.gateway.find_own_provider(model, self.reach)
         )
-        return [piece async for piece in answer] if lane == "stream" else answer
+        return [piece async for piece in answer] if lane == "stream_chat" else answer
 
 
 @contextlib.asynccontextmanager
@@ -82,7 +82,7 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
         received = len(fake.requests)
         for rebound in (("10.0.0.7",), ("127.0.0.1", "169.254.169.254"), ("::1",)):
             names.addresses = rebound
-            for lane in ("chat", "stream", "embed"):
+            for lane in ("complete_chat", "stream_chat", "embed_texts"):
                 with pytest.raises(UpstreamFailed) as raised:
                     await customer.ask("plain", lane)
                 assert "models.test" not in raised.value.message
@@ -92,7 +92,7 @@ async def test_a_name_that_leads_elsewhere_after_it_was_checked_leads_nowhere() 
 async def test_an_address_that_may_not_be_called_is_not() -> None:
     async with guarded(Egress()) as (gateway, fake):
         customer = Customer(gateway, f"{fake.url}/v1")
-        for lane in ("chat", "stream", "embed"):
+        for lane in ("complete_chat", "stream_chat", "embed_texts"):
             with pytest.raises(UpstreamFailed):
                 await customer.ask("plain", lane)
         assert not fake.requests
@@ -121,9 +121,9 @@ async def test_a_customers_server_does_not_lead_elsewhere_when_the_installation_
 @pytest.mark.parametrize(
     ("behaviour", "lane", "limits"),
     [
-        ("huge:200000", "chat", {"largest": 100_000}),
-        ("long:2000", "stream", {"longest": 100_000}),
-        ("huge:200000", "stream", {"longest": 100_000}),
+        ("huge:200000", "complete_chat", {"largest": 100_000}),
+        ("long:2000", "stream_chat", {"longest": 100_000}),
+        ("huge:200000", "stream_chat", {"longest": 100_000}),
     ],
 )
 async def test_an_answer_without_end_is_broken_off(behaviour: str, lane: str, limits: dict[str, int]) -> None:
@@ -189,7 +189,7 @@ async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: 
         event = b'data: {"choices": [{"delta": {"content": "' + b"x" * size + b'"}}]}\n\n'
         fake.said[""] = Said(event + b"data: [DONE]\n\n")
         with contextlib.nullcontext() if passes else pytest.raises(UpstreamMalformed):
-            assert event in await Customer(gateway, f"{fake.url}/v1").ask("said", "stream")
+            assert event in await Customer(gateway, f"{fake.url}/v1").ask("said", "stream_chat")
         gateway.add_provider(build_own_server("house", f"{fake.url}/v1"), [replace(HOUSE_MODEL, litellm="openai/said")])
         stream = await gateway.stream_chat(gateway.get_model("house/plain"), BODY, UsageMeter())
         assert await anext(stream) == event
@@ -198,7 +198,7 @@ async def test_an_event_of_a_customers_server_has_a_bound(size: int, *, passes: 
 
 async def test_a_redirect_is_not_followed() -> None:
     async with guarded(Egress(LOOPBACK)) as (gateway, fake):
-        for lane in ("chat", "stream", "embed"):
+        for lane in ("complete_chat", "stream_chat", "embed_texts"):
             with pytest.raises(UpstreamFailed):
                 await Customer(gateway, f"{fake.url}/v1").ask("redirect", lane)
         assert {request.path for request in fake.requests} == {"/v1/chat/completions", "/v1/embeddings"}

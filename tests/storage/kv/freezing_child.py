@@ -25,7 +25,7 @@ def engine_at(address: str) -> Engine:
     if address.startswith("postgresql"):
         return PostgresEngine(address, timeout=20)
     if address.startswith("redis"):
-        return ValkeyEngine(address, patience=20)
+        return ValkeyEngine(address, timeout=20)
     return SqliteEngine(Path(address), busy_timeout=20)
 
 

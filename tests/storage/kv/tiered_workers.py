@@ -51,7 +51,7 @@ async def workers(
 @asynccontextmanager
 async def ephemeral(url: str, lease: float = 60.0) -> AsyncIterator[EphemeralTier]:
     """A worker that a test leads step by step, and that may never come to the end of its turn."""
-    made = EphemeralTier(url, time.time, lease=lease, patience=2.0, queue_limit=100)
+    made = EphemeralTier(url, time.time, lease=lease, timeout=2.0, queue_limit=100)
     await made.open()
     try:
         yield made
@@ -93,13 +93,13 @@ class Around:
     before: Callable[[], Awaitable[None]] | None = None
     around: Callable[[], Awaitable[None]] | None = None
 
-    async def change(self, asked: LookupRequest, work: Callable[[Any, LookupResult], T], *, resizes: bool) -> T:
+    async def change_rows(self, request: LookupRequest, work: Callable[[Any, LookupResult], T], *, resizes: bool) -> T:
         before, self.before = self.before, None
         if before is not None:
             await before()
         if self.around is not None:
             await self.around()
-        changed: T = await super().change(asked, work, resizes=resizes)  # type: ignore[misc]
+        changed: T = await super().change_rows(request, work, resizes=resizes)  # type: ignore[misc]
         if self.around is not None:
             await self.around()
         return changed

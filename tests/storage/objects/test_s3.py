@@ -86,7 +86,7 @@ class TestFailures:
         # Its connections are made by the operating system, and nobody takes them.
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]
-            store = S3Store("bucket", tmp_path, endpoint=f"http://127.0.0.1:{port}", patience=0.05)
+            store = S3Store("bucket", tmp_path, endpoint=f"http://127.0.0.1:{port}", timeout=0.05)
             with pytest.raises(StoreUnavailable, match="within"):
                 await store.check()
 

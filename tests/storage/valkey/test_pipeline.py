@@ -124,7 +124,7 @@ async def test_more_than_the_queue_holds_is_refused(server: ValkeyServer) -> Non
 
 async def test_a_server_that_stops_answering_is_given_up_in_time() -> None:
     async with FakeServer() as server:
-        pipeline = Pipeline(server.url, patience=0.2)
+        pipeline = Pipeline(server.url, timeout=0.2)
         await pipeline.open()
         started = time.monotonic()
         first = pipeline.send("PING")

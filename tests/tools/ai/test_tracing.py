@@ -297,8 +297,9 @@ async def test_without_the_setting_nothing_of_it_is_loaded_or_sent(tmp_path: Pat
     program = (
         "import asyncio, sys\n"
         "from baobab.server import Server\n"
-        "from baobab.settings import load\n"
-        f"async def main():\n    async with Server(load({{}}, data={str(tmp_path / 'data')!r})).open():\n        pass\n"
+        "from baobab.settings import load_settings\n"
+        "async def main():\n"
+        f"    async with Server(load_settings({{}}, data={str(tmp_path / 'data')!r})).open():\n        pass\n"
         "asyncio.run(main())\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
     )

@@ -443,7 +443,7 @@ async def test_a_handler_that_crashes_after_a_write_leaves_nothing_at_all(regist
 async def test_the_audit_row_stands_in_the_transaction_of_the_call(registry: Any, tmp_path: Path) -> None:
     elsewhere = database_at(address(tmp_path / "data"))
     await elsewhere.open()
-    unit = registry.services.database.unit(write=True)
+    unit = registry.services.database.build_unit(write=True)
     await registry.call("shelf_keep", {"word": "a"}, ANONYMOUS, DOOR, unit=unit)
     async with elsewhere.reading() as connection:
         assert (await connection.execute(select(audit_logs).where(audit_logs.c.event_type == "shelf.keep"))).all() == []

@@ -35,7 +35,7 @@ class Outgoing:
         return EgressResponse(self.status, {"Content-Type": self.kind}, self.body, url)
 
     def instead(self, house: House) -> Self:
-        object.__setattr__(house.services, "outgoing", self)
+        object.__setattr__(house.services, "http_client", self)
         return self
 
 

@@ -82,7 +82,7 @@ async def agents_runs_fork(
         await _require_undecided(call, run, point.step)
     _require_known(run.graph_spec, state)
     try:
-        point.change(run.graph_spec, input, state)
+        point.apply_changes(run.graph_spec, input, state)
     except RunFailed as failed:
         raise BadRequest(failed.message, remediation="Change `state` or `input` so that an edge leads on.") from failed
     as_user = run.caller_user_id if run.caller_kind == "end_user" and not isinstance(call.caller, EndUser) else None
