@@ -1,4 +1,4 @@
-"""LangGraph's checkpoints in the rows, written through a fence: a worker that was overtaken writes nothing."""
+"""LangGraph's checkpoints as rows. A worker whose run another one has taken over cannot write any."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -40,22 +40,27 @@ _UPDATE_WRITE = "UPDATE SET channel = excluded.channel, value = excluded.value, 
 
 
 class Checkpointer(BaseCheckpointSaver[int]):
-    """journal: what a run's checkpoints are written through; left out, anybody may write, and each by itself."""
+    """Stores checkpoints in the database.
+
+    event_log: the event log of the run, in whose transactions they are written. Without it each write is a transaction
+    of its own, and anybody may write.
+    """
 
     def __init__(self, database: Database, transactions: TransactionRunner, event_log: EventLog | None = None) -> None:
         super().__init__()
         self._database = database
         self._transactions = transactions
         self._event_log = event_log
-        # What a run's graph holds came from JSON.
+        # The state of a run came from JSON.
         self._dumps = dumps if event_log is None else dumps_json
-        # What was stored is known to whoever is the only one to write.
+        # A run has a single writer, which knows what it has stored.
         self._packer = None if event_log is None else CheckpointPacker(self._dumps)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        wanted = config["configurable"]
+        configurable = config["configurable"]
         query = select(checkpoints).where(
-            checkpoints.c.thread_id == wanted["thread_id"], checkpoints.c.namespace == wanted.get("checkpoint_ns", "")
+            checkpoints.c.thread_id == configurable["thread_id"],
+            checkpoints.c.namespace == configurable.get("checkpoint_ns", ""),
         )
         if checkpoint_id := get_checkpoint_id(config):
             query = query.where(checkpoints.c.id == checkpoint_id)
@@ -72,22 +77,22 @@ class Checkpointer(BaseCheckpointSaver[int]):
     ) -> AsyncIterator[CheckpointTuple]:
         query = select(checkpoints).order_by(checkpoints.c.id.desc())
         if config is not None:
-            wanted = config["configurable"]
-            query = query.where(checkpoints.c.thread_id == wanted["thread_id"])
-            if (namespace := wanted.get("checkpoint_ns")) is not None:
+            configurable = config["configurable"]
+            query = query.where(checkpoints.c.thread_id == configurable["thread_id"])
+            if (namespace := configurable.get("checkpoint_ns")) is not None:
                 query = query.where(checkpoints.c.namespace == namespace)
             if checkpoint_id := get_checkpoint_id(config):
                 query = query.where(checkpoints.c.id == checkpoint_id)
         if before is not None and (last := get_checkpoint_id(before)):
             query = query.where(checkpoints.c.id < last)
         count = 0
-        for found in await self._load_tuples(query if filter else query.limit(limit)):
+        for checkpoint_tuple in await self._load_tuples(query if filter else query.limit(limit)):
             if limit is not None and count >= limit:
                 return
-            about: Any = found.metadata
-            if all(about.get(name) == value for name, value in (filter or {}).items()):
+            metadata: Any = checkpoint_tuple.metadata
+            if all(metadata.get(name) == value for name, value in (filter or {}).items()):
                 count += 1
-                yield found
+                yield checkpoint_tuple
 
     async def aput(
         self,
@@ -105,7 +110,7 @@ class Checkpointer(BaseCheckpointSaver[int]):
             # The results of the tasks that led here are in the checkpoint now.
             self._event_log.discard_deferred()
             if package.size > _LARGEST:
-                raise RunFailed("state_too_large", f"What the run holds has more than {_LARGEST} characters.")
+                raise RunFailed("state_too_large", f"The state of the run has more than {_LARGEST} characters.")
 
         def write(statements: Statements) -> None:
             add_pieces(statements, thread_id, package.fresh)
@@ -118,22 +123,22 @@ class Checkpointer(BaseCheckpointSaver[int]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        where = config["configurable"]
-        named = (where["thread_id"], where.get("checkpoint_ns", ""), where["checkpoint_id"], task_id)
+        configurable = config["configurable"]
+        key = (configurable["thread_id"], configurable.get("checkpoint_ns", ""), configurable["checkpoint_id"], task_id)
         rows = [
-            (*named, WRITES_IDX_MAP.get(channel, position), channel, self._dumps(value), task_path)
+            (*key, WRITES_IDX_MAP.get(channel, position), channel, self._dumps(value), task_path)
             for position, (channel, value) in enumerate(writes)
         ]
 
         def write(statements: Statements) -> None:
             for row in rows:
-                # What is said beside the results of a task (that it waits, that it failed) is said anew each time.
+                # A result (position 0 or more) is written once; an interrupt or an error replaces the one before.
                 statements.rows(_INSERT_WRITE + ("NOTHING" if row[4] >= 0 else _UPDATE_WRITE), *row)
 
         if self._event_log is None:
             await self._write(write)
         else:
-            # Most are superseded at once; those of a task whose siblings wait are written when the run pauses.
+            # The next checkpoint replaces most at once; those of a task whose siblings wait are written at the pause.
             self._event_log.defer_write(write)
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -147,9 +152,9 @@ class Checkpointer(BaseCheckpointSaver[int]):
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         def write(statements: Statements) -> None:
             for table in (checkpoints, pieces, writes):
-                others = ", ".join(column.name for column in table.c if column.name != "thread_id")
-                copied = f"INSERT INTO {table.name} (thread_id, {others}) SELECT ?, {others} FROM {table.name}"  # noqa: S608 - our names
-                statements.rows(f"{copied} WHERE thread_id = ?", target_thread_id, source_thread_id)
+                columns = ", ".join(column.name for column in table.c if column.name != "thread_id")
+                insert = f"INSERT INTO {table.name} (thread_id, {columns}) SELECT ?, {columns} FROM {table.name}"  # noqa: S608 - our names
+                statements.rows(f"{insert} WHERE thread_id = ?", target_thread_id, source_thread_id)
 
         await self._write(write)
 
@@ -165,15 +170,17 @@ class Checkpointer(BaseCheckpointSaver[int]):
             names = [(row.thread_id, row.namespace, row.id) for row in rows]
             columns = (writes.c.thread_id, writes.c.namespace, writes.c.checkpoint_id)
             pending: dict[tuple[str, str, str], list[Any]] = {}
-            for few in range(0, len(names), 200):
-                theirs = select(writes).where(tuple_(*columns).in_(names[few : few + 200]))
-                for write in (await connection.execute(theirs)).all():
+            for start in range(0, len(names), 200):
+                writes_query = select(writes).where(tuple_(*columns).in_(names[start : start + 200]))
+                for write in (await connection.execute(writes_query)).all():
                     pending.setdefault((write.thread_id, write.namespace, write.checkpoint_id), []).append(write)
             texts, threads = [row.checkpoint for row in rows], {row.thread_id for row in rows}
-            read = await read_pieces(connection.execute, threads, texts)
+            texts_by_digest = await read_pieces(connection.execute, threads, texts)
         if self._packer is not None:
-            self._packer.mark_stored(read)
-        return [_build_tuple(row, pending.get(name, []), read) for row, name in zip(rows, names, strict=True)]
+            self._packer.mark_stored(texts_by_digest)
+        return [
+            _build_tuple(row, pending.get(name, []), texts_by_digest) for row, name in zip(rows, names, strict=True)
+        ]
 
 
 def _build_tuple(row: Any, pending: list[Any], read: Mapping[str, str]) -> CheckpointTuple:

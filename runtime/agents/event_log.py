@@ -1,4 +1,4 @@
-"""The journal of a run: what it has done, in the transactions in which it was done."""
+"""The event log of a run: what it has done, written in the transactions in which it did it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,14 +20,14 @@ _UPDATE_RUN = (
 )
 _INSERT_EVENT = "INSERT INTO agent_events (run_id, seq, type, payload, subject, created_at) VALUES (?, ?, ?, ?, ?, ?)"
 _LEAST_BETWEEN_SECONDS = 0.1
-"""From one announcement of a run to the next."""
+"""The least time between two announcements of a run."""
 
 
 class EventLog:
-    """What is told is written with the next transaction of the run, which only the run's present job can make.
+    """Collects events and writes them with the run's next transaction, which only its present job can make.
 
-    run: its row. known: the subjects of what an earlier attempt told, and is not told again. told: rings for whoever
-    listens to a run.
+    run: its row. emitted_subjects: the subjects of events that an earlier attempt wrote, which are not written again.
+    notify: called with the id of each run that has new events.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class EventLog:
 
     @property
     def active_seconds(self) -> float:
-        """For how long the run has been made since the journal was opened."""
+        """The seconds since this event log was opened."""
         return asyncio.get_running_loop().time() - self._opened_at
 
     def emit_event(
         self, type_: str, payload: Mapping[str, Any], subject: str | None = None, *, above: bool = False
     ) -> bool:
-        """Tell of something; of one subject once in the life of the run. Whether it was news.
+        """Add an event, unless the run has ever emitted one of this subject. Returns whether it was added.
 
-        above: whether the runs that this one is a step of tell it, too.
+        above: whether the event is added to the parent runs, too.
         """
         if subject is not None:
             if subject in self._emitted_subjects:
@@ -79,7 +79,7 @@ class EventLog:
         return True
 
     def add_usage(self, *, cost: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
-        """Add to what the run has used; cost in nano-dollars."""
+        """Add to the usage of the run; cost is in nano-dollars."""
         self._cost += cost
         self._prompt += prompt_tokens
         self._completion += completion_tokens
@@ -88,60 +88,60 @@ class EventLog:
         self._tainted = True
 
     def defer_write(self, write: Write) -> None:
-        """Have something written with the next transaction, unless `supersede` comes before."""
+        """Do a write with the next transaction, unless `discard_deferred` is called before."""
         self._deferred_writes.append(write)
 
     def discard_deferred(self) -> None:
-        """What was to be written beside is of no use any more."""
+        """Drop the deferred writes, which are no longer needed."""
         self._deferred_writes.clear()
 
     async def flush(self) -> None:
-        """Write down what has been told, so that others can see it before what comes next."""
+        """Write the pending events and usage, so that others see them before the next step ends."""
         if self._pending or self._cost or self._prompt or self._completion:
             await self.write_transaction()
 
     async def write_transaction(self, work: Write | None = None, *, last: bool = False, rests: bool = False) -> None:
-        """A transaction of the run, with what has been told so far; JobLost where another attempt has it now, RunTaken.
+        """Commit the pending events and usage together with `work`.
 
-        Not durable: a failure of power may take the run back by some steps. What it does elsewhere is done in
-        transactions that are.
+        Raises JobLost where another attempt has the job now, and RunTakenOver where the run is no longer this job's.
+        Not durable: a power failure may take the run back by some steps. What tools do is committed durably.
 
-        last: the job ends with it; rests: it goes on much later. In both cases nothing follows it soon.
+        last: the job ends with this transaction; rests: the run pauses after it. Either is announced at once.
         """
         async with self._write_lock:
             pending, self._pending = self._pending, []
             parent_events, self._parent_events = self._parent_events, []
             parent_ids: list[str] = []
             deferred_writes, self._deferred_writes = self._deferred_writes, []
-            spent = (self._cost, self._prompt, self._completion, self._tainted)
+            usage = (self._cost, self._prompt, self._completion, self._tainted)
             self._cost = self._prompt = self._completion = 0
             now = asyncio.get_running_loop().time()
             active, self._since = now - self._since, now
 
             def run_work(statements: Statements) -> None:
-                # What is told is told once: whoever tells something is further than any attempt before.
+                # Each event is emitted once, so an attempt that has events is further than any attempt before.
                 self._job.keep(statements, last=last, further=bool(pending))
-                # Before the work: where that ends the run, the row is no longer this job's.
-                added = statements.rows(_UPDATE_RUN, len(pending), active, *spent, self._run_id, self._job.id)
-                if not added:
+                # Before the work, which may end the run: then the row is no longer this job's.
+                updated_rows = statements.rows(_UPDATE_RUN, len(pending), active, *usage, self._run_id, self._job.id)
+                if not updated_rows:
                     raise RunTakenOver
-                first, at = added[0][0] - len(pending) + 1, self._clock.now()
+                first, created_at = updated_rows[0][0] - len(pending) + 1, self._clock.now()
                 if pending:
                     statements.execute_many(
                         _INSERT_EVENT,
                         [
-                            (self._run_id, first + index, type_, to_json(payload).decode(), subject, at)
+                            (self._run_id, first + index, type_, to_json(payload).decode(), subject, created_at)
                             for index, (type_, payload, subject) in enumerate(pending)
                         ],
                     )
                 for write in deferred_writes:
                     write(statements)
                 if self._parent_id is not None:
-                    parent_ids[:] = emit_to_parents(statements, self._parent_id, parent_events, at)
+                    parent_ids[:] = emit_to_parents(statements, self._parent_id, parent_events, created_at)
                 if work is not None:
                     work(statements)
 
-            # Each announcement has every process look: those who listen to this run elsewhere can wait a moment.
+            # Each announcement makes every process query its runs; listeners in other processes can wait a moment.
             announce = bool(pending) and (last or rests or now >= self._announced_at + _LEAST_BETWEEN_SECONDS)
             await self._transactions.run(run_work, durable=False, announce=announce)
             if announce:

@@ -1,8 +1,8 @@
 """An agent's graph, compiled to LangGraph.
 
-Each node of the graph is one node there; a model that has tools gets a second, of which every call is a task of its
-own: those that wait for a person can be decided one by one, and those that are done are not done again. A node is
-begun anew after a pause or a crash, so nothing in it takes effect before what it may have to wait for.
+Each node of the graph becomes one node of LangGraph. An LLM node gets a second one, which runs each call of a tool as
+a task of its own: calls that wait for a person can be decided one by one, and calls that have ended are not repeated.
+A node starts from its beginning after a pause or a crash, so it does nothing that takes effect before it may wait.
 """
 
 import json
@@ -47,8 +47,8 @@ def _compile_cached(text: str) -> Graph:
 
 
 def compile_graph(spec: Mapping[str, Any], checkpointer: Any) -> Graph:
-    """The graph of a valid spec. Its input is `begun`; its context a Session."""
-    # To compile costs as much as a dozen steps; what is shared is only read.
+    """Compile a valid spec. Its input is what `build_initial_state` returns; its context is a RunSession."""
+    # Compiling costs as much as a dozen steps, and what the copies share is only read.
     graph = copy(_compile_cached(json.dumps(spec, sort_keys=True)))
     graph.checkpointer = checkpointer
     return graph
@@ -89,47 +89,47 @@ class _GraphCompiler:
             if not talk:
                 session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
                 opening = open_conversation(node_id, node, state)
-            # The talk of a node that was begun by an earlier version holds what that recalled.
-            known = state.get("recalled", {}).get(node_id)
-            if node.remembers and (not talk or known is not None):
-                recalled = await session.memory.recall_messages(node_id, node, known if talk else None)
+            # A conversation that an earlier version began already holds the messages that it recalled.
+            recalled_until = state.get("recalled", {}).get(node_id)
+            if node.remembers and (not talk or recalled_until is not None):
+                recalled = await session.memory.recall_messages(node_id, node, recalled_until if talk else None)
                 if recalled.tainted:
                     session.event_log.taint()
                     tainted = True
             await session.event_log.flush()
             answer = await _ask_model(session, node, insert_earlier([*opening, *talk], recalled.messages), step)
             message = answer.message
-            wanted = message.get("tool_calls") or []
-            if not wanted:
+            tool_calls = message.get("tool_calls") or []
+            if not tool_calls:
                 try:
                     value = parse_answer(node, message)
                 except RunFailed as failed:
                     if not is_repairable(talk, message):
                         raise
                     repair = {"role": "user", "content": f"{REPAIR} {failed.message}"}
-                    again: dict[str, Any] = {"talks": {node_id: [*opening, message, repair]}}
-                    again |= {"steps": 1, "tainted": tainted}
+                    repair_update: dict[str, Any] = {"talks": {node_id: [*opening, message, repair]}}
+                    repair_update |= {"steps": 1, "tainted": tainted}
                     if opening and node.remembers:
-                        again["recalled"] = {node_id: recalled.position}
-                    return Command(update=again, goto=name)
+                        repair_update["recalled"] = {node_id: recalled.position}
+                    return Command(update=repair_update, goto=name)
                 session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
-                written = {node.output_key: value}
-                update = {"state": written, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
+                new_values = {node.output_key: value}
+                update = {"state": new_values, "talks": {node_id: None}, "steps": 1, "tainted": tainted}
                 if node.remembers:
-                    # A turn as a whole, without the system prompt: that is sent anew each time.
+                    # A whole turn, without the system prompt, which every run sends itself.
                     update["said"] = {node_id: [last_turn(remove_repair([*opening, *talk, message]))]}
-                return Command(update=update, goto=self._next_node(node_id, state, written))
-            if state["calls"] + len(wanted) > limits.max_tool_calls:
+                return Command(update=update, goto=self._next_node(node_id, state, new_values))
+            if state["calls"] + len(tool_calls) > limits.max_tool_calls:
                 raise RunFailed("max_tool_calls", f"The run made its {limits.max_tool_calls} tool calls.")
             sends = [
                 Send(
                     f"{name}_tool",
-                    {"call_id": f"{step}.{index}", "of": asked, "tainted": tainted},
+                    {"call_id": f"{step}.{index}", "of": tool_call, "tainted": tainted},
                 )
-                for index, asked in enumerate(wanted)
+                for index, tool_call in enumerate(tool_calls)
             ]
-            talked = {node_id: [*opening, message]}
-            update = {"talks": talked, "steps": 1, "calls": len(wanted), "tainted": tainted}
+            messages_by_node = {node_id: [*opening, message]}
+            update = {"talks": messages_by_node, "steps": 1, "calls": len(tool_calls), "tainted": tainted}
             if opening and node.remembers:
                 update["recalled"] = {node_id: recalled.position}
             return Command(update=update, goto=sends)
@@ -185,10 +185,10 @@ class _GraphCompiler:
             arguments = render_tree(node_id, node.args_template, state)
             result = await self._call_tool(session, node, arguments, f"{step}", state["tainted"])
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
-            written = {node.output_key: result} if node.output_key else {}
+            new_values = {node.output_key: result} if node.output_key else {}
             tainted = session.toolbox.is_tainting(node.tool_ref)
-            update = {"state": written, "steps": 1, "calls": 1, "tainted": tainted}
-            return Command(update=update, goto=self._next_node(node_id, state, written))
+            update = {"state": new_values, "steps": 1, "calls": 1, "tainted": tainted}
+            return Command(update=update, goto=self._next_node(node_id, state, new_values))
 
         return call
 
@@ -197,19 +197,19 @@ class _GraphCompiler:
             session, step = runtime.context, self._next_step(state)
             session.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             self._count_call(state, 1)
-            given = render_tree(node_id, node.input_template, state)
+            run_input = render_tree(node_id, node.input_template, state)
             try:
-                result = await delegate_run(session, node, given, f"{step}", tainted=state["tainted"])
+                result = await delegate_run(session, node, run_input, f"{step}", tainted=state["tainted"])
             except RunFailed as failed:
                 if node.on_error == "fail":
                     raise
-                # The run below may have read text from outside, and its message may quote it.
+                # The child run may have read text from outside, and its error message may quote it.
                 session.event_log.taint()
                 result = RunResult({"error": {"code": failed.type, "message": failed.message}}, tainted=True)
             session.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
-            written = {node.output_key: result.output}
-            update = {"state": written, "steps": 1, "calls": 1, "tainted": result.tainted}
-            return Command(update=update, goto=self._next_node(node_id, state, written))
+            new_values = {node.output_key: result.output}
+            update = {"state": new_values, "steps": 1, "calls": 1, "tainted": result.tainted}
+            return Command(update=update, goto=self._next_node(node_id, state, new_values))
 
         return delegate
 
@@ -263,8 +263,8 @@ class _GraphCompiler:
             results = [state["items"][f"{name} {index}"] for index in range(about["count"])]
             step = about["step"]
             runtime.context.event_log.emit_event("node_end", {"node_id": node_id, "step": step}, f"end {step}")
-            written = {node.output_key: results}
-            return Command(update={"state": written}, goto=self._next_node(node_id, state, written))
+            new_values = {node.output_key: results}
+            return Command(update={"state": new_values}, goto=self._next_node(node_id, state, new_values))
 
         return gather
 
@@ -286,7 +286,7 @@ class _GraphCompiler:
         call_id: str,
         tainted: bool,
     ) -> Any:
-        """Make a call of the graph itself. What its tool refuses ends the run, or stands in place of the result."""
+        """Call the tool of a node. An error of the tool fails the run, or is returned in place of the result."""
         ref = node.tool_ref
         try:
             async with session.call_slots:
@@ -294,8 +294,8 @@ class _GraphCompiler:
         except ToolFailed as failed:
             if node.on_error == "tell":
                 return {"error": failed.error}
-            said = f"{ref.name}: {failed.error.get('message', 'failed')}"
-            raise RunFailed("tool_failed", said, quotes=is_quoting(ref)) from failed
+            message = f"{ref.name}: {failed.error.get('message', 'failed')}"
+            raise RunFailed("tool_failed", message, quotes=is_quoting(ref)) from failed
         except CallDenied as denied:
             if node.on_denied == "fail":
                 raise RunFailed("approval_denied", denied.reason) from denied
@@ -317,7 +317,7 @@ class _GraphCompiler:
 
 
 async def _ask_model(session: RunSession, node: LlmNode, messages: list[Message], step: int) -> ModelAnswer:
-    """What a model answers. It is asked anew when the run goes on after a rest."""
+    """Ask a model. After a pause for a rate limit it is asked again."""
     try:
         return await session.toolbox.ask_model(node, messages, step)
     except RateLimited as limited:
@@ -326,7 +326,7 @@ async def _ask_model(session: RunSession, node: LlmNode, messages: list[Message]
 
 
 def _note_edit(result: Any, arguments: Mapping[str, Any] | None) -> Any:
-    """What a model is told of a call, so that it does not report what it asked for as done."""
+    """The result as the model sees it, with the arguments that a person used in place of the model's own."""
     if arguments is None:
         return result
     note = "A person approved this call with other arguments than you gave. These were used; report these."

@@ -1,4 +1,4 @@
-"""A segment: a run from where it stands to its end, or to where a person must decide. One durable job each."""
+"""The run executor: a durable job that takes a run to its end, or to where a person must decide."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.2
 _LARGEST_OUTPUT = 2**20
 _MOST_ATTEMPTS = 5
-"""After so many at the same step, each of which ended with its process, the run may be what ends processes."""
+"""After this many attempts at one step that each ended with their process, the run itself may crash processes."""
 
 _LOCK_RUN = (
     "SELECT locked.status, locked.job_id FROM agent_runs AS locked WHERE locked.id = ? FOR NO KEY UPDATE OF locked"
@@ -42,7 +42,7 @@ _CLAIM_RUN = (
     "UPDATE agent_runs SET job_id = ?, started_at = COALESCE(started_at, ?), status = ?, paused_until = NULL"
     " WHERE id = ?"
 )
-# Somebody may have asked in this moment for the run to end.
+# The run keeps the status `cancelling` if somebody has just asked for that.
 _PAUSE_RUN = (
     "UPDATE agent_runs SET status = CASE WHEN status = 'running' THEN ? ELSE status END, paused_until = ?,"
     " active_seconds = active_seconds + ?, job_id = NULL WHERE id = ? AND job_id = ? RETURNING status"
@@ -55,7 +55,7 @@ _DELETE_SUPERSEDED = (
 
 
 class RunExecutor:
-    """One attempt of one segment."""
+    """Executes one run, in one attempt of one job."""
 
     def __init__(self, job: Job, run_id: str) -> None:
         self._job = job
@@ -66,13 +66,16 @@ class RunExecutor:
         self._is_cancelled = False
 
     async def execute_run(self) -> None:
-        """Again while another segment of the run is under way; JobLost where another attempt has taken over."""
+        """Execute the run until it ends or pauses.
+
+        Raises RetryLater while another job executes it, and JobLost where another attempt has taken this job over.
+        """
         if not await self._claim_run():
             return
         async with self._job.database.reading() as connection:
             run = (await connection.execute(select(runs).where(runs.c.id == self._run_id))).first()
         if run is None:
-            # The app was deleted in this moment.
+            # The app has just been deleted.
             return
         self._run = run
         clock, notify = self._services.clock, self._watcher.notify_listeners
@@ -85,9 +88,9 @@ class RunExecutor:
         try:
             await self._run_attempt(run)
         except (JobLost, RetryLater, *OUTAGES):
-            # Nobody's fault, and over soon: another attempt goes on.
+            # These pass soon and are not the run's fault: another attempt continues it.
             raise
-        except Exception:  # noqa: BLE001 - what nobody expected would come again at each attempt
+        except Exception:  # noqa: BLE001 - an unexpected error would come again at each attempt
             _log.exception("a run failed", extra={"run": self._run_id})
             await self._end_run(
                 "failed", "run_failed", RunFailed("internal_error", "Something went wrong on our side.")
@@ -97,17 +100,17 @@ class RunExecutor:
         await self._charges.load()
         if self._has_checkpoint or self._job.attempt > 1:
             await self._charges.count_missing()
-        # Here: a graph that a later version does not read any more ends its run.
+        # Parsed here, where an error fails the run: a later version may not read its graph any more.
         self._spec = GraphSpec.model_validate_json(json.dumps(run.graph_spec))
         try:
             if self._job.attempt > _MOST_ATTEMPTS and not self._is_cancelled:
-                lost = f"The processes that made the run were lost at the same step, {_MOST_ATTEMPTS} in turn."
-                raise RunFailed("worker_lost", lost)
+                message = f"{_MOST_ATTEMPTS} processes in a row stopped at the same step of the run."
+                raise RunFailed("worker_lost", message)
             async with self._services.database.reading() as connection:
                 execute, credits_, now = connection.execute, self._services.credits, self._services.clock.now()
                 caller = await proposers.restore_caller(execute, credits_, run.caller, now)
             if proposers.kind_of(caller) != run.caller_kind:
-                raise RunFailed("not_allowed", "The run does not act as whoever it was started for.")
+                raise RunFailed("not_allowed", "The caller that the run acts for is not of the kind that started it.")
             registry, base_url = self._job.registry, self._services.options.base_url
             offers = ToolOffers(registry)
             if self._spec.tools.mcp_servers:
@@ -117,7 +120,7 @@ class RunExecutor:
             toolbox = RunToolbox(
                 registry, self._event_log, run, self._spec, caller, base_url, offers, child_runs, self._charges
             )
-            output, waiting, said = await self._drive_with_timeout(toolbox)
+            output, waiting, turns = await self._drive_with_timeout(toolbox)
         except Unavailable:
             raise
         except RunTimedOut as exc:
@@ -125,7 +128,7 @@ class RunExecutor:
         except RunFailed as exc:
             await self._end_run("failed", "run_failed", exc)
         except BaobabError as exc:
-            # What started the run has no right to go on.
+            # Whoever started the run may not run it any more.
             await self._end_run("failed", "run_failed", RunFailed("not_allowed", exc.message))
         except _RunCancelled:
             await self._cancel_run()
@@ -133,10 +136,13 @@ class RunExecutor:
             if waiting:
                 await self._pause_run(waiting)
             else:
-                await self._complete_run(output, said)
+                await self._complete_run(output, turns)
 
     async def _claim_run(self) -> bool:
-        """Whether there is something to do, which is then this job's."""
+        """Claim the run for this job. False where it has ended or is frozen.
+
+        Raises RetryLater while another job executes it.
+        """
         now = self._services.clock.now()
 
         def claim(statements: Statements) -> bool:
@@ -146,10 +152,10 @@ class RunExecutor:
                 return False
             status, job_id = locked[0]
             if job_id == FROZEN:
-                # Taken up anew when its app is not moved any more.
+                # Its app is being moved; the run is continued after that.
                 return False
             if status in ("running", "cancelling") and job_id not in (None, self._job.id):
-                raise RetryLater(_BUSY_SECONDS, "another segment is under way")
+                raise RetryLater(_BUSY_SECONDS, "another job is executing the run")
             self._is_cancelled = status == "cancelling"
             statements.rows(
                 _CLAIM_RUN, self._job.id, now, "cancelling" if self._is_cancelled else "running", self._run_id
@@ -165,7 +171,7 @@ class RunExecutor:
         return await self._transactions.run(claim, durable=False)
 
     async def _drive_with_timeout(self, toolbox: RunToolbox) -> tuple[Any, list[Any], Mapping[str, Any]]:
-        left = self._spec.limits.timeout_seconds - self._run.active_seconds
+        seconds_left = self._spec.limits.timeout_seconds - self._run.active_seconds
         driving = asyncio.create_task(self._drive_graph(toolbox))
 
         def cancel_driving() -> None:
@@ -176,14 +182,14 @@ class RunExecutor:
             cancel_driving()
         try:
             with self._watcher.watch_cancellation(self._run_id, self._job.database, cancel_driving):
-                await asyncio.wait({driving}, timeout=max(left, 0))
-            late = not driving.done()
+                await asyncio.wait({driving}, timeout=max(seconds_left, 0))
+            is_late = not driving.done()
         finally:
             driving.cancel()
             await asyncio.gather(driving, return_exceptions=True)
         if self._is_cancelled:
             raise _RunCancelled
-        if late:
+        if is_late:
             raise RunTimedOut(f"The run used up its {self._spec.limits.timeout_seconds} seconds.")
         return driving.result()
 
@@ -196,59 +202,68 @@ class RunExecutor:
             # Steps are counted across segments, by the graph itself.
             "recursion_limit": 100_000,
         }
-        given = None if self._has_checkpoint else library.initial_state(self._run.input, tainted=self._run.tainted)
+        graph_input = (
+            None if self._has_checkpoint else library.initial_state(self._run.input, tainted=self._run.tainted)
+        )
         call_slots = asyncio.Semaphore(self._spec.limits.max_parallel_tools)
         session = RunSession(self._event_log, toolbox, ThreadMemory(self._job.database, self._run), call_slots)
         waiting: list[Any] = []
-        async for update in graph.astream(given, config, context=session, stream_mode="updates", durability="sync"):
-            waiting += [one.value for one in update.get("__interrupt__", ())]
+        async for update in graph.astream(
+            graph_input, config, context=session, stream_mode="updates", durability="sync"
+        ):
+            waiting += [interrupted.value for interrupted in update.get("__interrupt__", ())]
         if waiting:
             return None, waiting, {}
-        last = (await graph.aget_state(config)).values
-        return last.get("output"), [], last.get("said") or {}
+        state = (await graph.aget_state(config)).values
+        return state.get("output"), [], state.get("said") or {}
 
     async def _pause_run(self, waiting: list[dict[str, Any]]) -> None:
-        """Nothing of the run stays here: for a person it is paused; after a run below it, and when a limit lets it, it
-        goes on by itself. Again in the latter case.
+        """Release the run: it pauses for a person, and continues by itself after a child run or a rate limit.
+
+        Raises RetryLater in the case of a rate limit.
         """
-        pending = [each for each in waiting if "approval_id" in each]
+        pending = [interrupted for interrupted in waiting if "approval_id" in interrupted]
         deadlines: list[datetime] = []
-        for each in pending:
-            # One that was decided in this moment has none any more.
-            until = datetime.fromisoformat(each["until"]) if each["until"] else None
-            deadlines += [until] if until else []
+        for interrupted in pending:
+            # An approval that has just been decided has none.
+            deadline = datetime.fromisoformat(interrupted["until"]) if interrupted["until"] else None
+            deadlines += [deadline] if deadline else []
             payload = {
-                "approval_id": each["approval_id"],
-                "tool_name": each["tool_name"],
-                "tool_source": each["tool_source"],
-                **({"server": each["server"]} if "server" in each else {}),
-                "call_id": each["call_id"],
-                "args": each["args"],
-                "tainted": each["tainted"],
-                "approvers": each["approvers"],
-                "expires_at": until,
+                "approval_id": interrupted["approval_id"],
+                "tool_name": interrupted["tool_name"],
+                "tool_source": interrupted["tool_source"],
+                **({"server": interrupted["server"]} if "server" in interrupted else {}),
+                "call_id": interrupted["call_id"],
+                "args": interrupted["args"],
+                "tainted": interrupted["tainted"],
+                "approvers": interrupted["approvers"],
+                "expires_at": deadline,
             }
-            self._event_log.emit_event("run_paused", payload, f"paused {each['approval_id']}", above=True)
-        limited = max((each["again_in"] for each in waiting if "again_in" in each), default=0)
-        # A limit is the run's own affair, so that it uses up its time; to wait for people does not.
-        waited = 0 if pending else limited
-        status, first = ("paused", min(deadlines, default=None)) if pending else ("running", None)
+            self._event_log.emit_event("run_paused", payload, f"paused {interrupted['approval_id']}", above=True)
+        limit_seconds = max(
+            (interrupted["again_in"] for interrupted in waiting if "again_in" in interrupted), default=0
+        )
+        # Waiting for a rate limit uses up the run's time; waiting for people does not.
+        counted_seconds = 0 if pending else limit_seconds
+        status, first_deadline = ("paused", min(deadlines, default=None)) if pending else ("running", None)
 
         def release_run(statements: Statements) -> None:
-            released = statements.rows(_PAUSE_RUN, status, first, waited, self._run_id, self._job.id)
-            if released and released[0][0] == "cancelling":
-                why = f"run:{self._run_id}:after:{self._job.id}"[-200:]
-                self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, why)
+            released_rows = statements.rows(
+                _PAUSE_RUN, status, first_deadline, counted_seconds, self._run_id, self._job.id
+            )
+            if released_rows and released_rows[0][0] == "cancelling":
+                job_id = f"run:{self._run_id}:after:{self._job.id}"[-200:]
+                self._services.jobs.enqueue_in(statements, ADVANCE, {"run_id": self._run_id}, job_id)
 
-        await self._event_log.write_transaction(release_run, last=not limited, rests=True)
+        await self._event_log.write_transaction(release_run, last=not limit_seconds, rests=True)
         self._services.jobs.wake()
-        if limited:
-            raise RetryLater(limited, "a limit lets the run go on later")
+        if limit_seconds:
+            raise RetryLater(limit_seconds, "a rate limit lets the run continue later")
 
     async def _complete_run(self, output: Any, said: Mapping[str, Any]) -> None:
         if len(json.dumps(output)) > _LARGEST_OUTPUT:
-            failed = RunFailed("output_too_large", f"The output has more than {_LARGEST_OUTPUT} bytes.")
-            return await self._end_run("failed", "run_failed", failed)
+            failure = RunFailed("output_too_large", f"The output has more than {_LARGEST_OUTPUT} bytes.")
+            return await self._end_run("failed", "run_failed", failure)
         self._event_log.emit_event("run_end", {"output": output}, "run_end")
         return await self._finish_run("completed", output=output, said=said)
 
@@ -258,7 +273,7 @@ class RunExecutor:
         await self._finish_run(status, error=failed.error)
 
     async def _cancel_run(self) -> None:
-        # First: what waits must not be done for a run that is no more.
+        # First: pending calls must not be executed for a run that has ended.
         await self._services.approvals.abandon(self._run_id)
         self._event_log.emit_event("run_cancelled", {}, "run_end")
         await self._finish_run("cancelled")
@@ -273,7 +288,7 @@ class RunExecutor:
 
         def write_end(statements: Statements) -> None:
             statements.rows(_FINISH_RUN, status, *columns, now, self._run_id, self._job.id)
-            # A fork goes on from the last step with what its calls returned; nothing goes on from the others so.
+            # A fork of the last step uses the results of its calls; those of earlier steps are in their checkpoints.
             statements.rows(_DELETE_SUPERSEDED, self._run_id, self._run_id)
             if said:
                 add_turns(statements, self._run, said, self._services.ids.uuid(), now)

@@ -1,4 +1,4 @@
-"""The desk: where a run's tools and models are, for the one who started it."""
+"""The run toolbox: calls tools and models for a run, with the rights of whoever started it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,18 +29,19 @@ from baobab.tools.core.money import usd
 from baobab.tools.core.steps import Step
 from baobab.tools.core.wording import redact_arguments
 
-# So long a call waits here; after that, and for at least as long, its run rests.
+# A call that must wait longer than this for a rate limit pauses its run, for at least as long.
 _LONGEST_WAIT_SECONDS = 10
 _TOO_MANY_REQUESTS = 429
-# Each decision makes room, and has the run go on before that.
+# A decision makes room, and continues the run before that.
 _TOO_MANY_PENDING_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RunToolbox:
-    """caller: who started the run, as they stand now; run: its row; offers: what its app has for agents.
+    """The tools and models of one run.
 
-    charges: what its models cost.
+    caller: who started the run, with the rights that they have now; run: its row; offers: the tools that its app has
+    for agents; charges: counts what its models cost.
     """
 
     registry: ToolRunner
@@ -91,11 +92,11 @@ class RunToolbox:
             result, finished_call = await self._run_with_waits(tool, bound_arguments, self.caller, context)
             self.event_log.add_usage(cost=finished_call.cost)
         except ApprovalRequired as exc:
-            until = exc.details["expires_at"] if exc.details["status"] == "pending" else None
+            expires_at = exc.details["expires_at"] if exc.details["status"] == "pending" else None
             details = {
                 "args": dict(self.redact_arguments(ref, arguments)),
                 "tainted": tainted,
-                "until": until,
+                "until": expires_at,
                 "approvers": deciders.as_json,
             }
             raise ApprovalPending(exc.details["approval_id"], details) from exc
@@ -105,21 +106,21 @@ class RunToolbox:
         except ApprovalExpired as exc:
             raise RunTimedOut("Nobody decided in time.") from exc
         except Unavailable:
-            # Nobody's fault, and over soon: the run is taken up again.
+            # This passes soon and is not the run's fault: the run is tried again.
             raise
         except BaobabError as exc:
             self.charges.may_be_incomplete = True
-            used = await self._emit_decision(call_id) if needs_approval or is_held else None
-            raise ToolFailed(_error_payload(exc), used) from exc
-        used = await self._emit_decision(call_id) if needs_approval or is_held else None
+            edited_arguments = await self._emit_decision(call_id) if needs_approval or is_held else None
+            raise ToolFailed(_error_payload(exc), edited_arguments) from exc
+        edited_arguments = await self._emit_decision(call_id) if needs_approval or is_held else None
         try:
-            return CallResult(_decode_result(tool.encode(result)), used)
+            return CallResult(_decode_result(tool.encode(result)), edited_arguments)
         except ToolFailed as failed:
-            failed.arguments = used
+            failed.arguments = edited_arguments
             raise
 
     async def _emit_decision(self, call_id: str) -> dict[str, Any] | None:
-        """Tell what a person decided about a call. The arguments that they gave for it, where they did."""
+        """Emit what a person decided about a call. Returns the arguments that they gave in place of its own, if any."""
         decision = await self.registry.services.approvals.read_decision(self.run.id, self._request_id(call_id))
         if decision is None:
             return None
@@ -128,10 +129,10 @@ class RunToolbox:
         return decision.arguments
 
     def _choose_approvers(self, ref: ToolRef, named: NamedApprovers | None, *, is_held: bool) -> Approvers:
-        """Those that the node names, else the agent; else whoever started the run, for what they may do themselves.
+        """Choose who may approve a call: those that the node names, else the agent, else whoever started the run.
 
-        What a tool server does is done with the app's own credentials. A key that is held to approval is released by
-        nobody but the people whose it is.
+        Calls of tool servers use the app's own credentials, so admins approve them by default. A call that waits
+        because its key requires approval is approved only by the people whom the key belongs to.
         """
         approvers_json = self.run.approvers if named is None else named
         default = ADMIN if ref.source != "builtin" else STARTER
@@ -141,7 +142,7 @@ class RunToolbox:
         return approvers
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Arguments as events tell them: without secrets."""
+        """The arguments as events show them: without secrets."""
         tool = self.registry.tools.get(ref.name) if ref.source == "builtin" else None
         return arguments if tool is None else redact_arguments(tool, arguments)
 
@@ -186,9 +187,10 @@ class RunToolbox:
     async def _run_with_waits(
         self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, context: RequestContext
     ) -> tuple[Any, Call]:
-        """A run that calls too fast waits, within its time; what would take longer than that it hears of.
+        """Run a tool; a rate-limited call waits and is tried again, within the run's timeout.
 
-        Limited where it must wait for more than a moment.
+        Raises RateLimited where the wait is longer than `_LONGEST_WAIT_SECONDS`, and the tool's error where the
+        timeout would pass.
         """
         waited = 0
         while True:
@@ -198,20 +200,22 @@ class RunToolbox:
                 wait = _parse_wait(exc)
                 if wait is None:
                     raise
-                rests = waited + wait > _LONGEST_WAIT_SECONDS
-                if rests:
+                must_pause = waited + wait > _LONGEST_WAIT_SECONDS
+                if must_pause:
                     wait = max(wait, _LONGEST_WAIT_SECONDS)
-                left = self.spec.limits.timeout_seconds - self.run.active_seconds - self.event_log.active_seconds
-                if wait >= left:
+                seconds_left = (
+                    self.spec.limits.timeout_seconds - self.run.active_seconds - self.event_log.active_seconds
+                )
+                if wait >= seconds_left:
                     raise
-                if rests:
+                if must_pause:
                     raise RateLimited(wait) from exc
             async with network_wait():
                 await asyncio.sleep(wait)
             waited += wait
 
     async def _get_callable_tool(self, ref: ToolRef, call_id: str) -> Tool:
-        """What makes the call. ToolFailed where it must not be made, unless it has been: then it is to be told how."""
+        """The tool that makes the call. ToolFailed where it is not allowed, unless the call has ended before."""
         try:
             return self._get_tool(ref)
         except ToolFailed:
@@ -237,7 +241,7 @@ class RunToolbox:
         return self.offers.get_calling_tool(ref)
 
     def _find_offer(self, ref: ToolRef) -> ToolOffer | None:
-        """What a tool is here: narrowed by what the graph says of it, also where it lists its server."""
+        """The offer of a tool, narrowed by the graph's overrides for it: those of its reference and of its server."""
         offer = self.offers.get_offer(ref)
         if isinstance(offer, str):
             return None
@@ -267,7 +271,7 @@ class RunToolbox:
         payload = {
             "input_tokens": prompt,
             "output_tokens": completion,
-            # As it was asked for, which names the provider, too; an app's default has no name here.
+            # As requested, with the provider's name; where the app's default was used, only the answer names it.
             "model": requested_model or answer.get("model"),
             "cost_usd": usd(call.cost),
             "step": step,
@@ -285,7 +289,7 @@ def _parse_message(answer: Mapping[str, Any]) -> Message:
 
 
 def _parse_wait(error: BaobabError) -> int | None:
-    """Of a limit on how often something may be done, or how much may wait; None for every other refusal."""
+    """The seconds to wait after a rate limit or too many pending approvals; None for every other error."""
     if isinstance(error, TooManyPending):
         return _TOO_MANY_PENDING_SECONDS
     wait = error.headers.get("retry-after", "")
@@ -293,11 +297,11 @@ def _parse_wait(error: BaobabError) -> int | None:
 
 
 def _decode_result(encoded: bytes) -> Any:
-    """A result. ToolFailed for one that no checkpoint could hold: who wrote it may be a stranger."""
+    """Decode a result. ToolFailed where it is nested too deeply for a checkpoint, which a stranger may cause."""
     try:
         result = from_json(encoded)
     except ValueError:
-        # What reads JSON goes to a depth of 200.
+        # The parser refuses a depth of more than 200.
         deep = True
     else:
         deep = is_too_deep(result)
