@@ -1,8 +1,8 @@
 """The one client for requests that leave the platform: webhooks, image URLs, OAuth, remote MCP and model servers.
 
-The URLs come from users, so each is taken apart here, its host resolved and every address vetted; the connection then
-goes to exactly those addresses. Nothing from the environment (proxies, netrc) and nothing from earlier answers
-(cookies) takes part. aiohttp is loaded with the first request: its import is too slow for the start of the server.
+The URLs come from users, so each URL is parsed, its host resolved and every address checked here; the connection then
+goes to exactly those addresses. Proxies and netrc of the environment and cookies of earlier answers are not used.
+aiohttp is imported with the first request, because that is too slow for the start of the server.
 
     egress = Egress(allow=["10.1.0.0/16"])
     response = await egress.request("POST", url, headers={"content-type": "application/json"}, body=b"{}")
@@ -63,12 +63,13 @@ __all__ = [
 USER_AGENT = "Baobab"
 _CHUNK = 64 * 1024
 _MAX_REQUESTS_PER_HOST = 64
-"""Requests of one tenant to one host at once; more wait."""
+"""Requests of one tenant to one host at the same time; more wait."""
 _REDIRECTS = frozenset([301, 302, 303, 307, 308])
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-# Framing and routing are ours: a Host of the caller's choice would reach virtual hosts the URL does not name.
+# The client sets framing and routing itself: a Host header of the caller's could reach virtual hosts that the URL does
+# not name.
 _OUR_HEADERS = frozenset(
     [
         "accept-encoding",
@@ -84,8 +85,9 @@ _OUR_HEADERS = frozenset(
     ]
 )
 _BODY_HEADERS = frozenset(["content-type", "content-encoding", "content-language"])
-# What may follow a redirect to another origin. Keys travel in headers of many names, so this is not a list of secrets.
 _CREDENTIALS = frozenset(["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"])
+# Headers that are sent on after a redirect to another origin. Keys travel in headers of many names, so this lists the
+# harmless ones and not the secrets.
 _HARMLESS_HEADERS = frozenset(["accept", "accept-language", "user-agent"]) | _BODY_HEADERS
 
 
@@ -114,13 +116,13 @@ class EgressTooLarge(EgressError):
 
 class EgressUnavailable(EgressError):
     code = "EGRESS_UNAVAILABLE"
-    summary = "The service could not be reached, or broke off."
+    summary = "The service could not be reached, or closed the connection."
     remediation = "Check that the host is right and the service runs, then try again."
 
 
 @dataclass(frozen=True, slots=True)
 class EgressResponse:
-    """A whole answer. `headers` ignore case and are as received, `body` is decompressed, `url` is the last hop's."""
+    """A whole answer. `headers` ignore case, `body` is decompressed, `url` is that of the last redirect."""
 
     status: int
     headers: Mapping[str, str]
@@ -129,7 +131,7 @@ class EgressResponse:
 
 
 class EgressStream:
-    """An answer whose body is still to come: iterate once for decompressed pieces of at most 64 KiB.
+    """An answer whose body is still to be read: iterate once for decompressed pieces of at most 64 KiB.
 
     Iterating raises EgressTooLarge, EgressTimeout or EgressUnavailable.
     """
@@ -164,11 +166,11 @@ class EgressStream:
 
 
 class Egress:
-    """The guarded client; one per process, used on one event loop.
+    """The HTTP client for requests to URLs of users; one per process, used on one event loop.
 
-    `allow` are networks that may be reached although they are not public; `max_bytes` limits an answer's body, as sent
-    and decompressed; `timeout` is the seconds for all of a request: resolving, redirects and reading the body.
-    `resolver` replaces the system's; `tls` replaces the default context, for a private authority.
+    `allow`: networks that may be reached although they are not public. `max_bytes`: limit of an answer's body, both as
+    sent and decompressed. `timeout`: seconds for the whole request, from resolving the host to reading the body.
+    `resolver`: used in place of the system's. `tls`: used in place of the default context, for a private authority.
     """
 
     def __init__(
@@ -211,11 +213,11 @@ class Egress:
         cross_host: bool = False,
         https_only: bool | None = None,
     ) -> AsyncGenerator[EgressStream, None]:
-        """Send a request and hand out the answer once its head is there.
+        """Send a request and yield the answer as soon as its headers are there.
 
-        `follow` is the number of redirects to follow, each vetted anew; with 0 the redirect itself is the answer. They
-        may not lead from https to http, nor, without `cross_host`, to another host; to another origin only harmless
-        headers go along (a body is repeated on 307 and 308).
+        `follow`: how many redirects to follow, each checked like the first URL; with 0 the redirect is the answer. They
+        may not lead from https to http, nor to another host without `cross_host`. Only harmless headers are sent to
+        another origin. The body is sent again on 307 and 308. Raises EgressError.
         """
         secure = self._https_only if https_only is None else https_only
         limit = self._max_bytes if max_bytes is None else max_bytes
@@ -232,13 +234,13 @@ class Egress:
                         yield EgressStream(response, outgoing.target.url, limit, deadline)
                         return
                 finally:
-                    # Ends what is still coming; a body read to its end has already given its connection back.
+                    # Closes the connection, unless the body was read to its end: then it is already back in the pool.
                     response.close()
             outgoing = onward
 
     @asynccontextmanager
     async def _reserve_host_slot(self, target: Target, deadline: float) -> AsyncGenerator[None, None]:
-        """One of the requests that a tenant may have under way to a host; waited for until the deadline."""
+        """Wait until the tenant has fewer than the most requests to this host. EgressTimeout at the deadline."""
         async with AsyncExitStack() as stack:
             try:
                 async with network_wait(), asyncio.timeout_at(deadline):
@@ -248,20 +250,20 @@ class Egress:
             yield
 
     def check_url(self, url: str) -> Target:
-        """A URL taken apart, for one who speaks for himself; UrlRefused, AddressRefused.
+        """Parse a URL for a protocol that is not sent by this client. Raises UrlRefused and AddressRefused.
 
-        Its host is resolved and vetted when it is connected to, by `dial`.
+        `dial` resolves and checks its host when it connects.
         """
         target = Target.parse(url, self._https_only)
         self._check_address(target)
         return target
 
     async def dial(self, host: str, port: int) -> socket.socket:
-        """A connection to the host of a `checked` URL; AddressRefused, OSError."""
+        """Connect to the host of a URL that `check_url` has parsed. Raises AddressRefused and OSError."""
         from aiohappyeyeballs import start_connection
 
-        resolved = await self._resolver.resolve(host, port)
-        endpoints = [(one["family"], socket.SOCK_STREAM, 0, "", (one["host"], one["port"])) for one in resolved]
+        results = await self._resolver.resolve(host, port)
+        endpoints = [(one["family"], socket.SOCK_STREAM, 0, "", (one["host"], one["port"])) for one in results]
         return await start_connection(endpoints)
 
     @property
@@ -292,14 +294,14 @@ class Egress:
             )
 
     async def _require_privacy(self, target: "Target") -> None:
-        """CredentialInClear where what is sent over plain http could be read on its way."""
-        resolved = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
-        addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in resolved]
+        """Raise CredentialInClear where others could read what is sent over plain http."""
+        results = [] if target.address is not None else await self._resolver.resolve(target.host, target.port)
+        addresses = [target.address] if target.address is not None else [ip_address(one["host"]) for one in results]
         if any(self._policy.is_read_by_others(address) for address in addresses):
             raise CredentialInClear
 
     def _check_address(self, target: "Target") -> None:
-        # aiohttp asks no resolver about an address: this is where those are stopped.
+        # aiohttp does not pass addresses to the resolver, so they are checked here.
         if target.address is not None and not self._policy.is_permitted(target.address):
             raise AddressRefused
 
@@ -312,7 +314,7 @@ class Egress:
                     resolver=cast("AbstractResolver", self._resolver),
                     use_dns_cache=False,
                     ssl=self._tls or True,
-                    limit=0,  # what is limited are each tenant's requests to a host, before they get here
+                    limit=0,  # the requests of each tenant to each host are limited before they get here
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -329,8 +331,8 @@ async def system_resolver(host: str, port: int) -> list[str]:
 
 
 class _VettingResolver:
-    """What aiohttp asks for addresses. It connects to one of those returned here and asks no one else: vetting and
-    connecting see the same answer, whatever the name resolves to a moment later."""
+    """The resolver that aiohttp uses. aiohttp connects only to addresses that are returned here, so what is checked is
+    what is connected to, whatever the name resolves to a moment later."""
 
     def __init__(self, resolver: Resolver, policy: AddressPolicy) -> None:
         self._resolver = resolver
@@ -350,7 +352,7 @@ class _VettingResolver:
         return {"hostname": host, "host": str(address), "port": port, "family": family, "proto": 0, "flags": flags}
 
     async def close(self) -> None:
-        """aiohttp closes its resolver; there is nothing to close."""
+        """Do nothing: aiohttp closes its resolver, and this one has nothing to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +387,7 @@ def _is_ours(name: str) -> bool:
 
 
 class _Redirects:
-    """How far one request may still be sent on."""
+    """Follows the redirects of one request, and counts how many are left."""
 
     def __init__(self, follow: int, cross_host: bool, https_only: bool) -> None:
         self._follow = self._left = follow
@@ -393,7 +395,7 @@ class _Redirects:
         self._https_only = https_only
 
     def next_request(self, outgoing: _OutgoingRequest, status: int, location: str | None) -> _OutgoingRequest | None:
-        """The next request, or None if this answer is the one."""
+        """The request to send next, or None if this answer is the final one."""
         if not self._follow or status not in _REDIRECTS or location is None:
             return None
         if not self._left:
@@ -415,7 +417,7 @@ class _Redirects:
 
 @asynccontextmanager
 async def _translate_errors(deadline: float) -> AsyncGenerator[None, None]:
-    """Turns what aiohttp, the sockets and the clock raise into our errors. The texts of the former name addresses."""
+    """Translate errors of aiohttp, sockets and timeouts to ours, without their texts, which name addresses."""
     import aiohttp
 
     try:
@@ -441,7 +443,7 @@ class _IdentityDecoder:
         yield data
 
     def finish(self) -> None:
-        """Whether all has come, the transfer itself knows."""
+        """Do nothing: the transfer itself fails where the body is incomplete."""
 
 
 class _InflateDecoder:
@@ -458,7 +460,7 @@ class _InflateDecoder:
         self._started = True
         while data:
             if self._inflate.eof:
-                # gzip files may follow each other.
+                # A body may consist of several gzip members.
                 self._inflate = zlib.decompressobj(self._wbits)
             yield from self._inflate_member(data)
             data = self._inflate.unused_data
@@ -494,4 +496,4 @@ def _build_decoder(encoding: str) -> _IdentityDecoder | _InflateDecoder:
         case "deflate":
             return _InflateDecoder(zlib.MAX_WBITS)
         case _:
-            raise EgressUnavailable("The service compresses its answer in a way that was not asked for.")
+            raise EgressUnavailable("The service compressed its answer in a way that is not supported.")

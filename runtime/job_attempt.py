@@ -27,7 +27,7 @@ _END_JOB = (
 
 
 class JobAttempt:
-    """The Job that a kind's work is given."""
+    """The `Job` that is passed to the work of its kind."""
 
     def __init__(self, row: Any, kind: JobKind, registry: Registry, database: Database, clock: Clock) -> None:
         self.id: str = row.id
@@ -44,7 +44,7 @@ class JobAttempt:
         self._clock = clock
 
     async def hold(self, unit: Unit, *, last: bool = False) -> None:
-        # The row is locked from here to the commit: nobody else can take the job.
+        # The row is locked from here to the commit, so nobody else can claim the job.
         now = self._clock.now()
         values = {"finished_at": now, "error": None} if last else {"due_at": now + LEASE}
         if (await unit.execute(update(jobs).where(self._mine).values(**values))).rowcount != 1:
@@ -56,10 +56,10 @@ class JobAttempt:
         job_id, epoch = self.claim
         now = self._clock.now()
         if last:
-            held = statements.rows(_END_JOB, now, job_id, epoch)
+            updated_rows = statements.rows(_END_JOB, now, job_id, epoch)
         else:
-            held = statements.rows(_HOLD_AND_RESET if further else _HOLD_JOB, now + LEASE, job_id, epoch)
-        if not held:
+            updated_rows = statements.rows(_HOLD_AND_RESET if further else _HOLD_JOB, now + LEASE, job_id, epoch)
+        if not updated_rows:
             raise JobLost
         if further:
             self.attempt = 1
@@ -77,7 +77,7 @@ class JobAttempt:
         await self._update_row({"finished_at": self._clock.now(), "error": error})
 
     async def reschedule(self, seconds: float, *, blameless: bool, error: str | None = None) -> None:
-        """Leave it to a later attempt; one that is nobody's fault does not count."""
+        """Leave the job to a later attempt. blameless: whether this attempt does not count."""
         due = self._clock.now() + timedelta(seconds=seconds)
         values: dict[str, Any] = {"due_at": due, "held_by": None, "error": error}
         await self._update_row(values | ({"attempts": max(self.attempt - 1, 0)} if blameless else {}))

@@ -1,7 +1,7 @@
-"""Making the jobs of one database.
+"""Runs the jobs of one database.
 
-A job that is due belongs to whoever raises its epoch. From then on it is due again after the lease, which the holder
-keeps moving on; whatever the holder writes is written only while the epoch is still its own.
+A runner claims a job that is due by raising its epoch. From then on the job is due again when the lease ends, which the
+runner keeps extending. An attempt can write only while the epoch is still the one that it claimed.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ _HEARTBEAT_SECONDS = 3.0
 _GRACE_SECONDS = 3.0
 _LONGEST_PAUSE_SECONDS = 300.0
 _OUTAGE_PAUSE_SECONDS = 2.0
-# A deadline so far off comes from a clock that was wrong: nobody waits for that. Not sooner: two machines whose clocks
-# differ by an hour would take each job from each other, back and forth.
+# A lease that ends later than this was written by a wrong clock, and is ignored. A smaller value would let two machines
+# whose clocks differ by an hour take each job from each other, back and forth.
 _MAX_LEASE_AHEAD = timedelta(days=1)
 _LOST_ATTEMPTS = 2
-# So many attempts have ended, the last of them with its process: it may be the job that ends processes.
+# The last of this many attempts ended with its process, so the job itself may crash processes.
 _IS_DOUBTFUL = and_(jobs.c.held_by.is_not(None), jobs.c.attempts >= _LOST_ATTEMPTS)
-# One that has been made for so long without harm holds up no other that is doubtful.
+# A doubtful job that has run for this long without harm no longer delays the next doubtful one.
 _HARMLESS_SECONDS = 30.0
 
-# Rounds are few and short; many of them are due in the same second.
+# Periodic jobs are few and short; many of them are due in the same second.
 _UPKEEP_SLOTS = 2
-# What a job of a bounded kind holds is large: few more wait for the network.
+# A job of a bounded kind holds much memory, so that few more may wait for the network.
 _INSIDE_FOR_EACH_BOUNDED = 4
-# Each tenant and kind of which there is a job that is due: found by leaps along the index, however many jobs wait.
+# Every tenant and kind that has a due job. Skips from one pair to the next along the index, however many jobs wait.
 _DUE_LINES = text(
     """
     WITH RECURSIVE lines (tenant, kind) AS (
@@ -70,14 +70,14 @@ _log = logging.getLogger(__name__)
 
 
 class RunningAttempt(NamedTuple):
-    """An attempt that is under way here, and the slot it has."""
+    """An attempt that is running here, and its slot."""
 
     attempt: JobAttempt
     slot: JobSlot
 
 
 class SlotReservation(NamedTuple):
-    """Slots that were taken for jobs of one tenant."""
+    """Slots that are reserved for jobs of one tenant."""
 
     pool: SlotPool
     tenant: str
@@ -86,10 +86,10 @@ class SlotReservation(NamedTuple):
 
 
 class JobRunner:
-    """Makes the jobs of one database in this process.
+    """Runs the jobs of one database in this process.
 
-    at_once: how many work at the same time, beside those that wait for the network. Half as many slots more are kept
-    for what people have approved, some for upkeep, and as many as it says for each kind that has a bound of its own.
+    at_once: how many work at the same time, not counting those that wait for the network. There are half as many slots
+    more for approved calls, some for periodic jobs, and for each kind with an `at_once` of its own as many as it says.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class JobRunner:
         ids: Ids,
         at_once: int,
     ) -> None:
-        """kinds: those that may be made here; rounds: the periodic ones that are asked for here."""
+        """kinds: those that may run here; rounds: the periodic kinds that are enqueued here."""
         self._database = database
         self._registry = registry
         self._clock = clock
@@ -115,11 +115,11 @@ class JobRunner:
         self._pools: dict[str, SlotPool] = {}
         for kind in kinds.values():
             if kind.at_once is not None:
-                # Such jobs are long: a slot that one tenant has is not free again soon.
+                # Such jobs are long, so a slot that one tenant uses is not free again soon.
                 self._pools[kind.name] = SlotPool(kind.at_once, kind.at_once * _INSIDE_FOR_EACH_BOUNDED, shared=True)
             else:
                 self._pools[kind.name] = upkeep_pool if kind.every else approved_pool if kind.approved else shared_pool
-        # A round begins at its time and not with a process: whoever is there then makes it.
+        # A round begins at a fixed time, not when a process starts: any process that runs then enqueues it.
         self._periodic = [(kind, kind.every) for kind in rounds if kind.every]
         self._rounds = {kind.name: self._current_round(seconds) for kind, seconds in self._periodic}
         self._runner_id = ids.uuid()
@@ -137,22 +137,22 @@ class JobRunner:
         ]
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Make the runner look for due jobs now."""
         self._wake.set()
 
     async def stop(self) -> None:
         self._stopping = True
-        looking, keeping = self._tasks
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        run_loop, lease_renewal = self._tasks
+        run_loop.cancel()
+        await asyncio.gather(run_loop, return_exceptions=True)
         running = list(self._running)
         if running:
             await asyncio.wait(running, timeout=_GRACE_SECONDS)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        lease_renewal.cancel()
+        await asyncio.gather(lease_renewal, return_exceptions=True)
 
     async def _run_loop(self) -> None:
         while True:
@@ -160,17 +160,17 @@ class JobRunner:
             self._wake.clear()
             try:
                 await self._enqueue_rounds()
-                # Whole: what is claimed and not begun would wait for its lease to run out, with an attempt to its name.
+                # Runs to its end if cancelled: a job that is claimed and not started would wait for its lease.
                 await run_to_completion(self._claim_due_jobs())
             except DatabaseUnavailable as exc:
                 # The next wake is half a second off at most.
                 _log.warning("jobs: the database does not answer (%s)", exc)
-            except Exception:  # noqa: BLE001 - whatever it is, it must not end the making of jobs in this process
+            except Exception:  # noqa: BLE001 - no error may stop the jobs of this process
                 _log.exception("jobs: could not look for any")
                 await asyncio.sleep(_OUTAGE_PAUSE_SECONDS)
 
     async def _claim_due_jobs(self) -> None:
-        """Begin as many as there are slots for; look again where some got all the slots that were taken for them."""
+        """Start as many due jobs as there are slots for. Looks again where a tenant used all slots reserved for it."""
         more = True
         while more and not self._stopping:
             now, since = self._clock.now(), asyncio.get_running_loop().time()
@@ -189,7 +189,7 @@ class JobRunner:
                     reservation.pool.return_slots(reservation.tenant, reservation.slots)
 
     def _reserve_slots(self, due: Mapping[SlotPool, Mapping[str, Collection[str]]]) -> list[SlotReservation]:
-        """Take slots for the tenants who have jobs that are due: one each in turn, those first who have fewest."""
+        """Reserve slots for the tenants with due jobs: one each in turn, those with the fewest running jobs first."""
         reservations: list[SlotReservation] = []
         for pool, kinds in due.items():
             reserved = dict.fromkeys(sorted(kinds, key=pool.count_inside), 0)
@@ -208,14 +208,14 @@ class JobRunner:
         return reservations
 
     def _runs_doubtful(self, now: float) -> bool:
-        """Whether one is being made that may end this process. now: in the time of the loop."""
+        """Whether a job is running that may crash this process. now: in the time of the loop."""
         return any(
             running.attempt.attempt > _LOST_ATTEMPTS and now < running.attempt.started_at + _HARMLESS_SECONDS
             for running in self._running.values()
         )
 
     async def _enqueue_rounds(self) -> None:
-        """The periodic kinds: one job for each round, whichever process comes first."""
+        """Enqueue one job for each round of the periodic kinds, whichever process comes first."""
         now = self._clock.now()
         for kind, seconds in self._periodic:
             if (round_ := self._current_round(seconds)) == self._rounds[kind.name]:
@@ -230,26 +230,29 @@ class JobRunner:
         return math.floor(self._clock.time() / seconds)
 
     async def _list_due_kinds(self, now: datetime) -> dict[SlotPool, dict[str, list[str]]]:
-        """The kinds that are due, by lane and tenant. Looked at before anything is written: most looks find nothing."""
+        """List the kinds with due jobs, by slot pool and tenant. Only reads, since most of the time nothing is due."""
         due: dict[SlotPool, dict[str, list[str]]] = {}
         async with self._database.reading() as connection:
-            lines = (await connection.execute(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})).all()
-        for tenant, kind in lines:
-            # A kind that this version does not know is left to those who do.
+            rows = (await connection.execute(_DUE_LINES, {"now": now, "absurd": now + _MAX_LEASE_AHEAD})).all()
+        for tenant, kind in rows:
+            # A kind that this version does not know is left to processes of another version.
             if kind in self._pools:
                 due.setdefault(self._pools[kind], {}).setdefault(tenant, []).append(kind)
         return due
 
     async def _claim_jobs(self, reservation: SlotReservation, now: datetime, *, doubt: bool) -> list[Any]:
-        """Doubtful ones are made one at a time: what ends a process is not to take others with it again and again.
+        """Claim due jobs for reserved slots, at most one of them doubtful, so that a crash hits few others.
 
-        doubt: one is being made here already.
+        doubt: whether a doubtful job is running here already.
         """
-        due = self._due_condition(now, reservation)
-        eldest = select(jobs.c.id).where(due, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
-        one = false() if doubt else jobs.c.id == eldest.scalar_subquery()
-        first = (
-            select(jobs.c.id).where(due, or_(not_(_IS_DOUBTFUL), one)).order_by(jobs.c.due_at).limit(reservation.slots)
+        is_due = self._due_condition(now, reservation)
+        eldest_doubtful = select(jobs.c.id).where(is_due, _IS_DOUBTFUL).order_by(jobs.c.due_at).limit(1).correlate(None)
+        is_allowed_doubtful = false() if doubt else jobs.c.id == eldest_doubtful.scalar_subquery()
+        due_ids = (
+            select(jobs.c.id)
+            .where(is_due, or_(not_(_IS_DOUBTFUL), is_allowed_doubtful))
+            .order_by(jobs.c.due_at)
+            .limit(reservation.slots)
         )
         values = {
             "epoch": jobs.c.epoch + 1,
@@ -257,8 +260,8 @@ class JobRunner:
             "held_by": self._runner_id,
             "due_at": now + LEASE,
         }
-        # What another process is taking at this moment is not waited for.
-        claim = update(jobs).where(jobs.c.id.in_(first.with_for_update(skip_locked=True))).values(**values)
+        # Does not wait for rows that another process is claiming at this moment.
+        claim = update(jobs).where(jobs.c.id.in_(due_ids.with_for_update(skip_locked=True))).values(**values)
         async with self._database.writing(write_lock=False) as connection:
             return list((await connection.execute(claim.returning(jobs))).all())
 
@@ -284,10 +287,10 @@ class JobRunner:
         self._wake.set()
 
     def _extend_lease(self, task: asyncio.Task[None], since: float) -> None:
-        """The lease has been moved on: only when this one has run out is the attempt ended.
+        """Cancel the attempt when the lease that has just been written ends, and no longer when an earlier one ends.
 
-        What it writes is fenced by the row; this is for what it does elsewhere while another has taken the job over.
-        since: a moment, in the time of the loop, before the lease was written.
+        The epoch protects the database; this stops what the attempt does elsewhere once another may take the job over.
+        since: a moment before the lease was written, in the time of the loop.
         """
         earlier = self._lease_timers.pop(task, None)
         if earlier is not None:
@@ -295,39 +298,43 @@ class JobRunner:
         self._lease_timers[task] = asyncio.get_running_loop().call_at(since + LEASE.total_seconds(), task.cancel)
 
     async def _renew_leases(self) -> None:
-        """One heart for all that runs here. A beat that fails is made up for by the next, or the leases run out."""
+        """Extend the leases of all attempts that run here, every few seconds. A failure leaves it to the next round."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             running, since = dict(self._running), asyncio.get_running_loop().time()
             if not running:
                 continue
             try:
-                renewed = await self._renew_claims([each.attempt.claim for each in running.values()])
+                renewed = await self._renew_claims(
+                    [running_attempt.attempt.claim for running_attempt in running.values()]
+                )
             except DatabaseUnavailable as exc:
                 _log.warning("jobs: leases could not be moved on (%s)", exc)
                 continue
-            except Exception:  # noqa: BLE001 - a heart that stops would end all that runs here
+            except Exception:  # noqa: BLE001 - without this loop all attempts here would lose their leases
                 _log.exception("jobs: leases could not be moved on")
                 continue
-            for task, each in running.items():
+            for task, running_attempt in running.items():
                 if task.done():
                     continue
-                if each.attempt.claim in renewed:
+                if running_attempt.attempt.claim in renewed:
                     self._extend_lease(task, since)
                 else:
                     task.cancel()
 
     async def _renew_claims(self, claims: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Move the leases on of all that are still held; those whose epoch is their own."""
+        """Extend the leases of claims. Returns those that still have their epoch."""
         columns = (jobs.c.id, jobs.c.epoch)
-        ours = tuple_(*columns).in_(claims)
-        # Whoever is writing just now has locked its row, and moves its lease on by itself.
-        free = select(jobs.c.id).where(ours, jobs.c.held_by == self._runner_id).with_for_update(skip_locked=True)
-        renewal = update(jobs).where(jobs.c.id.in_(free), jobs.c.finished_at.is_(None))
+        is_claimed = tuple_(*columns).in_(claims)
+        # An attempt that is writing has locked its row, and extends its lease itself.
+        unlocked_ids = (
+            select(jobs.c.id).where(is_claimed, jobs.c.held_by == self._runner_id).with_for_update(skip_locked=True)
+        )
+        renewal = update(jobs).where(jobs.c.id.in_(unlocked_ids), jobs.c.finished_at.is_(None))
         async with self._database.writing(write_lock=False) as connection:
             await connection.execute(renewal.values(due_at=self._clock.now() + LEASE))
         async with self._database.reading() as connection:
-            return {(row.id, row.epoch) for row in await connection.execute(select(*columns).where(ours))}
+            return {(row.id, row.epoch) for row in await connection.execute(select(*columns).where(is_claimed))}
 
     async def _run_attempt(self, attempt: JobAttempt, slot: JobSlot) -> None:
         slot.bind_to_task()
@@ -337,19 +344,19 @@ class JobRunner:
         except JobLost:
             _log.warning("job %s %s: taken over by another attempt", attempt.kind.name, attempt.id)
         except DatabaseUnavailable as exc:
-            # Its lease runs out, and somebody makes it again.
+            # Its lease ends, and the job is claimed again.
             _log.warning("job %s %s: the database does not answer (%s)", attempt.kind.name, attempt.id, exc)
 
     async def _settle_attempt(self, attempt: JobAttempt) -> None:
         kind = attempt.kind
         if attempt.attempt > kind.attempts:
-            # Nobody reported why: the attempts ended with their processes.
+            # There is no error to report: the attempts ended with their processes.
             await attempt.finish("Each attempt ended with the process that made it.")
             return
         try:
             await self._run_work(attempt)
         except asyncio.CancelledError:
-            # The process stops, or the lease has run out here: what holds everything up must not do so for ever.
+            # The process stops, or the lease ended here: a job that blocks this process must not do so for ever.
             try:
                 await attempt.reschedule(
                     0 if self._stopping else _retry_delay(attempt.attempt), blameless=self._stopping
@@ -366,7 +373,7 @@ class JobRunner:
         except OUTAGES as exc:
             _log.warning("job %s %s: a store does not answer (%s)", kind.name, attempt.id, exc)
             await attempt.reschedule(_OUTAGE_PAUSE_SECONDS, blameless=True, error=str(exc))
-        except Exception as exc:  # noqa: BLE001 - the row is who is told
+        except Exception as exc:  # noqa: BLE001 - the error is written to the job's row
             _log.exception("job %s %s: attempt %d failed", kind.name, attempt.id, attempt.attempt)
             await self._record_failure(attempt, f"{type(exc).__name__}: {exc}"[:2000])
 

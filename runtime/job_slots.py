@@ -1,4 +1,4 @@
-"""Slots for jobs: how many work at once, whose turn it is, and how many more may wait for the network.
+"""Slots for jobs: how many work at once, which tenant is next, and how many more may wait for the network.
 
 A job that waits for a model, a tool server or a webhook holds no slot:
 
@@ -18,12 +18,12 @@ _INSIDE_FOR_EACH_SLOT = 32
 class SlotPool:
     """The slots of some kinds of jobs in one process; used on one event loop.
 
-    slots: how many jobs work at once. inside: how many there are at most with those that wait for the network. shared:
-    whether one slot is always left to other tenants, however few there are.
+    slots: how many jobs work at once. inside: how many jobs there are at most, with those that wait for the network.
+    shared: whether one slot is always left to other tenants, however few slots there are.
 
-    Tenants take turns for a slot that becomes free. When all slots are free, one tenant can begin jobs in three
-    quarters of them. Of the places inside, a tenant has at most half as many as are left free, so that there is always
-    one for a tenant who comes new.
+    A slot that becomes free goes to the tenants in turn. When all slots are free, one tenant can start jobs in three
+    quarters of them. A tenant gets another place inside only while it has fewer than half as many as are left, so that
+    a new tenant always finds one.
     """
 
     def __init__(self, slots: int, inside: int | None = None, *, shared: bool = False) -> None:
@@ -38,7 +38,7 @@ class SlotPool:
         self._granted_tenants: set[str] = set()
 
     def try_acquire(self, tenant: str) -> bool:
-        """Take a slot and a place for a job that begins; False where there is none for this tenant now."""
+        """Take a slot and a place for a new job. Returns False where there is none for this tenant now."""
         if not self._has_room(tenant):
             return False
         if tenant in self._granted_tenants:
@@ -52,7 +52,7 @@ class SlotPool:
         return True
 
     def request_slot(self, tenant: str, notify: Callable[[], None]) -> None:
-        """Have a slot kept for a job of this tenant when its turn comes, and `tell` called then."""
+        """Queue for a slot, which is kept for the tenant when its turn comes; `notify` is called then."""
         if self._free or tenant in self._requesting or tenant in self._granted_tenants or not self._has_room(tenant):
             return
 
@@ -65,31 +65,31 @@ class SlotPool:
         self._join_queue(tenant).add_done_callback(grant_slot)
 
     def release_granted(self) -> None:
-        """Free the slots that are kept for tenants who have no job for them any more."""
+        """Free the slots that are kept for tenants who no longer have a job for them."""
         while self._granted_tenants:
             self.release_slot(self._granted_tenants.pop())
 
     def return_slots(self, tenant: str, count: int) -> None:
-        """Give back what was taken for jobs that there are not."""
+        """Give back slots and places that were taken and not used."""
         for _ in range(count):
             self.release_slot(tenant)
             self.release_place(tenant)
 
     def release_place(self, tenant: str) -> None:
-        """Give the place of a job back that has ended."""
+        """Give back the place of a job that has ended."""
         _decrement(self._jobs_inside, tenant)
 
     def release_slot(self, tenant: str) -> None:
-        """Give a slot to the tenant whose turn it is; each goes to the end of the line with the slot it gets."""
+        """Give a slot to the next tenant in the queue, who then goes to the end of it."""
         _decrement(self._jobs_working, tenant)
         while self._queues:
-            following = next(iter(self._queues))
-            waiters = self._queues.pop(following)
+            next_tenant = next(iter(self._queues))
+            waiters = self._queues.pop(next_tenant)
             waiter = waiters.popleft()
             if waiters:
-                self._queues[following] = waiters
+                self._queues[next_tenant] = waiters
             if not waiter.done():
-                self._jobs_working[following] += 1
+                self._jobs_working[next_tenant] += 1
                 waiter.set_result(None)
                 return
         self._free += 1
@@ -112,8 +112,10 @@ class SlotPool:
         return self._jobs_inside[tenant]
 
     def _has_room(self, tenant: str) -> bool:
-        left, here = self._places - self._jobs_inside.total(), self._jobs_inside[tenant]
-        return left > 0 and (not here or here < left // 2 or here < self._share <= left)
+        places_left, tenant_jobs = self._places - self._jobs_inside.total(), self._jobs_inside[tenant]
+        return places_left > 0 and (
+            not tenant_jobs or tenant_jobs < places_left // 2 or tenant_jobs < self._share <= places_left
+        )
 
     def _join_queue(self, tenant: str) -> asyncio.Future[None]:
         waiter = asyncio.get_running_loop().create_future()
@@ -122,7 +124,7 @@ class SlotPool:
 
 
 class JobSlot:
-    """The slot and the place of one job that has begun."""
+    """The slot and the place of one running job."""
 
     def __init__(self, pool: SlotPool, tenant: str) -> None:
         self._pool = pool
@@ -131,7 +133,7 @@ class JobSlot:
         self._has_ended = False
 
     def bind_to_task(self) -> None:
-        """Let `network_wait` find it, in this task and in all that it starts."""
+        """Make this the slot that `network_wait` releases, in this task and in all tasks that it starts."""
         _slot.set(self)
 
     def end_job(self) -> None:
@@ -148,7 +150,7 @@ class JobSlot:
         if self._is_held or self._has_ended:
             return
         await self._pool.acquire_slot(self.tenant)
-        # Another branch of the job may have come back meanwhile, or the job may have ended.
+        # Another task of the job may have got the slot back meanwhile, or the job may have ended.
         if self._is_held or self._has_ended:
             self._pool.release_slot(self.tenant)
         else:
@@ -157,15 +159,15 @@ class JobSlot:
 
 @asynccontextmanager
 async def network_wait() -> AsyncGenerator[None, None]:
-    """Give the slot of the present job to others while this waits, and go on when it has one again.
+    """Release the slot of the running job for the time of the block, and wait for a slot at its end.
 
-    It does nothing outside of jobs. Who is cancelled does not wait for a slot.
+    Does nothing outside of jobs. A task that is cancelled in the block does not wait for a slot.
     """
     slot = _slot.get()
     if slot is None:
         yield
         return
-    inner = _slot.set(None)
+    token = _slot.set(None)
     slot.release_slot()
     try:
         yield
@@ -177,7 +179,7 @@ async def network_wait() -> AsyncGenerator[None, None]:
     else:
         await slot.reacquire_slot()
     finally:
-        _slot.reset(inner)
+        _slot.reset(token)
 
 
 _slot: ContextVar[JobSlot | None] = ContextVar("slot of a job", default=None)

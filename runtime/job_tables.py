@@ -14,7 +14,7 @@ jobs = Table(
     metadata,
     Column("id", String(200), primary_key=True),
     Column("kind", String(64), nullable=False),
-    # Whom it is for, as tools/core/tenancy.py says it: tenants take turns.
+    # Whom the job is for, in the form of tools/core/tenancy.py: tenants take turns.
     Column("tenant", String(80), nullable=False, server_default=PLATFORM),
     Column("arguments", Json, nullable=False),
     Column("due_at", Instant, nullable=False),
@@ -47,7 +47,7 @@ events = Table(
 
 
 async def insert_new(unit: Unit, row: Mapping[str, Any]) -> None:
-    """A job of an id that is known already is not made again. Both databases say so in the same words."""
+    """Insert a job, unless there is one of its id. The same statement works on both databases."""
     await unit.execute(
         build_upsert(unit.database.dialect, jobs).values(row).on_conflict_do_nothing(index_elements=["id"])
     )

@@ -1,4 +1,4 @@
-"""Durable jobs on the rows: asked for in any transaction, made by any process (docs/decisions/0014-jobs.md)."""
+"""Durable jobs as rows: enqueued in any transaction, run by any process (docs/decisions/0014-jobs.md)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _PRUNE_BATCH = 5000
 
 
 class DurableJobs:
-    """Where jobs are asked for, and the runners that make them: one for each database."""
+    """Enqueues jobs, and starts the runners that execute them: one for each database."""
 
     def __init__(self, kinds: Iterable[JobKind], clock: Clock, ids: Ids) -> None:
         self._kinds = {kind.name: kind for kind in (*kinds, _PRUNE)}
@@ -38,25 +38,25 @@ class DurableJobs:
     async def start(
         self, registry: Registry, notices: Mapping[Database, Notices], home: Database, at_once: int
     ) -> None:
-        """Make jobs from now on, so many of each database at once.
+        """Start to run jobs, `at_once` of each database at the same time.
 
-        notices: by database; they wake the runner when another process has asked for something. home: where rounds are
-        made, but for the one that each database needs.
+        notices: by database; they wake its runner when another process has enqueued a job. home: the database that
+        holds the periodic jobs; only the one that prunes jobs runs in every database.
         """
-        for database, notices_of in notices.items():
+        for database, database_notices in notices.items():
             rounds = [kind for kind in self._kinds.values() if kind.every and (database is home or kind is _PRUNE)]
             runner = JobRunner(database, self._kinds, rounds, registry, self._clock, self._ids, at_once)
             self._runners[database] = runner
-            notices_of.on_wake(runner.wake)
+            database_notices.on_wake(runner.wake)
             runner.start()
 
     def wake(self) -> None:
-        """Look for something to do now."""
+        """Make all runners look for jobs now."""
         for runner in self._runners.values():
             runner.wake()
 
     async def stop(self) -> None:
-        """Give running jobs a moment to end; what is not done then is done elsewhere, or after the next start."""
+        """Wait a moment for running jobs to end; the others run in another process, or after the next start."""
         runners, self._runners = self._runners, {}
         await asyncio.gather(*(runner.stop() for runner in runners.values()))
 
@@ -91,10 +91,10 @@ class DurableJobs:
         return str(row["id"])
 
     async def withdraw(self, execute: Execute, job_id: str) -> bool:
-        # Whoever begins it raises `attempts` on the same row: one of the two comes first.
-        idle = (jobs.c.id == job_id, jobs.c.finished_at.is_(None), jobs.c.attempts == 0, jobs.c.held_by.is_(None))
-        withdrawn = await execute(update(jobs).where(*idle).values(finished_at=self._clock.now()))
-        return bool(withdrawn.rowcount)
+        # A runner that claims the job raises `attempts` of the same row, so only one of the two succeeds.
+        is_idle = (jobs.c.id == job_id, jobs.c.finished_at.is_(None), jobs.c.attempts == 0, jobs.c.held_by.is_(None))
+        result = await execute(update(jobs).where(*is_idle).values(finished_at=self._clock.now()))
+        return bool(result.rowcount)
 
     def enqueue_in(self, statements: Statements, kind: str, arguments: Mapping[str, Any], job_id: str) -> None:
         if kind not in self._kinds:
@@ -131,16 +131,16 @@ class DurableJobs:
 
 
 async def _prune_jobs(job: Job) -> None:
-    """Forget what ended long ago. An id is remembered for a day, so that what is asked for twice is made once."""
+    """Delete old jobs and events. Ended jobs are kept for a day, so that one enqueued twice by its id runs once."""
     now: datetime = job.services.clock.now()
     ended = jobs.c.finished_at
-    old = or_(and_(ended < now - _RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)
-    for table, condition in ((jobs, old), (events, events.c.at < now - _EVENT_RETENTION)):
-        few = select(table.c.id).where(condition).limit(_PRUNE_BATCH)
+    is_old = or_(and_(ended < now - _RETENTION, jobs.c.error.is_(None)), ended < now - _FAILURE_RETENTION)
+    for table, condition in ((jobs, is_old), (events, events.c.at < now - _EVENT_RETENTION)):
+        batch = select(table.c.id).where(condition).limit(_PRUNE_BATCH)
         removed = _PRUNE_BATCH
         while removed == _PRUNE_BATCH:
             async with job.writing() as unit:
-                removed = (await unit.execute(delete(table).where(table.c.id.in_(few)))).rowcount
+                removed = (await unit.execute(delete(table).where(table.c.id.in_(batch)))).rowcount
 
 
 _PRUNE = JobKind("jobs_prune", _prune_jobs, every=3600.0)

@@ -234,7 +234,7 @@ async def test_what_is_no_server_is_refused(world: Installation, owner: Person, 
 async def test_a_server_that_is_not_there_is_declared_all_the_same(world: Installation, owner: Person) -> None:
     declared = await declare(world, owner, "http://127.0.0.1:1/v1")
     assert (declared["healthy"], declared["models"]) == (False, [])
-    assert declared["problem"] == "The service could not be reached, or broke off."
+    assert declared["problem"] == "The service could not be reached, or closed the connection."
     answer = await world.chat("lab/llama", by=owner.headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
     assert "127.0.0.1" not in answer.text
