@@ -1,7 +1,8 @@
-"""The gateway: a call to a model, from its request to its answer, by whichever lane leads to it.
+"""The gateway calls a model and returns its answer.
 
-Three lanes: the built-in models; the relay of bytes to providers of the OpenAI wire; LiteLLM's translation for all
-others. What was not sent, or was refused before any work, is tried again, elsewhere where there is an elsewhere.
+A call takes one of three paths: the built-in models, the relay of bytes to providers that speak OpenAI's wire format,
+or LiteLLM's translation for all others. A request that was not sent, or was refused before any work was done, is tried
+again, with another upstream if the model has one.
 """
 
 import asyncio
@@ -46,11 +47,11 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A call to a model that has ended, for those who count.
+    """One finished call to a model, as the gateway's observers receive it.
 
-    model: its name in the books; all that a customer's own server or key alone reaches share one. payer: `platform`,
-    `own_key` or `own_server`. code: what it failed with, empty where it did not. prompt, cached, completion: tokens.
-    cost: nano-dollars, of whoever pays.
+    model: its name in the usage records; all models that only a customer's own server or key reaches share one name.
+    payer: `platform`, `own_key` or `own_server`. code: the error code, empty for a success. prompt, cached,
+    completion: tokens. cost: nano-dollars, whoever pays them.
     """
 
     model: str
@@ -64,10 +65,11 @@ class ModelCall:
 
 
 class Gateway:
-    """One for each process. `catalogue` lists what can be called; `providers` are those who can be called for it.
+    """Calls models; each process has one.
 
-    vendors: those whom customers may call with keys of their own, without a key.
-    relay: with other limits than the usual ones. files: who fetches the pictures that requests point at.
+    catalogue: lists the models that can be called. providers: the providers that this installation can call.
+    vendors: the providers that customers may call with keys of their own; these have no key here.
+    relay: a relay with other limits than the default ones. files: fetches the pictures that requests refer to by URL.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Gateway:
         self._relay = relay or Relay()
         self._files = files
         self.observers: list[Callable[[ModelCall], None]] = []
-        """Told of every call that ended: metrics hang here."""
+        """Functions that are called after every call to a model; metrics are one of them."""
 
     async def close(self) -> None:
         await self._relay.close()
@@ -99,35 +101,38 @@ class Gateway:
             await self._files.close()
 
     def add_provider(self, provider: Provider, models: Sequence[Model]) -> None:
-        """A provider that was found later, with what it offers."""
+        """Adds a provider that was found after the start, with its models."""
         self._providers[provider.name] = provider
         self.catalogue.register_models(provider.name, models)
 
     def get_model(self, name: str, access: ProviderAccess = NO_ACCESS) -> Model:
-        """The model of that name; ModelNotFound where it cannot be called here, by whoever has that reach."""
+        """Returns the model of that name; raises ModelNotFound if it cannot be called with that access."""
         model = self.find_model(name, access)
         if model is None:
             raise ModelNotFound(f"There is no model `{name[:200]}` here.")
         return model
 
     def find_model(self, name: str, access: ProviderAccess = NO_ACCESS) -> Model | None:
-        """The same, None for what cannot be called. What a customer has a key for is called with it."""
+        """Returns the model of that name, or None if it cannot be called with that access.
+
+        A provider for which the customer has a key comes before the installation's own.
+        """
         if not access:
             return self.catalogue.find_model(name)
         vendor = name.partition("/")[0]
-        # First: what a customer has declared does not lead elsewhere when the installation learns of such a name.
+        # First, so that a customer's server keeps its name even if the installation later gets a provider of that name.
         if (server := access.servers.get(vendor)) is not None:
             return server.find_model(name)
         deployments = self.catalogue.list_deployments(name, access.keys)
-        own_provider = (
+        own_deployments = (
             model
             for provider in access.keys
             for model in deployments
             if model.provider == provider and provider in self._vendors and model.modality in OWN_KEY_MODALITIES
         )
-        if model := next(own_provider, deployments[0] if deployments else None):
+        if model := next(own_deployments, deployments[0] if deployments else None):
             return model
-        # Fine-tunes, and what is newer than the list: whoever brings the key pays for it.
+        # Fine-tuned models, and models newer than the list: the owner of the key pays for them.
         provider = guess_provider(name)
         return (
             build_unlisted_model(vendor if "/" in name else provider, name, provider)
@@ -136,48 +141,51 @@ class Gateway:
         )
 
     def list_models(self, access: ProviderAccess = NO_ACCESS, modality: Modality | None = None) -> tuple[Model, ...]:
-        """All that can be called by whoever has that reach, by id."""
+        """Returns all models that can be called with that access, sorted by id."""
         models = self.catalogue.list_models(modality, access.keys)
         if not access.servers:
             return models
         own_models = (model for server in access.servers.values() for model in server.models.values())
-        own_provider = [model for model in own_models if modality in (None, model.modality)]
-        others = [model for model in models if model.id.partition("/")[0] not in access.servers]
-        return tuple(sorted((*own_provider, *others), key=lambda model: model.id))
+        selected_models = [model for model in own_models if modality in (None, model.modality)]
+        other_models = [model for model in models if model.id.partition("/")[0] not in access.servers]
+        return tuple(sorted((*selected_models, *other_models), key=lambda model: model.id))
 
     def find_own_provider(self, model: Model, access: ProviderAccess) -> Provider | None:
-        """A customer's own way to a model that `find` gave it; None where it is called as everybody calls it."""
+        """Returns the customer's own provider for a model that `find_model` returned.
+
+        None if the model is called with the installation's key.
+        """
         server = access.servers.get(model.id.partition("/")[0])
         if server is not None and server.provider_name == model.provider:
             return server.build_provider()
         secret = access.keys.get(model.provider) if model.modality in OWN_KEY_MODALITIES else None
-        known = self._vendors.get(model.provider)
-        return replace(known, api_key=secret()) if known and secret else None
+        vendor = self._vendors.get(model.provider)
+        return replace(vendor, api_key=secret()) if vendor and secret else None
 
     @property
     def retry_timeouts(self) -> RetryTimeouts:
-        """How long any call may take."""
+        """The bounds on the time of any call."""
         return self._relay.retry_timeouts
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The names of those who can be called."""
+        """The names of the providers that this installation can call."""
         return tuple(self._providers)
 
     @property
     def key_providers(self) -> tuple[str, ...]:
-        """The names of those whom a customer's own key can be for: vendors, and no server of the operator's.
+        """The names of the providers that a customer may set a key for: vendors, but none of the operator's servers.
 
-        A server that looks at no keys would give its work away, for what is called with a key of one's own is free.
+        Calls with a customer's own key are free, so a server that checks no keys would work for nothing.
         """
         return tuple(sorted(self._vendors))
 
     def is_reserved_name(self, name: str) -> bool:
-        """Whether a server of this name would be taken for somebody else."""
+        """Whether a server must not have this name because a vendor or a provider has it."""
         return name in RESERVED_NAMES or name in self._providers or name in self.catalogue.vendors
 
     def is_callable(self, name: str, access: ProviderAccess = NO_ACCESS) -> bool:
-        """Whether there is such a model, and somebody who serves it."""
+        """Whether there is such a model and a provider that serves it."""
         deployments = self.catalogue.list_deployments(name, access.keys)
         return any(model.provider in self._providers or model.provider in access.keys for model in deployments)
 
@@ -189,9 +197,10 @@ class Gateway:
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
-        """A chat completion in one piece.
+        """Returns a chat completion in one piece.
 
-        own: the customer's own way to the model, as `own` tells it. patience: less than this process has otherwise.
+        own_provider: the customer's own provider of the model, from `find_own_provider`. retry_timeouts: bounds that
+        are tighter than those of this process.
         """
         if model.provider == BUILT_IN:
             return await self._built_in.complete_chat(body, meter)
@@ -210,7 +219,7 @@ class Gateway:
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> AsyncGenerator[bytes, None]:
-        """The events of a chat completion, which has begun when this returns, or is slow to begin."""
+        """Returns the events of a chat completion. It has begun when this returns, unless it is slow to begin."""
         if model.provider == BUILT_IN:
             return await self._built_in.stream_chat(body, meter)
 
@@ -228,7 +237,7 @@ class Gateway:
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
-        """The answer to a request on another wire, in one piece."""
+        """Returns the answer to a request in another wire format, in one piece."""
         metadata = self._new_metadata()
         if model.provider == BUILT_IN:
             return wire.render_answer(
@@ -243,7 +252,7 @@ class Gateway:
             try:
                 return wire.render_answer(completion, body, metadata)
             except UpstreamMalformed:
-                # Nobody is given it, and nobody pays for it.
+                # Nobody receives this answer, so nobody pays for it.
                 meter.reset_counts()
                 raise
 
@@ -258,7 +267,7 @@ class Gateway:
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> AsyncGenerator[bytes, None]:
-        """The events of the same, as those of `stream`."""
+        """Returns the events of an answer in another wire format, under the same terms as `stream_chat`."""
         metadata = self._new_metadata()
         if model.provider == BUILT_IN:
             pieces = await self._built_in.stream_chat(_with_usage(wire.build_chat_request(body, model)), meter)
@@ -283,7 +292,7 @@ class Gateway:
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
-        """What a provider that speaks the wire says of a request, without answering it: nobody pays for that."""
+        """Returns a provider's count of the tokens of a request in its wire format. This costs nothing."""
 
         async def call(upstream: Upstream) -> dict[str, Any]:
             return await self._relay.fetch_answer(
@@ -300,7 +309,7 @@ class Gateway:
         own_provider: Provider | None = None,
         retry_timeouts: RetryTimeouts = NO_TIMEOUTS,
     ) -> dict[str, Any]:
-        """An embedding list."""
+        """Returns a list of embeddings."""
         if model.provider == BUILT_IN:
             return await self._built_in.embed_texts(model, body, meter)
 
@@ -335,7 +344,10 @@ class Gateway:
         retry_timeouts: RetryTimeouts,
         call: Callable[[Upstream], Awaitable[T]],
     ) -> T:
-        """The first answer that one of the model's upstreams begins. What may have been paid is not asked again."""
+        """Returns the first answer that one of the model's upstreams begins.
+
+        A request that may already have been billed is not sent again.
+        """
         upstreams = self._list_upstreams(model, own_provider)
         bounds = self.retry_timeouts.tighten(retry_timeouts)
         if own_provider is not None:
@@ -345,7 +357,7 @@ class Gateway:
         last: UpstreamFailed | None = None
         for attempt in range(_MOST_TRIES):
             if own_provider is not None:
-                # The router learns of this installation's own keys only, and there is nothing to choose here.
+                # The router knows only this installation's keys, and a customer's own provider leaves no choice.
                 upstream = next((one for one in upstreams if one.id not in tried), None)
             else:
                 upstream = await self._router.pick_upstream(model.id, upstreams, tried)
@@ -362,7 +374,7 @@ class Gateway:
                 self._router.record_failure(upstream, exc)
                 if not exc.is_unbilled:
                     raise
-                # What is busy, or does not know us, will not be otherwise at once; the rest may have been chance.
+                # A busy upstream, or one that rejects our key, will not recover at once; other failures may be chance.
                 if len(upstreams) > 1 or isinstance(exc, (UpstreamBusy, UpstreamDenied)):
                     tried.add(upstream.id)
                 else:
@@ -397,9 +409,9 @@ def _build_upstream(model: Model, served: Model, provider: Provider) -> Upstream
 
 
 _get_upstream = lru_cache(maxsize=4096)(_build_upstream)
-"""For this installation's own providers: there are few, and each call asks."""
+"""Cached, for the installation's own providers: there are few, and every call needs one."""
 
 
 def _with_usage(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The request for a stream that tells at its end what was used."""
+    """Builds the request for a stream that reports its usage at the end."""
     return {**body, "stream": True, "stream_options": {"include_usage": True}}

@@ -1,6 +1,6 @@
-"""Whom this installation can call: providers whose keys are in the environment, and servers that settings declare.
+"""The providers that this installation can call: vendors whose keys are in the environment, and declared servers.
 
-The names of the variables are those that each vendor documents; nothing else has to be set.
+The variables have the names that each vendor documents; nothing else has to be set.
 """
 
 import re
@@ -20,12 +20,14 @@ SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """`name` is what `Model.provider` says. `api_base` is empty where LiteLLM's own address of the vendor is meant.
+    """A provider of models, with its address and key.
 
-    `wire` is "openai" where bytes in OpenAI's wire format may be relayed, else LiteLLM translates. The models of one
-    that `lists` are asked of it, at GET {api_base}/models; all others' are in the price map. `own` marks a server of
-    the operator's: what it lists without a price costs nothing. `guarded` marks one whose address a customer named: it
-    is reached by the guarded client's rules only. `patience` is how long it may take.
+    name: the value of `Model.provider`. api_base: empty for LiteLLM's own address of the vendor.
+    wire: "openai" if bytes in OpenAI's wire format may be relayed; otherwise LiteLLM translates.
+    lists_models: its models are listed at GET {api_base}/models; those of all others are in the price map.
+    is_own: a server of the operator's; its models without a price cost nothing.
+    is_guarded: a customer gave the address, so it is reached under the egress rules only.
+    retry_timeouts: how long it may take.
     """
 
     name: str
@@ -48,9 +50,10 @@ class DeclaredServer:
 
 @dataclass(frozen=True, slots=True)
 class _Vendor:
-    """`base` is empty for those whom LiteLLM translates for: it knows their addresses, and makes paths of its own.
+    """A vendor, with the environment variables for its key and address.
 
-    `speaks` is False where there are pictures only: customers' own keys are for text.
+    default_base: empty if LiteLLM translates, which knows the vendor's addresses and paths.
+    has_text: False if the vendor has models of pictures only; customers' own keys are for text models.
     """
 
     name: str
@@ -128,32 +131,32 @@ _VENDORS = (
     _Vendor("runwayml", ("RUNWAYML_API_SECRET", "RUNWAYML_API_KEY"), ("RUNWAYML_API_BASE",), has_text=False),
     _Vendor("fal_ai", ("FAL_KEY", "FAL_AI_API_KEY"), ("FAL_AI_API_BASE",), has_text=False),
 )
-# A server by one of these names would take over ids that are another's.
+# A server of one of these names would take over the model ids of another provider.
 RESERVED_NAMES = VENDORS | {vendor.name for vendor in _VENDORS} | {"baobab", "openrouter"}
 
 
 def list_providers(environment: Mapping[str, str], servers: Sequence[DeclaredServer] = ()) -> list[Provider]:
-    """Those with a key in `environment`, then the declared servers.
+    """Returns the vendors with a key in `environment`, then the declared servers.
 
-    The key of a server is in the variable of its name: CORP_LLM_API_KEY for `corp-llm`. It may have none.
+    The key of a server is in a variable of its name: CORP_LLM_API_KEY for `corp-llm`. A server may have no key.
     """
-    known = [
+    vendors = [
         _build_vendor_provider(vendor, environment, key)
         for vendor in _VENDORS
         if (key := _first_set(environment, vendor.key_variables))
     ]
-    return [*known, *(_build_server_provider(server, environment) for server in servers)]
+    return [*vendors, *(_build_server_provider(server, environment) for server in servers)]
 
 
 def list_vendors(environment: Mapping[str, str]) -> list[Provider]:
-    """All whose models of text a customer's own key can call, without a key: it goes where ours would."""
+    """Returns all vendors of text models, without a key: customers may call these with keys of their own."""
     return [_build_vendor_provider(vendor, environment, "") for vendor in _VENDORS if vendor.has_text]
 
 
 def parse_servers(text: str) -> tuple[DeclaredServer, ...]:
-    """Servers as settings declare them: `name=https://host/v1`, several with commas between.
+    """Parses servers as settings declare them: `name=https://host/v1`, separated by commas.
 
-    Raises ValueError, in one line, for what is not that.
+    Raises ValueError with a message of one line for anything else.
     """
     servers = [_parse_server(part.strip()) for part in text.split(",") if part.strip()]
     names = [server.name for server in servers]
@@ -163,7 +166,7 @@ def parse_servers(text: str) -> tuple[DeclaredServer, ...]:
 
 
 def build_own_server(name: str, api_base: str, api_key: str = "") -> Provider:
-    """A server of the operator's that speaks OpenAI's wire format."""
+    """Builds the provider for a server of the operator's that speaks OpenAI's wire format."""
     return Provider(name, api_base, api_key, "openai", lists_models=True, is_own=True)
 
 
@@ -185,7 +188,7 @@ def _build_server_provider(server: DeclaredServer, environment: Mapping[str, str
 def _parse_server(text: str) -> DeclaredServer:
     name, equals, url = (part.strip() for part in text.partition("="))
     if not equals or re.fullmatch(SERVER_NAME, name) is None:
-        # Not the text itself: a URL in the wrong place may hold a password.
+        # The message does not repeat the text: a URL in the wrong place may contain a password.
         raise ValueError("a server is name=URL, and its name begins with a letter and has letters, digits and dashes")
     if name in RESERVED_NAMES:
         raise ValueError(f"{name} is the name of a vendor; give the server another")
@@ -202,5 +205,5 @@ def _parse_server(text: str) -> DeclaredServer:
 
 
 def _first_set(environment: Mapping[str, str], variables: Sequence[str]) -> str:
-    # Set but empty is how one takes a variable back.
+    # A variable that is set but empty counts as not set.
     return next((value for name in variables if (value := environment.get(name, "").strip())), "")

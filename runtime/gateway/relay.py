@@ -1,6 +1,6 @@
-"""The relay: a request's bytes to a provider that speaks the OpenAI wire, and its answer's bytes back.
+"""The relay passes a request's bytes to a provider that speaks OpenAI's wire format, and its answer's bytes back.
 
-Fields that nobody here knows survive in both directions. What is read of an answer is its usage and nothing else.
+Unknown fields survive in both directions. Of an answer only the usage is read.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ _LAST_SECONDS = 1.0
 _LARGEST_REFUSAL = 64 * 1024
 _LARGEST_GUARDED, _LARGEST_GUARDED_EVENT = 8 * 2**20, 256 * 1024
 _AT_ONCE = 2**20
-# OpenAI writes `"usage": null` into every event before the one that has it: they need not be read.
+# OpenAI writes `"usage": null` into every event before the one with the usage; those need not be parsed.
 _USAGE_FIELD = re.compile(rb'"usage"\s*+:(?!\s*+null\b)')
-# Not where a text says so: the quotation marks in it are escaped.
+# This does not match inside a text, where quotation marks are escaped.
 _CHOICE_ENDS = re.compile(rb'"finish_reason"\s*+:\s*+"')
 _END = b"[DONE]"
 _FAILS = (b"event: error", b"event:error")
 
 
 class Relay:
-    """One for each process; used on one event loop.
+    """Sends requests to providers; each process has one, used on one event loop.
 
-    guard: by whose rules customers' own servers are connected to; without one, none is.
-    patience: how long a provider is waited for, where the upstream has no bounds of its own.
-    largest, longest: bytes of an answer in one piece, and in a stream. A customer's own server has 8 MiB in one piece,
-    and 256 KiB for an event, at the most; and may not use them up for what is slow to read (weight.py).
+    guard: the egress rules for connections to customers' own servers; without it they cannot be called.
+    retry_timeouts: how long a provider may take if the upstream has no bounds of its own.
+    largest, longest: the most bytes of an answer in one piece, and of a stream. A customer's own server may send at
+    most 8 MiB in one piece and 256 KiB in an event, and no JSON that is slow to parse (see json_weight.py).
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Relay:
         self._largest = largest
         self._longest = longest
         self._connections = ConnectionPool(dial_host)
-        # Customers' servers have connections of their own: none leads to an address that was not vetted.
+        # Customers' servers have a pool of their own, whose connections all lead to addresses that were checked.
         self._guarded_connections = None if guard is None else ConnectionPool(guard.dial, tls=guard.tls)
 
     async def close(self) -> None:
@@ -85,9 +85,9 @@ class Relay:
         meter: UsageMeter,
         wire: Wire | None = None,
     ) -> dict[str, Any]:
-        """The answer, in one piece. What it used is counted into `outcome`.
+        """Returns the answer in one piece and counts its usage in `meter`.
 
-        wire: which other one is spoken; without it an answer has choices or vectors.
+        wire: the wire format, if it is not OpenAI's chat completions or embeddings.
         """
         with _TranslateErrors():
             response = await self._send_request(upstream, path, body, meter, wire, streamed=False)
@@ -100,7 +100,7 @@ class Relay:
         check = _CHECKS[path] if wire is None else wire.check_answer
         parse = partial(_parse_answer, raw, check, guarded=upstream.is_guarded)
         answer = parse() if len(raw) <= _AT_ONCE else await asyncio.to_thread(parse)
-        # Not before: half an answer is no answer, and nobody pays for it.
+        # Only now: nobody pays for half an answer.
         meter.has_begun = True
         meter.count_usage(answer.get("usage"))
         if not meter.is_counted:
@@ -110,12 +110,12 @@ class Relay:
     async def stream_answer(
         self, upstream: Upstream, path: str, body: Mapping[str, Any], meter: UsageMeter
     ) -> AsyncGenerator[bytes, None]:
-        """The events of an answer whose head is there. It has begun with its first event, which may be an error.
+        """Returns the events of an answer whose headers have arrived. The first event may still be an error.
 
-        The provider is always asked for the usage; the event that has it is passed on only where the caller asked too.
+        The provider is always asked for the usage; the event with it is passed on only if the caller asked for it too.
         """
         given_options = body.get("stream_options")
-        wanted = isinstance(given_options, dict) and given_options.get("include_usage") is True
+        wants_usage = isinstance(given_options, dict) and given_options.get("include_usage") is True
         options = {**(given_options if isinstance(given_options, dict) else {}), "include_usage": True}
         with _TranslateErrors():
             response = await self._send_request(
@@ -124,12 +124,12 @@ class Relay:
         pieces = split_events(
             _limit_size(response, self._longest), _LARGEST_GUARDED_EVENT if upstream.is_guarded else LARGEST
         )
-        return _relay_events(response, pieces, meter, wanted=wanted, choices=_count_choices(body))
+        return _relay_events(response, pieces, meter, wanted=wants_usage, choices=_count_choices(body))
 
     async def stream_on_wire(
         self, upstream: Upstream, wire: Wire, body: Mapping[str, Any], meter: UsageMeter
     ) -> AsyncGenerator[bytes, None]:
-        """The same of another wire, whose events have names. It has begun with its first event."""
+        """Returns the events of an answer in another wire format, whose events have names."""
         with _TranslateErrors():
             response = await self._send_request(
                 upstream, wire.path, {**body, "stream": True}, meter, wire, streamed=True
@@ -146,7 +146,11 @@ class Relay:
         *,
         streamed: bool,
     ) -> HttpAnswer:
-        """The answer's head; what the provider refuses, in our words. Parameters that may be left out are."""
+        """Sends the request and returns the answer with its headers.
+
+        Parameters that the provider refuses are left out if `meter` allows it. Other refusals raise an UpstreamFailed
+        or another of the gateway's errors.
+        """
         return await ask_without_refused(
             body, meter, partial(self._post_request, upstream, path, wire, streamed=streamed)
         )
@@ -162,7 +166,7 @@ class Relay:
         connections, target = self._choose_connections(upstream, upstream.build_url(path))
         retry_timeouts = upstream.retry_timeouts or self.retry_timeouts
         if not streamed:
-            # It is silent until all of it is there.
+            # The provider sends nothing until the whole answer is ready.
             retry_timeouts = RetryTimeouts(retry_timeouts.total, retry_timeouts.total, retry_timeouts.total)
         response = await connections.post_request(target, headers, content, retry_timeouts)
         if response.status == 200:
@@ -185,16 +189,19 @@ class Relay:
 
 @lru_cache(maxsize=256)
 def _parse_target(url: str) -> Target:
-    """Where an operator's setting leads."""
+    """Parses the address of a provider that an operator has set."""
     return Target.parse(url, https_only=False)
 
 
 async def _relay_events(
     response: HttpAnswer, pieces: AsyncIterator[bytes], meter: UsageMeter, *, wanted: bool, choices: int
 ) -> AsyncGenerator[bytes, None]:
-    """choices: how many answers the stream has. Where each of them has ended, its own end may be missing."""
+    """Passes on the events of a stream.
+
+    choices: the number of answers in the stream. Once all of them have finished, the stream's own end may be missing.
+    """
     ended = False
-    left = choices
+    open_choices = choices
     try:
         with _TranslateErrors():
             async for event in pieces:
@@ -210,8 +217,8 @@ async def _relay_events(
                 if b'"error"' in event or event.startswith(_FAILS):
                     _raise_reported_error(_parse_failure(event, payload))
                 meter.has_begun = True
-                if left > 0 and b'"finish_reason"' in event:
-                    left -= len(_CHOICE_ENDS.findall(event))
+                if open_choices > 0 and b'"finish_reason"' in event:
+                    open_choices -= len(_CHOICE_ENDS.findall(event))
                 if (
                     b'"usage"' in event
                     and _USAGE_FIELD.search(event)
@@ -220,7 +227,7 @@ async def _relay_events(
                 ):
                     continue
                 yield event
-        if not ended and left > 0:
+        if not ended and open_choices > 0:
             raise UpstreamMalformed
         meter.has_ended = True
         yield DONE
@@ -246,7 +253,7 @@ async def _relay_wire_events(
                 if event.startswith(_FAILS) or wire.notable_pattern.search(payload):
                     ended = parser(_parse_failure(event, payload))
                 meter.has_begun = True
-                # Whoever has read the last event may leave with it.
+                # Set before the yield: the reader may stop after the last event.
                 meter.has_ended = ended
                 yield event
                 if ended:
@@ -277,7 +284,7 @@ def _parse_answer(raw: bytes, check: Callable[[Mapping[str, Any]], None], *, gua
 
 
 def _check_chat(answer: Mapping[str, Any]) -> None:
-    """Some answer 200 and say in it what has gone wrong, or say something else than they were asked."""
+    """Raises an error for a chat completion that reports an error under status 200, or has another shape."""
     _raise_reported_error(answer)
     choices = answer.get("choices")
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
@@ -303,13 +310,15 @@ _CHECKS = {"/chat/completions": _check_chat, "/embeddings": _check_vectors}
 
 
 def _raise_reported_error(payload: Mapping[str, Any]) -> None:
-    """A provider that fails in the middle says so in the answer, in words that are not ours to pass on.
+    """Raises the error that an answer reports, if there is one, without the provider's own words.
 
-    Resellers say so in a choice, too, or beside one.
+    Resellers report errors inside a choice, too, or beside one.
     """
     choices = payload.get("choices")
-    inner = (choice.get("error") for choice in choices if isinstance(choice, dict)) if isinstance(choices, list) else ()
-    error = next((error for error in (payload.get("error"), *inner) if error), None)
+    choice_errors = (
+        (choice.get("error") for choice in choices if isinstance(choice, dict)) if isinstance(choices, list) else ()
+    )
+    error = next((error for error in (payload.get("error"), *choice_errors) if error), None)
     if error is not None:
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code <= 599 else 500
@@ -317,17 +326,17 @@ def _raise_reported_error(payload: Mapping[str, Any]) -> None:
 
 
 def _parse_failure(event: bytes, payload: bytes) -> dict[str, Any]:
-    """What an event of note says. One that is called an error is one, whatever is in it."""
+    """Parses the data of an event. An event named `error` always counts as an error, whatever it contains."""
     parsed = _parse_object(payload)
     return {**parsed, "error": parsed.get("error") or parsed or True} if event.startswith(_FAILS) else parsed
 
 
 def _is_usage_alone(payload: bytes | None, meter: UsageMeter) -> bool:
-    """Count what an event says was used; whether it says nothing else, as the one that is sent when asked for."""
+    """Counts the usage that an event reports. Returns whether it reports nothing else, as OpenAI's usage event does."""
     parsed = _parse_object(payload)
     usage, choices = parsed.get("usage"), parsed.get("choices")
     if usage is None and isinstance(choices, list):
-        # Moonshot says it in the last choice.
+        # Moonshot reports the usage in the last choice.
         usage = next((choice.get("usage") for choice in choices if isinstance(choice, dict)), None)
     meter.count_usage(usage)
     return choices == [] and usage is not None
@@ -351,7 +360,7 @@ async def _limit_size(response: HttpAnswer, longest: int) -> AsyncGenerator[byte
 
 
 async def _drain_answer(response: HttpAnswer) -> None:
-    """Read to the end what ends at once anyway: the connection can then be used again."""
+    """Reads the short rest of an answer, so that the connection can be used again."""
     try:
         with _TranslateErrors():
             async with asyncio.timeout(_LAST_SECONDS):
@@ -371,7 +380,7 @@ async def _read_body(response: HttpAnswer, limit: int) -> bytes:
 
 
 class _TranslateErrors:
-    """What goes wrong on the way, in our words."""
+    """Turns errors of the connection into the gateway's own."""
 
     def __enter__(self) -> None:
         return None
@@ -383,6 +392,6 @@ class _TranslateErrors:
             raise UpstreamMalformed("The model's provider broke off.") from error
         if isinstance(error, NoAnswer):
             raise UpstreamFailed("The model's provider broke off before it answered.") from error
-        # Where a customer's server may not be called, its organisation's admins find out; not whoever chats.
+        # That egress rules forbid a customer's server is for its organisation's admins to see, not for its users.
         if isinstance(error, (RequestNotSent, OSError, EgressError)):
             raise UpstreamFailed("The model's provider cannot be reached.").mark_unbilled() from error

@@ -1,4 +1,4 @@
-"""Routes: which upstream serves a call, chosen by LiteLLM's router among those that have not failed of late."""
+"""Chooses the upstream that serves a call: LiteLLM's router picks one that has not failed recently."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
@@ -14,8 +14,9 @@ _FAILURES_A_MINUTE = 3
 
 
 class UpstreamRouter:
-    """The router learns of deployments when their model is first called. A model with one needs no choice: then
-    LiteLLM is not even loaded.
+    """Chooses among the upstreams of a model and rests those that fail.
+
+    Upstreams are registered when their model is first called. For a model with a single one LiteLLM is not loaded.
     """
 
     def __init__(self) -> None:
@@ -25,32 +26,32 @@ class UpstreamRouter:
     async def pick_upstream(
         self, model: str, upstreams: Sequence[Upstream], tried: Collection[str] = ()
     ) -> Upstream | None:
-        """One that was not tried yet, of those awake while there is one; None where all were tried."""
-        left = [upstream for upstream in upstreams if upstream.id not in tried]
-        if len(upstreams) == 1 or not left:
-            return left[0] if left else None
+        """Returns an upstream that was not tried yet, if possible one that is not resting; None if all were tried."""
+        untried = [upstream for upstream in upstreams if upstream.id not in tried]
+        if len(upstreams) == 1 or not untried:
+            return untried[0] if untried else None
         library = await load_litellm()
         router = self._register_upstreams(library, model, upstreams)
         try:
             deployment = await router.async_get_available_deployment(model=model, request_kwargs={})
         except library.types.router.RouterRateLimitError:
-            # All rest: to ask one of them is better than to ask nobody.
-            return left[0]
-        # It also knows those whose provider is gone by now.
-        picked = deployment["model_info"]["id"]
-        return next((upstream for upstream in left if upstream.id == picked), left[0])
+            # All of them are resting: calling one is better than calling none.
+            return untried[0]
+        # The router also knows upstreams whose provider has been removed since.
+        upstream_id = deployment["model_info"]["id"]
+        return next((upstream for upstream in untried if upstream.id == upstream_id), untried[0])
 
     def record_failure(self, upstream: Upstream, error: UpstreamFailed) -> None:
-        """Count a failure: an upstream that is busy, or fails some times within a minute, rests for a while.
+        """Counts a failure. An upstream that is busy, or fails several times within a minute, rests.
 
-        That is as long as it has said itself, five minutes at most, or five seconds.
+        It rests for as long as it has asked to, between five seconds and five minutes.
         """
         if self._router is None or upstream.id not in self._registered:
             return
         now = datetime.now(UTC)
         rest = min(max(COOLDOWN_SECONDS, _requested_rest(error)), _LONGEST_REST_SECONDS)
-        blamed = {"model_info": {"id": upstream.id}, "cooldown_time": rest}
-        failure = {"exception": _RouterFailure(error.status), "litellm_params": blamed}
+        parameters = {"model_info": {"id": upstream.id}, "cooldown_time": rest}
+        failure = {"exception": _RouterFailure(error.status), "litellm_params": parameters}
         self._router.deployment_callback_on_failure(failure, None, now, now)
 
     def _register_upstreams(self, library: Any, model: str, upstreams: Sequence[Upstream]) -> Any:
@@ -66,21 +67,23 @@ class UpstreamRouter:
         for upstream in upstreams:
             if upstream.id not in self._registered:
                 self._registered.add(upstream.id)
-                # It chooses and never calls, so it need not know the provider: who calls has address and key.
-                served = types.LiteLLM_Params(model=f"openai/{upstream.model}", api_key="not used")
-                made = types.Deployment(model_name=model, litellm_params=served, model_info={"id": upstream.id})
-                self._router.add_deployment(made)
+                # The router only chooses; the caller has the provider's address and key.
+                parameters = types.LiteLLM_Params(model=f"openai/{upstream.model}", api_key="not used")
+                deployment = types.Deployment(
+                    model_name=model, litellm_params=parameters, model_info={"id": upstream.id}
+                )
+                self._router.add_deployment(deployment)
         return self._router
 
 
 def _requested_rest(error: UpstreamFailed) -> float:
-    """How long a provider wants to be left alone, by its `Retry-After`."""
+    """Returns the seconds of a provider's `Retry-After`, 0.0 without one."""
     wait = error.headers.get("retry-after", "")
     return float(wait) if wait.isascii() and wait.isdigit() else 0.0
 
 
 class _RouterFailure(Exception):
-    """A failure as LiteLLM reads it."""
+    """A failure in the form that LiteLLM reads."""
 
     def __init__(self, status_code: int) -> None:
         super().__init__("upstream failed")

@@ -1,4 +1,4 @@
-"""Asking a model: which one, at whose expense, and that what it cost is counted whatever becomes of the answer."""
+"""Calls to models: chooses the model and the payer, and charges the usage whatever becomes of the answer."""
 
 import asyncio
 import contextlib
@@ -48,19 +48,19 @@ T = TypeVar("T")
 
 _MILLION = 1_000_000
 _USUAL_OUTPUT = 4096
-"""Tokens that are set aside at the least for an answer whose request names no limit, where a model writes as many."""
+"""The tokens that are reserved at least for an answer without a limit, if the model can write as many."""
 _CHARACTERS_OF_A_TOKEN = 3
 _RENEWED = 0.5
-"""The part of its time after which a reservation is held for as long again: the call goes on."""
+"""The part of a reservation's lifetime after which it is extended while the call goes on."""
 _LATE_SECONDS = 120.0
-"""After the time that a call may take nobody speaks for it any more."""
+"""How long after a call's time limit its reservation is still extended."""
 _LATE_TRIES = 5
 _PASSED_ON = (UpstreamFailed, ContextTooLong, ContentRefused, ProviderLacksModel)
-"""What another model may do better: then the next one is asked."""
+"""The errors after which the next model is called, because it may succeed."""
 _AHEAD, _AHEAD_BYTES = 64, 256 * 1024
-"""Events of a stream that are read before somebody wants them, and what they have together."""
+"""The events of a stream that are read ahead of its reader, and their bytes together."""
 _PATIENCE_SECONDS = 5.0
-"""How long a stream that nobody reads any more is read for its last event, which says what was used."""
+"""How long a stream whose reader has gone is read on, for the usage in its last event."""
 _LONGEST_MODEL = 200
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ _renewing: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """At whose expense a model is called."""
+    """The organisation, app and key that pay for a call."""
 
     organisation_id: str
     app_id: str | None
@@ -87,7 +87,7 @@ def payer_of(call: Call) -> Payer:
 
 @dataclass(slots=True)
 class MeteredCall:
-    """One call to a model, as it is counted. `begin` it, then `end` it once, from wherever."""
+    """One call to a model, from its reservation to its charge. Call `begin`, then `end` once."""
 
     call: Call
     model: Model
@@ -97,32 +97,32 @@ class MeteredCall:
     retry_timeouts: RetryTimeouts = NO_TIMEOUTS
     meter: UsageMeter = field(default_factory=UsageMeter)
     granted_tokens: int | None = None
-    """Tokens that the provider is told that an answer may have, where the request does not say."""
+    """The limit of tokens that is sent to the provider if the request has none."""
     span: ModelSpan | None = None
-    """What a trace says of it; None where nothing is traced."""
+    """The call's span in the trace; None if nothing is traced."""
     failure: str = ""
-    """The code of what it failed with."""
+    """The code of the error that the call failed with; empty for a success."""
     _began: float | None = None
     _reservation: Reservation | None = None
     _timer: asyncio.TimerHandle | None = None
 
     async def begin(self, limit: int | None, answers: int) -> None:
-        """Set aside what it may cost; CreditsExhausted, BudgetExhausted.
+        """Reserves what the call may cost; raises CreditsExhausted or BudgetExhausted.
 
-        limit: tokens that each of the `answers` may have; None where the request does not say. Then as much is set
-        aside as the model can write, or a share of what is left, and `most` is what the provider is told.
+        limit: the most tokens of each of the `answers`; None if the request has no limit. Then the reservation covers
+        as much as the model can write, or less if the credits do not suffice, and `granted_tokens` limits the answer.
         """
         prompt = self._cap_prompt_tokens(-(-self.sent_characters // _CHARACTERS_OF_A_TOKEN))
         longest = self._longest_output(prompt) if limit is None else limit
         most_output = longest * answers
         services, price = self.call.services, self._price(prompt)
-        amount, least = 0 if self.byok else cost(price, UsageMeter(prompt=prompt, completion=most_output)), None
+        amount, least_amount = 0 if self.byok else cost(price, UsageMeter(prompt=prompt, completion=most_output)), None
         if limit is None and amount:
-            least = cost(price, UsageMeter(prompt=prompt, completion=min(longest, _USUAL_OUTPUT) * answers))
+            least_amount = cost(price, UsageMeter(prompt=prompt, completion=min(longest, _USUAL_OUTPUT) * answers))
         self._reservation = await services.credits.reserve(
             self.payer.organisation_id,
             amount,
-            least=least,
+            least=least_amount,
             app_id=self.payer.app_id,
             key_id=self.payer.key_id,
             spender=self.call.context.spender,
@@ -131,18 +131,18 @@ class MeteredCall:
         )
         granted = self._reservation.amount
         if limit is None and price.completion and amount and (granted < amount or self.model.max_output is None):
-            left = granted - cost(price, UsageMeter(prompt=prompt))
-            self.granted_tokens = max(1, min(longest, left * _MILLION // price.completion // answers))
+            unspent = granted - cost(price, UsageMeter(prompt=prompt))
+            self.granted_tokens = max(1, min(longest, unspent * _MILLION // price.completion // answers))
         self._renew_later(
             ttl, asyncio.get_running_loop().time() + services.part(Gateway).retry_timeouts.total + _LATE_SECONDS
         )
 
     def start_clock(self) -> None:
-        """From now on its time is counted."""
+        """Starts to measure the call's time."""
         self._began = self.call.services.clock.monotonic()
 
     def record_failure(self, error: BaseException) -> None:
-        """Note what it failed with."""
+        """Records the error that the call failed with."""
         self.failure = error.code if isinstance(error, BaobabError) else "left"
         if self.span is not None:
             self.span.record_failure(error)
@@ -150,11 +150,11 @@ class MeteredCall:
 
     @property
     def cost(self) -> int:
-        """What it costs whoever pays the provider, as far as is known, in nano-dollars."""
+        """What the usage counted so far costs at the model's price, in nano-dollars."""
         return cost(self._price(self.meter.prompt), self.meter)
 
     async def end(self) -> None:
-        """Charge what was used; nothing where the provider has not begun to answer. Cancelled, it can be done anew."""
+        """Charges the usage; nothing if the provider has not begun to answer. After a cancellation, call it again."""
         reservation, outcome = self._reservation, self.meter
         if reservation is None:
             return
@@ -172,7 +172,7 @@ class MeteredCall:
         self._reservation = None
 
     def _observe(self) -> None:
-        """Tell those who count, once."""
+        """Reports the call to the gateway's observers, once."""
         gateway, began = self.call.services.part(Gateway), self._began
         if began is None:
             return
@@ -195,9 +195,9 @@ class MeteredCall:
         task.add_done_callback(_renewing.discard)
 
     async def _renew_reservation(self, ttl: float, until: float) -> None:
-        """What lapsed while its call goes on would be spent by others, too."""
+        """Extends the reservation: if it expired during the call, other calls could spend the same credits."""
         if self._reservation is not None:
-            # What is charged in the end is charged all the same.
+            # The charge at the end does not depend on the extension.
             with contextlib.suppress(DatabaseUnavailable):
                 await self.call.services.credits.extend(self._reservation, ttl)
         if self._reservation is not None:
@@ -206,7 +206,7 @@ class MeteredCall:
     async def _settle(self, reservation: Reservation) -> None:
         services, outcome = self.call.services, self.meter
         if not outcome.has_begun:
-            # What is not given back now comes back by itself, and why the provider failed is of more use.
+            # The reservation expires by itself, and the provider's error is of more use than this one.
             with contextlib.suppress(DatabaseUnavailable):
                 await services.credits.release(reservation)
             return
@@ -215,7 +215,7 @@ class MeteredCall:
             try:
                 await services.credits.settle(reservation, self.cost, usage)
             except DatabaseUnavailable:
-                # What was used is owed: the sweeper may give the reservation back meanwhile, and this still counts.
+                # The usage is still charged if the sweeper releases the reservation meanwhile.
                 if attempt < _LATE_TRIES - 1:
                     await asyncio.sleep(2**attempt)
             else:
@@ -224,19 +224,21 @@ class MeteredCall:
         _log.error("the use of %s could not be written down", self.model.id, extra=owed)
 
     def _longest_output(self, prompt: int) -> int:
-        """Tokens that an answer can have where the request does not say."""
+        """The most tokens that an answer can have if the request has no limit."""
         model = self.model
         return model.max_output or max((model.context_window or 0) - prompt, _USUAL_OUTPUT)
 
     def _cap_prompt_tokens(self, tokens: int) -> int:
-        """As many as a conversation can have at the most: a picture has far more letters than tokens."""
+        """Limits an estimate to the model's context window: a picture has far more letters than tokens."""
         most = self.model.context_window if self.model.modality == "chat" else None
         return min(tokens, most or tokens)
 
     def _price(self, prompt_tokens: int) -> Price:
         gateway = self.call.services.part(Gateway)
-        sold = self.meter.served_model or self.model
-        return _marked_up(gateway.catalogue.get_price(sold, prompt_tokens), self.call.services.options.ai_markup)
+        served_model = self.meter.served_model or self.model
+        return _marked_up(
+            gateway.catalogue.get_price(served_model, prompt_tokens), self.call.services.options.ai_markup
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -245,13 +247,13 @@ def _marked_up(price: Price, percent: int) -> Price:
 
 
 def _usage_name(model: Model) -> str:
-    """Its name in the books. Of models that no list names there may be any number: they share a line."""
+    """Returns the model's name in the usage records. All models of a vendor that no list names share one."""
     name = model.id.partition("/")[0] + "/*" if UNLISTED in model.features else model.id
     return name[:_LONGEST_MODEL]
 
 
 def cost(price: Price, meter: UsageMeter) -> int:
-    """Nano-dollars, each call rounded up to a whole one; at most what can be charged at once."""
+    """Returns the cost of a call in nano-dollars, rounded up, and at most what one charge can hold."""
     total = meter.prompt * price.prompt + meter.completion * price.completion
     for tokens, own in (
         (meter.cached, price.cached),
@@ -264,52 +266,59 @@ def cost(price: Price, meter: UsageMeter) -> int:
 
 
 def select_models(call: Call, name: str | None, own: AiSettings, modality: Modality) -> list[Model]:
-    """The model that is meant, and those to fall back on."""
+    """Returns the requested model, followed by the models to fall back on.
+
+    Raises NoModel, ModelNotFound, ModelNotAllowed, UseVideoEndpoint or WrongEndpoint.
+    """
     gateway = call.services.part(Gateway)
-    wanted = name or (own.default_model if modality == "chat" else None) or _default_model(gateway, own, modality)
-    if wanted is None:
+    requested_name = (
+        name or (own.default_model if modality == "chat" else None) or _default_model(gateway, own, modality)
+    )
+    if requested_name is None:
         raise NoModel
-    model = gateway.get_model(wanted, own.provider_access)
+    model = gateway.get_model(requested_name, own.provider_access)
     if not is_model_allowed(gateway, own, model):
         raise ModelNotAllowed(f"The app allows {', '.join(own.allowed_models)}.")
     if model.modality == "video" and modality == "chat":
         raise UseVideoEndpoint
     if model.modality != modality:
         raise WrongEndpoint(f"`{model.id}` is a model for {model.modality}.")
-    further = []
+    fallbacks = []
     for other in own.fallback_models if modality == "chat" else ():
         with contextlib.suppress(ModelNotFound):
-            further.append(gateway.get_model(other, own.provider_access))
-    usable = (other for other in further if other.modality == modality and is_model_allowed(gateway, own, other))
-    return [model, *(other for other in usable if other.id != model.id)]
+            fallbacks.append(gateway.get_model(other, own.provider_access))
+    usable_fallbacks = (
+        other for other in fallbacks if other.modality == modality and is_model_allowed(gateway, own, other)
+    )
+    return [model, *(other for other in usable_fallbacks if other.id != model.id)]
 
 
 def preview_model(modality: Modality) -> Handler:
-    """A preview of calls to models: which one would be asked. It raises what `chosen` raises."""
+    """Builds a preview that names the model that a call would use. It raises the errors of `select_models`."""
 
     async def preview(call: Call, model: str | None = None, **_: Any) -> str:
-        metered = select_models(call, model, await get_call_settings(call), modality)[0]
-        return f"It would ask the model {metered.id}."
+        selected = select_models(call, model, await get_call_settings(call), modality)[0]
+        return f"It would ask the model {selected.id}."
 
     return preview
 
 
 def is_model_allowed(gateway: Gateway, own: AiSettings, model: Model) -> bool:
-    """Whether the app's settings allow the model, by whichever of its names they call it."""
+    """Whether the app's settings allow the model, under any of its names."""
     allowed = allowed_models(gateway, own)
     return allowed is None or model.id in allowed
 
 
 def allowed_models(gateway: Gateway, own: AiSettings) -> frozenset[str] | None:
-    """The ids of the only models that the app's settings allow; None where they allow all."""
+    """Returns the ids of the models that the app's settings allow; None if they allow all."""
     if not own.allowed_models:
         return None
-    found = (gateway.find_model(name, own.provider_access) for name in own.allowed_models)
-    return frozenset(model.id for model in found if model is not None)
+    models = (gateway.find_model(name, own.provider_access) for name in own.allowed_models)
+    return frozenset(model.id for model in models if model is not None)
 
 
 def _default_model(gateway: Gateway, own: AiSettings, modality: Modality) -> str | None:
-    """The platform's default: a small model of a provider that is there, else the built-in one."""
+    """Returns the platform's default: a small model of a provider that can be called, otherwise the built-in one."""
     for name in ("openai/gpt-4o-mini", "anthropic/claude-haiku-4.5", "google/gemini-2.5-flash"):
         if modality == "chat" and gateway.is_callable(name, own.provider_access):
             return name
@@ -328,10 +337,10 @@ async def call_models(
     answers: int = 1,
     cache: str = "",
 ) -> tuple[T, MeteredCall]:
-    """What the first of the models that can begins to answer. Whoever gets it ends what is counted.
+    """Returns the answer of the first model that can begin one, and its metered call, which the caller must end.
 
-    ask: given the customer's own way to the model where there is one: what is called so is not charged.
-    limit, answers: as in Asked.begin. cache: what the trace says of kept answers.
+    ask: calls the model; its second argument is the customer's own provider, if any, whose calls are not charged.
+    limit, answers: as in `MeteredCall.begin`. cache: the state of the response cache, for the trace.
     """
     gateway, sent = call.services.part(Gateway), len(to_json(body))
     drops = _drops_parameters(call, body, own)
@@ -354,11 +363,11 @@ async def call_models(
             metered.record_failure(exc)
             await metered.end()
             if provider is not None and isinstance(exc, UpstreamDenied):
-                # Not hidden by a model that stands in: nobody would ever mend the key.
+                # A fallback model would hide this error, and nobody would ever replace the key.
                 raise _upstream_denied(exc) from exc
             if isinstance(exc, UpstreamFailed) and not exc.is_unbilled:
                 raise
-            # The fault of the model that was meant is of more use than that of one that stands in.
+            # The error of the requested model is of more use than that of a fallback.
             last = last or exc
         except BaseException as exc:
             metered.record_failure(exc)
@@ -374,20 +383,20 @@ async def call_models(
 
 
 def _drops_parameters(call: Call, body: Mapping[str, Any], own: AiSettings) -> bool:
-    """Whether optional parameters that a model does not take are left out, as request, app or installation say."""
-    metered = body.get(DROP)
-    if metered is None:
-        metered = call.services.options.ai_drop_params if own.drop_params is None else own.drop_params
-    if not isinstance(metered, bool):
+    """Whether optional parameters that a model does not take are left out: by the request, the app or the option."""
+    drops = body.get(DROP)
+    if drops is None:
+        drops = call.services.options.ai_drop_params if own.drop_params is None else own.drop_params
+    if not isinstance(drops, bool):
         raise RequestRefused(f"`{DROP}` is true or false.", details={"param": DROP})
-    return metered
+    return drops
 
 
 def _upstream_denied(refused: UpstreamDenied) -> UpstreamDenied:
-    said = refused.__cause__.safe_text.rstrip(".: ") if isinstance(refused.__cause__, ProviderRefusal) else ""
-    happened = "is not paid for at" if isinstance(refused, UpstreamUnpaid) else "is not accepted by"
+    reason = refused.__cause__.safe_text.rstrip(".: ") if isinstance(refused.__cause__, ProviderRefusal) else ""
+    problem = "is not paid for at" if isinstance(refused, UpstreamUnpaid) else "is not accepted by"
     return type(refused)(
-        f"Your own key {happened} the model's provider{': ' if said else ''}{said}.",
+        f"Your own key {problem} the model's provider{': ' if reason else ''}{reason}.",
         headers=refused.headers,
         remediation="Set a valid one, or take it back: the app's `byokKey`, or the organisation's key for this provider"
         " (op:provider_keys_set) or this server (op:model_servers_update).",
@@ -398,24 +407,24 @@ _ENDING: set[asyncio.Task[None]] = set()
 
 
 async def wait_for_endings() -> None:
-    """Wait until all that was left is counted: for as long as the credits that it is charged to are open."""
+    """Waits until all calls whose callers have gone are charged; the credits must stay open until then."""
     loop = asyncio.get_running_loop()
     while ending := {task for task in _ENDING if task.get_loop() is loop}:
         await asyncio.wait(ending)
 
 
 async def settle_call(metered: MeteredCall) -> None:
-    """What was used is counted, even if whoever asked is gone by now."""
+    """Charges the usage even if the caller is cancelled meanwhile."""
     try:
         await metered.end()
     except asyncio.CancelledError:
-        # A task of its own would cost every other call more than this costs one: to settle twice is to settle once.
+        # Cheaper than a task for every call; settling a reservation twice charges it once.
         keep_ending(metered.end())
         raise
 
 
 def keep_ending(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Do it to its end, whoever leaves; `ended` waits for it."""
+    """Runs the coroutine to its end in a task of its own; `wait_for_endings` waits for it."""
     task = asyncio.create_task(ending)
     _ENDING.add(task)
     task.add_done_callback(_ENDING.discard)
@@ -423,7 +432,7 @@ def keep_ending(ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def render_error_event(error: BaobabError, _before: int) -> bytes:
-    """An error as the last event of a chat completion."""
+    """Renders an error as the last event of a chat completion."""
     return encode_event(to_json(AI_ENVELOPE.render(error, "")))
 
 
@@ -433,11 +442,12 @@ async def meter_stream(
     render_error: Callable[[BaobabError, int], bytes] = render_error_event,
     beat: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
-    """The pieces of an answer; whoever stops reading them, and when, what was used is counted.
+    """Passes on the pieces of an answer and charges its usage, even if the reader stops early.
 
-    told: an error as a last event, behind so many others. beat: what is sent where nothing has come for a while.
+    render_error: renders an error as the last event, given the number of events before it.
+    beat: the piece that is sent if nothing has arrived for a while.
     """
-    # Read by a task of its own: whoever leaves would otherwise cut off the provider before it says what was used.
+    # A task of its own reads: a reader that leaves would otherwise cut the provider off before it reports the usage.
     buffer = ReadAheadBuffer(_AHEAD, _AHEAD_BYTES, beat)
     reading = asyncio.create_task(_read_stream(pieces, metered, buffer, render_error))
     try:
@@ -445,7 +455,7 @@ async def meter_stream(
             yield piece
         await reading
     finally:
-        # Not awaited here: a generator that is being closed cannot wait for the database.
+        # Not awaited: a generator that is being closed cannot wait for the database.
         keep_ending(_finish_stream(reading, buffer, pieces, metered))
 
 
@@ -455,20 +465,20 @@ async def _read_stream(
     buffer: ReadAheadBuffer,
     render_error: Callable[[BaobabError, int], bytes],
 ) -> None:
-    seen = 0
+    events_before = 0
     try:
         async for piece in pieces:
             metered.meter.record_event(piece)
             if metered.span is not None:
                 metered.span.record_event(piece)
-            seen += 1
+            events_before += 1
             buffer.put(piece)
             if buffer.is_full:
                 await buffer.wait_for_room()
     except BaobabError as error:
         metered.record_failure(error)
-        # The status has been sent: all that can be said is a last event.
-        buffer.put(render_error(error, seen))
+        # The status has already been sent, so the error can only be a last event.
+        buffer.put(render_error(error, events_before))
     finally:
         buffer.end()
 

@@ -1,4 +1,4 @@
-"""What the tools of models take and answer."""
+"""The types of the arguments and answers of the model tools."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
@@ -12,7 +12,7 @@ Seconds = Annotated[float, Field(ge=1, le=LONGEST_SECONDS)]
 
 
 class Timeouts(TypedDict, total=False):
-    """Bounds in seconds. They only ever tighten those of the installation."""
+    """Time limits in seconds. They can only be tighter than those of the installation."""
 
     first: Annotated[Seconds, Field(description="Until the first byte of a stream.")]
     between: Annotated[Seconds, Field(description="From one piece of a stream to the next.")]
@@ -65,9 +65,9 @@ class Counted(TypedDict):
 
 
 class Listed(TypedDict):
-    """A model as the clients of both wires read it.
+    """A model in the form that OpenAI's and Anthropic's clients both read.
 
-    created, created_at: the beginning of 1970, for no list says when a model was made. owned_by: its vendor.
+    created, created_at: always the beginning of 1970, because no list has the date. owned_by: the model's vendor.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Listed(TypedDict):
 
 
 class ModelList(TypedDict):
-    """All of them, in one piece."""
+    """All models, in one page."""
 
     object: Literal["list"]
     data: list[Listed]
@@ -116,7 +116,7 @@ class AppModels(TypedDict):
 
 
 class KeyOfProvider(TypedDict):
-    """Of a key only the end is shown."""
+    """An organisation's key for a provider; only the end of the key is shown."""
 
     provider: str
     key: str
@@ -124,7 +124,7 @@ class KeyOfProvider(TypedDict):
 
 
 class KeysOfProviders(TypedDict):
-    """An organisation's keys for providers, and whom it could have keys for."""
+    """An organisation's keys for providers, and the providers that it could have keys for."""
 
     provider_keys: list[KeyOfProvider]
     providers: list[str]
@@ -144,14 +144,14 @@ class Deleted(TypedDict):
 
 
 class ModelServer(TypedDict):
-    """A model server. Of its key only the end is shown."""
+    """A model server; only the end of its key is shown."""
 
     name: str
     url: str
     key: str | None
-    models: Annotated[list[str], Field(description="As it last listed them; others of its models work, too.")]
-    healthy: Annotated[bool, Field(description="Whether it listed its models when it was last asked.")]
-    problem: Annotated[str | None, Field(description="Why it did not.")]
+    models: Annotated[list[str], Field(description="The models that it last listed. Others of its models work, too.")]
+    healthy: Annotated[bool, Field(description="Whether it listed its models at the last check.")]
+    problem: Annotated[str | None, Field(description="Why the last check failed.")]
     timeouts: Annotated[Timeouts | None, Field(description="How long its answers may take, in seconds.")]
     probed_at: datetime
     created_at: datetime

@@ -18,7 +18,7 @@ from baobab.tools.core.services import Services
 
 NOTICE = "app_ai"
 
-# Keys say whose they are by how they begin; a key must not be shown to a provider that is not its own.
+# A key's beginning shows its provider; a key must not be sent to another provider.
 _PREFIXES = (
     ("sk-ant-", "anthropic"),
     ("sk-or-", "openrouter"),
@@ -31,16 +31,16 @@ _PREFIXES = (
     ("sk-svcacct-", "openai"),
     ("sk-admin-", "openai"),
 )
-# In the middle of OpenAI's keys; `sk-` alone begins those of others too.
+# This is in the middle of OpenAI's keys; keys of other providers begin with `sk-` too.
 _OPENAI_MARK = "T3BlbkFJ"
 
 
 @dataclass(frozen=True, slots=True)
 class AiSettings:
-    """None and empty mean that nothing is set.
+    """The settings that apply to a call; None and empty mean not set.
 
-    reach: what can be called beside what the installation can. timeouts: those of the app; patience: those of the app
-    and of the request. drop_params: whether parameters that a model does not take are left out.
+    provider_access: the customer's own keys and servers. timeouts: those of the app. retry_timeouts: those of the app
+    and of the request together. drop_params: whether parameters that a model does not take are left out.
     """
 
     default_model: str | None = None
@@ -59,7 +59,7 @@ _NOTHING_SET = AiSettings()
 
 
 class AppSettings:
-    """The settings of apps, held in memory; a change anywhere clears the app's within half a second."""
+    """Caches the settings of apps. A change by any process clears an app's entry within half a second."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -74,44 +74,49 @@ class AppSettings:
     async def _load(self, app_id: str) -> AiSettings:
         async with self._database.reading() as connection:
             row = (await connection.execute(_query(app_id))).first()
-        own = _settings(row)
+        app_settings = _settings(row)
         if row is None or row.byok_key is None:
-            return own
-        opens = organisation_providers.bind_secret(self._vault, row.byok_key, key_context(app_id))
-        return replace(own, provider_access=ProviderAccess({row.byok_provider: opens}))
+            return app_settings
+        open_key = organisation_providers.bind_secret(self._vault, row.byok_key, key_context(app_id))
+        return replace(app_settings, provider_access=ProviderAccess({row.byok_provider: open_key}))
 
 
 async def get_app_settings(call: Call, app_id: str, allowed: str | None = None) -> AiSettings:
-    """What calls to models go by. It begins no transaction: one that pays begins with what it pays from.
+    """Returns the settings for calls to models in an app.
 
-    allowed: what the request's header says of its time.
+    It begins no transaction: the transaction that pays must begin with the credits that it pays from.
+    allowed: the time limit in the request's header.
     """
-    own = await call.services.of(AppSettings).get(app_id)
+    app_settings = await call.services.of(AppSettings).get(app_id)
     if allowed is not None:
-        own = replace(own, retry_timeouts=own.retry_timeouts.tighten(read_timeout(allowed)))
-    theirs = await organisation_providers.get_provider_access(call, call.require_app().organisation_id)
-    return replace(own, provider_access=own.provider_access.merge(theirs)) if theirs else own
+        app_settings = replace(app_settings, retry_timeouts=app_settings.retry_timeouts.tighten(read_timeout(allowed)))
+    organisation_access = await organisation_providers.get_provider_access(call, call.require_app().organisation_id)
+    return (
+        replace(app_settings, provider_access=app_settings.provider_access.merge(organisation_access))
+        if organisation_access
+        else app_settings
+    )
 
 
 async def get_call_settings(call: Call, allowed: str | None = None) -> AiSettings:
-    """What a call goes by: its app's settings, or its organisation's."""
+    """Returns the settings for a call: those of its app, or of its organisation if it has no app."""
     return await (
         get_organisation_settings(call, allowed) if call.app is None else get_app_settings(call, call.app.id, allowed)
     )
 
 
 async def get_organisation_settings(call: Call, allowed: str | None = None) -> AiSettings:
-    """What calls outside of an app go by: the caller's organisation has keys and servers, and no settings."""
+    """Returns the settings for calls outside of an app: the keys and servers of the caller's organisation."""
     caller = call.caller
     assert isinstance(caller, (Account, ScopedKey))
-    theirs = await organisation_providers.get_provider_access(call, caller.organisation_id)
+    organisation_access = await organisation_providers.get_provider_access(call, caller.organisation_id)
     if allowed is not None:
-        return AiSettings(provider_access=theirs, retry_timeouts=read_timeout(allowed))
-    return AiSettings(provider_access=theirs) if theirs else _NOTHING_SET
+        return AiSettings(provider_access=organisation_access, retry_timeouts=read_timeout(allowed))
+    return AiSettings(provider_access=organisation_access) if organisation_access else _NOTHING_SET
 
 
 async def load_app_settings(call: Call, app_id: str) -> AiSettings:
-    """What the rows say in the call's own transaction."""
+    """Reads an app's settings from the database, in the call's own transaction."""
     return _settings((await call.execute(_query(app_id))).first())
 
 
@@ -136,10 +141,10 @@ def _settings(row: Any) -> AiSettings:
 
 
 def provider_of(key: str) -> str | None:
-    told = next((provider for prefix, provider in _PREFIXES if key.startswith(prefix)), None)
-    return told or ("openai" if _OPENAI_MARK in key else None)
+    provider_by_prefix = next((provider for prefix, provider in _PREFIXES if key.startswith(prefix)), None)
+    return provider_by_prefix or ("openai" if _OPENAI_MARK in key else None)
 
 
 def key_context(app_id: str) -> str:
-    """What a sealed key is bound to."""
+    """Returns the context that an app's sealed key is bound to."""
     return f"app_ai.byok_key:{app_id}"

@@ -1,4 +1,4 @@
-"""Chat completions and embeddings, by the gateway and in an app: the OpenAI wire."""
+"""Chat completions and embeddings in OpenAI's wire format, through the gateway and in an app."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any, Protocol
@@ -31,7 +31,7 @@ from baobab.tools.core.types import AnyJsonObject, AppId, JsonObject, Text
 ModelName = Annotated[
     str,
     Text(200, min_length=1),
-    Field(description="A model's id; op:ai_models lists those of an app, op:gateway_models all."),
+    Field(description="A model's id. op:ai_models lists the models of an app, op:gateway_models all."),
 ]
 Messages = Annotated[list[AnyJsonObject], Field(min_length=1, max_length=10_000)]
 _MOST_TOKENS, _MOST_CHOICES = 10_000_000, 128
@@ -43,7 +43,7 @@ Texts = Annotated[
     | Annotated[list[OneText], Field(max_length=2048)]
     | Tokens
     | Annotated[list[Tokens], Field(max_length=2048)],
-    Field(description="A text or several; arrays of tokens where the model takes them."),
+    Field(description="One text or several. Arrays of tokens, too, if the model takes them."),
 ]
 _EXAMPLE = {"messages": [{"role": "user", "content": "Hello!"}]}
 
@@ -80,12 +80,12 @@ async def gateway_chat(
 
     The request and the answer are those of OpenAI's chat completions; fields that are not listed here are passed on.
 
-    messages: the conversation, each `{role, content}`.
-    model: left out, the platform's default.
-    stream: answer in server-sent events, where the door can.
-    max_tokens: the most that the answer may have.
-    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
+    messages: the messages of the conversation, each `{role, content}`.
+    model: if left out, the platform's default model.
+    stream: answer with server-sent events. MCP always answers in one piece.
+    max_tokens: the most tokens that the answer may have.
+    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     answer: dict[str, Any] = await _chat(
         call,
@@ -133,15 +133,17 @@ async def ai_chat(
 
     The request and the answer are those of OpenAI's chat completions; fields that are not listed here are passed on.
 
-    messages: the conversation, each `{role, content}`.
-    model: left out, the app's default model.
-    stream: answer in server-sent events, where the door can.
-    max_tokens: the most that the answer may have; the app's maxTokensPerRequest where that is less.
-    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
+    messages: the messages of the conversation, each `{role, content}`.
+    model: if left out, the app's default model.
+    stream: answer with server-sent events. MCP always answers in one piece.
+    max_tokens: the most tokens that the answer may have. If the app's maxTokensPerRequest is less, that applies.
+    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
-    own = await settings.get_app_settings(call, app_id, baobab_timeout)
-    answer: dict[str, Any] = await _chat(call, own, messages, model, max_tokens, further, stream=stream, cache=cache)
+    app_settings = await settings.get_app_settings(call, app_id, baobab_timeout)
+    answer: dict[str, Any] = await _chat(
+        call, app_settings, messages, model, max_tokens, further, stream=stream, cache=cache
+    )
     return answer
 
 
@@ -170,11 +172,11 @@ async def gateway_embeddings(
     baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
-    """Turn texts into vectors whose closeness is that of their meanings.
+    """Turn texts into vectors that are close if the texts' meanings are close.
 
-    model: left out, the built-in embeddings.
-    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
+    model: if left out, the built-in embeddings.
+    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     return await _embed(call, await settings.get_call_settings(call, baobab_timeout), input, model, further, cache)
 
@@ -204,11 +206,11 @@ async def ai_embeddings(
     baobab_timeout: TimeoutHeader | None = None,
     **further: Any,
 ) -> JsonObject:
-    """Turn texts into vectors whose closeness is that of their meanings, at the app's organisation's expense.
+    """Turn texts into vectors that are close if the texts' meanings are close, at the app's organisation's expense.
 
-    model: left out, the built-in embeddings.
-    cache: keep the answer for so long, and answer the very same request from what is kept, at no cost.
-    baobab_timeout: how long it may take at most; over REST also the header `x-baobab-timeout`.
+    model: if left out, the built-in embeddings.
+    cache: keep the answer for this long. The very same request is then answered from the cache, at no cost.
+    baobab_timeout: how long the call may take. Over REST you can also send the header `x-baobab-timeout`.
     """
     return await _embed(
         call, await settings.get_app_settings(call, app_id, baobab_timeout), input, model, further, cache
@@ -226,25 +228,25 @@ async def _chat(
     stream: bool | None,
     cache: CacheOptions | None,
 ) -> Any:
-    # What was read is done with: no transaction stays open while a model thinks.
+    # All reads are done: no transaction stays open while the model works.
     if not call.nested:
         await call.unit.commit()
-    rooms = call.services.part(Gateway)
+    gateway_ = call.services.part(Gateway)
     models = select_models(call, name, own, "chat")
     further = without_unpriced(call, further)
     body = {"messages": messages, **further}
     limit, bounded = _limit_request(body, max_tokens, own.max_tokens)
     answers = _whole(body, "n", _MOST_CHOICES) or 1
     streamed = bool(stream and call.context.streams)
-    kept = None if cache is None else build_entry(call, own.provider_access, models[0], bounded(models[0]), cache)
-    if kept is not None and (known := await kept.load()) is not None:
-        set_answer_headers(call, kept.model, cost=0, cache="hit")
-        return Stream(_replay_stream(known, body)) if streamed else known
-    state = "miss" if kept else ""
+    entry = None if cache is None else build_entry(call, own.provider_access, models[0], bounded(models[0]), cache)
+    if entry is not None and (cached_answer := await entry.load()) is not None:
+        set_answer_headers(call, entry.model, cost=0, cache="hit")
+        return Stream(_replay_stream(cached_answer, body)) if streamed else cached_answer
+    state = "miss" if entry else ""
     if streamed:
 
         async def begin(metered: MeteredCall, provider: Provider | None) -> AsyncGenerator[bytes, None]:
-            return await rooms.stream_chat(
+            return await gateway_.stream_chat(
                 metered.model,
                 bounded(metered.model, metered.granted_tokens),
                 metered.meter,
@@ -252,13 +254,13 @@ async def _chat(
                 metered.retry_timeouts,
             )
 
-        answering = call_models(call, models, own, body, begin, limit=limit, answers=answers, cache=state)
+        pending_answer = call_models(call, models, own, body, begin, limit=limit, answers=answers, cache=state)
         return await stream_answer(
             call,
             models[0],
-            answering,
-            lambda pieces, asked: pieces if kept is None or asked.granted_tokens else kept.save_stream(pieces, asked),
-            cache="miss" if kept else None,
+            pending_answer,
+            lambda pieces, asked: pieces if entry is None or asked.granted_tokens else entry.save_stream(pieces, asked),
+            cache="miss" if entry else None,
         )
 
     async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
@@ -267,17 +269,17 @@ async def _chat(
             for name, value in bounded(metered.model, metered.granted_tokens).items()
             if name != "stream_options"
         }
-        return await rooms.complete_chat(metered.model, whole, metered.meter, provider, metered.retry_timeouts)
+        return await gateway_.complete_chat(metered.model, whole, metered.meter, provider, metered.retry_timeouts)
 
     answer, metered = await call_models(call, models, own, body, ask, limit=limit, answers=answers, cache=state)
-    return await _settle_answer(call, answer, metered, kept)
+    return await _settle_answer(call, answer, metered, entry)
 
 
 async def _replay_stream(answer: Mapping[str, Any], body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
-    """A kept answer as a stream."""
+    """Replays a cached answer as a stream."""
     options = body.get("stream_options")
-    wanted = isinstance(options, dict) and options.get("include_usage") is True
-    for event in encode_events(answer, with_usage=wanted):
+    with_usage = isinstance(options, dict) and options.get("include_usage") is True
+    for event in encode_events(answer, with_usage=with_usage):
         yield event
 
 
@@ -286,23 +288,23 @@ async def _embed(
 ) -> dict[str, Any]:
     if not call.nested:
         await call.unit.commit()
-    rooms = call.services.part(Gateway)
+    gateway_ = call.services.part(Gateway)
     models = select_models(call, name, own, "embedding")
     body = {"input": given, **further}
-    kept = None if cache is None else build_entry(call, own.provider_access, models[0], body, cache)
-    if kept is not None and (known := await kept.load()) is not None:
-        set_answer_headers(call, kept.model, cost=0, cache="hit")
-        return known
+    entry = None if cache is None else build_entry(call, own.provider_access, models[0], body, cache)
+    if entry is not None and (cached_answer := await entry.load()) is not None:
+        set_answer_headers(call, entry.model, cost=0, cache="hit")
+        return cached_answer
 
     async def ask(metered: MeteredCall, provider: Provider | None) -> dict[str, Any]:
-        return await rooms.embed_texts(metered.model, body, metered.meter, provider, metered.retry_timeouts)
+        return await gateway_.embed_texts(metered.model, body, metered.meter, provider, metered.retry_timeouts)
 
-    answer, metered = await call_models(call, models, own, body, ask, cache="miss" if kept else "")
-    return await _settle_answer(call, answer, metered, kept)
+    answer, metered = await call_models(call, models, own, body, ask, cache="miss" if entry else "")
+    return await _settle_answer(call, answer, metered, entry)
 
 
 class RequestBuilder(Protocol):
-    """Makes the request for a model, with a limit in it; granted: tokens, where the caller has said nothing."""
+    """Builds the request for a model with a limit of tokens in it; granted: the limit if the caller gave none."""
 
     def __call__(self, model: Model, granted: int | None = None) -> dict[str, Any]: ...
 
@@ -310,16 +312,16 @@ class RequestBuilder(Protocol):
 def _limit_request(
     body: Mapping[str, Any], max_tokens: int | None, most: int | None
 ) -> tuple[int | None, "RequestBuilder"]:
-    """The limit of an answer, lowered to the app's; and the request for a model with the limit in it."""
+    """Returns the limit of an answer, lowered to the app's, and a builder of requests with that limit."""
     newer = _whole(body, "max_completion_tokens", _MOST_TOKENS)
-    metered = newer or max_tokens
-    limit = min(metered, most) if metered and most else metered or most
+    requested = newer or max_tokens
+    limit = min(requested, most) if requested and most else requested or most
 
     def build_request(model: Model, granted: int | None = None) -> dict[str, Any]:
         most = limit or granted
         if most is None:
             return dict(body)
-        # By the newer name where the caller used none: OpenAI's later models refuse the older one.
+        # The newer name if the caller used neither: OpenAI's later models refuse the older one.
         by_newer = newer is not None or (max_tokens is None and model.provider == "openai")
         return {**body, "max_completion_tokens" if by_newer else "max_tokens": most}
 
@@ -327,7 +329,7 @@ def _limit_request(
 
 
 def _whole(body: Mapping[str, Any], field: str, most: int) -> int | None:
-    """A field that decides about the price: it is read here as its provider reads it."""
+    """Reads a field that decides about the price, in the same way as its provider does."""
     value = body.get(field)
     if value is None:
         return None
@@ -341,7 +343,7 @@ async def _settle_answer(
 ) -> dict[str, Any]:
     await settle_call(metered)
     if kept is not None and metered.granted_tokens is None:
-        # What was cut short for want of money is no answer for others.
+        # An answer that was cut short for lack of credits is not for other callers.
         await kept.save(answer, metered)
     set_answer_headers(call, metered.model, cost=0 if metered.byok else metered.cost, cache="miss" if kept else None)
     return answer
