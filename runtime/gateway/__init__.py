@@ -1,1 +1,1 @@
-"""The gateway to models: which there are, who serves them, how a call is routed. It knows no door and no account."""
+"""The gateway to models: the catalogue, the providers and the routing of calls. It knows no doors and no accounts."""

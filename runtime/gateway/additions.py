@@ -1,6 +1,6 @@
-"""Fields that LiteLLM has no words for: they are put into a request where it leaves for its provider.
+"""Adds fields that LiteLLM does not know to a request, just before it is sent to the provider.
 
-As arguments they would mean too much to the library, which has hundreds of its own: addresses, keys, answers made up.
+They cannot be arguments: LiteLLM has hundreds of its own with side effects, such as addresses, keys and mock answers.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 
 def build_adding_client(library: ModuleType, fields: Mapping[str, Any]) -> Any:
-    """A client for Anthropic that adds `fields` to the one request that it sends; none takes the place of another."""
+    """Builds a client for Anthropic that adds `fields` to its one request; fields that are already there stay."""
     return _adding_client_class(library)(fields)
 
 
@@ -22,7 +22,7 @@ def _adding_client_class(library: ModuleType) -> type[Any]:
 
     class Adding(handlers.AsyncHTTPHandler):  # type: ignore[misc]  # it is loaded late
         def __init__(self, fields: Mapping[str, Any]) -> None:
-            # The connections are those of everybody.
+            # The connections are shared by all calls.
             self._shared = handlers.get_async_httpx_client(llm_provider=library.LlmProviders.ANTHROPIC)
             self._fields = fields
 

@@ -1,4 +1,4 @@
-"""The built-in models, which need no provider, as one lane of the gateway."""
+"""The built-in models, which need no provider."""
 
 import asyncio
 import struct
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 BUILT_IN = "baobab"
 _FREE = Price(0, 0)
-# What one request may ask of the built-in embeddings: twenty seconds' work at the most.
+# The most that one request may give the built-in embeddings: about twenty seconds' work.
 _MOST_TEXTS, _MOST_CHARACTERS, _SLICE = 2048, 200_000, 16
 _TOGETHER = 32
-"""Chunks of a stream after which others get their turn."""
+"""The number of chunks of a stream after which the event loop runs other tasks."""
 
 
 def list_models() -> list[Model]:
-    """The models that need no provider."""
+    """Returns the models that need no provider."""
     chat = Model(
         id=echo.MODEL,
         name="Baobab echo (built in, for trying things out)",
@@ -59,7 +59,7 @@ def list_models() -> list[Model]:
 
 
 class BuiltInModels:
-    """Answers for them."""
+    """Answers calls to the built-in models."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
@@ -76,7 +76,7 @@ class BuiltInModels:
 
     async def stream_chat(self, body: Mapping[str, Any], meter: UsageMeter) -> AsyncGenerator[bytes, None]:
         stream_options = body.get("stream_options")
-        wanted = isinstance(stream_options, dict) and stream_options.get("include_usage") is True
+        wants_usage = isinstance(stream_options, dict) and stream_options.get("include_usage") is True
         metered_body = {
             **body,
             "stream_options": {**(stream_options if isinstance(stream_options, dict) else {}), "include_usage": True},
@@ -89,9 +89,9 @@ class BuiltInModels:
 
         async def pieces() -> AsyncGenerator[bytes, None]:
             for number, chunk in enumerate(chunks, 1):
-                usage = chunk.pop("usage", None) if not wanted else chunk.get("usage")
+                usage = chunk.pop("usage", None) if not wants_usage else chunk.get("usage")
                 meter.count_usage(usage)
-                if chunk["choices"] or wanted:
+                if chunk["choices"] or wants_usage:
                     yield encode_event(to_json(chunk))
                 if number % _TOGETHER == 0:
                     await asyncio.sleep(0)
@@ -100,8 +100,8 @@ class BuiltInModels:
         return pieces()
 
     async def embed_texts(self, model: Model, body: Mapping[str, Any], meter: UsageMeter) -> dict[str, Any]:
-        given = body["input"]
-        texts = [given] if isinstance(given, str) else given
+        inputs = body["input"]
+        texts = [inputs] if isinstance(inputs, str) else inputs
         if not all(isinstance(text, str) for text in texts):
             raise RequestRefused("The built-in embeddings take texts, not tokens.", details={"param": "input"})
         if len(texts) > _MOST_TEXTS or sum(map(len, texts)) > _MOST_CHARACTERS:
@@ -114,15 +114,15 @@ class BuiltInModels:
         tokens = 0
         with THREADS.reserve_place():
             embedder = await THREADS.run_work(partial(embeddings.load_embedder, model.id))
-            # In slices: others get their turn between them, and nothing is done any more for a caller who is gone.
+            # In slices, so that other requests run between them and work for a cancelled call stops.
             for start in range(0, len(texts), _SLICE):
                 work = partial(_embed_slice, embedder, texts[start : start + _SLICE], as_text=as_text)
-                vectors, counted = await THREADS.run_work(work)
+                vectors, slice_tokens = await THREADS.run_work(work)
                 data += (
                     {"object": "embedding", "index": start + index, "embedding": vector}
                     for index, vector in enumerate(vectors)
                 )
-                tokens += counted
+                tokens += slice_tokens
         meter.has_begun = True
         meter.count_usage({"prompt_tokens": tokens})
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
@@ -133,7 +133,7 @@ class BuiltInModels:
 
 
 class _TranslateErrors:
-    """What the built-in model refuses, in our words."""
+    """Turns errors of the built-in model into the gateway's own."""
 
     def __enter__(self) -> None:
         return None
@@ -151,7 +151,7 @@ class _TranslateErrors:
 
 
 async def _run_bounded(work: Callable[..., T]) -> T:
-    """The result of the built-in model's work: what is little is done at once, all else in its thread, from anew."""
+    """Runs the built-in model's work: small work at once; larger work starts again in the model's thread."""
     try:
         return work(budget=echo.small_budget())
     except OverBudget:
@@ -160,11 +160,11 @@ async def _run_bounded(work: Callable[..., T]) -> T:
 
 
 def _embed_slice(embedder: embeddings.Embedder, texts: Sequence[str], *, as_text: bool) -> tuple[list[Any], int]:
-    """The vectors of some texts as they are written on the wire, and how many tokens the texts have."""
+    """Returns the vectors of the texts in the wire format, and the texts' number of tokens."""
     vectors = [_encode_vector(vector) if as_text else list(vector) for vector in embedder.embed(texts)]
     return vectors, sum(map(embedder.count, texts))
 
 
 def _encode_vector(vector: "array[float]") -> str:
-    """32-bit floats, little-endian, as OpenAI's clients read them."""
+    """Encodes a vector as base64 of little-endian 32-bit floats, which OpenAI's clients read."""
     return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,10 +1,10 @@
-"""The models that can be sold: LiteLLM's price map, read from its file, and what servers of the operator offer.
+"""The models that can be called: those of LiteLLM's price map, and those that the operator's servers offer.
 
 LiteLLM itself is not imported: that costs seconds, and the map is a JSON file in its package.
 
     catalogue = Catalogue(clock, providers={"openai", "groq"})
-    model = catalogue.find("openai/gpt-4o-mini") or catalogue.find("gpt-4o-mini")
-    price = catalogue.price(model, prompt_tokens=1200).marked_up(20)
+    model = catalogue.find_model("openai/gpt-4o-mini") or catalogue.find_model("gpt-4o-mini")
+    price = catalogue.get_price(model, prompt_tokens=1200).marked_up(20)
 """
 
 import json
@@ -21,11 +21,11 @@ from baobab.runtime.gateway.naming import build_model_ref
 from baobab.runtime.gateway.pricing import MediaRates, Tier, parse_price, parse_rates, parse_tiers
 from baobab.storage.clock import Clock
 
-# Numbers with a fraction are texts in it, exactly as the file has them.
+# Numbers with a fraction are kept as texts, exactly as in the file.
 PriceMap = Mapping[str, Mapping[str, Any]]
 
 OWN_KEY_MODALITIES: frozenset[Modality] = frozenset(["chat", "embedding"])
-"""What customers can call with keys of their own: pictures and films are the installation's."""
+"""The modalities that customers can call with their own keys; images and videos need the installation's."""
 
 _DAY = 86_400
 _FILE = "model_prices_and_context_window_backup.json"
@@ -49,11 +49,11 @@ _FEATURES = {
 
 
 def load_price_map() -> PriceMap:
-    """The price map of the installed LiteLLM. Raises FileNotFoundError if the package or its file is not there."""
+    """Reads the price map of the installed LiteLLM. Raises FileNotFoundError if the package or its file is missing."""
     package = find_spec("litellm")
     if package is None or package.origin is None:
         raise FileNotFoundError("litellm is not installed")
-    # A float between would change the price: 1.5e-07 has no binary form.
+    # Texts, because a float would change the price: 1.5e-07 has no exact binary form.
     text = (Path(package.origin).parent / _FILE).read_bytes()
     loaded: PriceMap = json.loads(text, parse_float=str)
     return loaded
@@ -62,7 +62,7 @@ def load_price_map() -> PriceMap:
 @dataclass(frozen=True, slots=True)
 class _Listing:
     model: Model
-    key: str  # the price map's own name of it
+    key: str  # its name in the price map
     rank: tuple[int, int]
     retirement_date: date | None
     tiers: tuple[Tier, ...]
@@ -73,25 +73,25 @@ class _Listing:
 
 
 class _CatalogueIndex:
-    """What is sold on one day, by whomever. aliases: other names of ids, those of vendors before those of servers."""
+    """All models that are available on one day. aliases: other names of ids, the vendors' before the servers'."""
 
     def __init__(self, today: date, priced: Iterable[_Listing], offered: Sequence[_Listing]) -> None:
         self.listings: dict[str, list[_Listing]] = {}
-        sold = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
-        # What a server calls its models must not make a vendor's name ambiguous, nor take it.
-        self.aliases = (_build_aliases(sold), _build_aliases(offered))
-        for listing in (*sold, *offered):
+        priced_listings = sorted((one for one in priced if one.is_sold(today)), key=lambda one: (one.rank, one.key))
+        # Separate, so that a server's names neither replace a vendor's nor make them ambiguous.
+        self.aliases = (_build_aliases(priced_listings), _build_aliases(offered))
+        for listing in (*priced_listings, *offered):
             self.listings.setdefault(listing.model.id, []).append(listing)
         self.vendors = frozenset(id_.partition("/")[0] for id_ in self.listings)
         self.all_models: tuple[Model, ...] | None = None
 
 
 class Catalogue:
-    """Look-ups by id. The first of them reads the map, which costs some 50 ms of processor; nothing does before.
+    """Finds models by id. The first look-up reads the price map, which takes about 50 ms of processor time.
 
-    `providers` are the names of those that can be called: only their models are listed. None lists everybody's. A
-    look-up may name `further` ones, whose models of text a customer can call with keys of its own. `source` gives the
-    price map. A model is gone on the day after its deprecation date, by the clock's UTC.
+    providers: the names of the providers that can be called; only their models are listed. None lists all models.
+    source: returns the price map. The look-ups' `further` names more providers, whose text models a customer can call
+    with keys of its own. A model disappears on the day after its deprecation date, in UTC.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class Catalogue:
         self._cached_day = 0
 
     def register_models(self, provider: str, models: Iterable[Model]) -> None:
-        """List the models of a provider that is not in the price map, in place of those it offered before."""
+        """Sets the models of a provider that is not in the price map, replacing those that it offered before."""
         self._offers[provider] = [_Listing(model, model.id, (0, 0), None, ()) for model in models]
         self._cached_index = None
 
     def list_models(self, modality: Modality | None = None, further: Collection[str] = ()) -> tuple[Model, ...]:
-        """All that is sold, each once, by id."""
+        """Returns all models that can be called, each once, sorted by id."""
         index = self._get_index()
         if further:
             models = self._list_callable(index, further)
@@ -119,21 +119,21 @@ class Catalogue:
         return models if modality is None else tuple(model for model in models if model.modality == modality)
 
     def find_model(self, name: str, further: Collection[str] = ()) -> Model | None:
-        """The model of that id; else the only one that LiteLLM, or its vendor, calls so: `gpt-4o-mini`."""
+        """Returns the model of that id, or the only one that LiteLLM or its vendor calls so, such as `gpt-4o-mini`."""
         listings = self._find_listings(name, further)
         return listings[0].model if listings else None
 
     def list_deployments(self, name: str, further: Collection[str] = ()) -> tuple[Model, ...]:
-        """Everyone who serves the model that `find` gives, that one first; each has its own price."""
+        """Returns the model of `find_model` as each provider sells it, at its own price; the preferred one first."""
         return tuple(listing.model for listing in self._find_listings(name, further))
 
     @property
     def vendors(self) -> frozenset[str]:
-        """What ids begin with, of all that anybody sells."""
+        """The vendors of all models: the first parts of their ids."""
         return self._get_index().vendors
 
     def get_price(self, model: Model, prompt_tokens: int) -> Price:
-        """The price of one call: vendors charge more, for all of its tokens, when the prompt is long."""
+        """Returns the price of one call: for a long prompt, vendors charge more for all tokens of the call."""
         for listing in self._get_index().listings.get(model.id, ()):
             if listing.model == model:
                 return next((tier.price for tier in reversed(listing.tiers) if prompt_tokens > tier.above), model.price)
@@ -144,24 +144,24 @@ class Catalogue:
         return tuple(listings[0].model for listings in callable_listings if listings)
 
     def get_rates(self, model: Model) -> MediaRates | None:
-        """What an image or video model of the price map costs beyond its price; None for all others."""
+        """Returns what an image or video model of the price map costs beyond its price; None for all others."""
         listings = self._get_index().listings.get(model.id, ())
         return next((listing.rates for listing in listings if listing.model == model), None)
 
     def _find_listings(self, name: str, further: Collection[str]) -> list[_Listing]:
         index = self._get_index()
-        if found := self._filter_callable(index.listings.get(name, ()), further):
-            return found
+        if listings := self._filter_callable(index.listings.get(name, ()), further):
+            return listings
         folded_name = _fold_name(name)
         for aliases in index.aliases:
-            # A name that several have is clear all the same where only one of them can be called.
-            meant = (self._filter_callable(index.listings[id_], further) for id_ in aliases.get(folded_name, ()))
-            if len(clear := [listings for listings in meant if listings]) == 1:
-                return clear[0]
+            # A name that several models share is still clear if only one of them can be called.
+            candidates = (self._filter_callable(index.listings[id_], further) for id_ in aliases.get(folded_name, ()))
+            if len(matches := [matching_listings for matching_listings in candidates if matching_listings]) == 1:
+                return matches[0]
         return []
 
     def _filter_callable(self, listings: Iterable[_Listing], further: Collection[str]) -> list[_Listing]:
-        """Those whose provider can be called. Whoever makes an offer can."""
+        """Returns the listings whose provider can be called; providers with offers always can."""
         if self._providers is None:
             return list(listings)
         return [
@@ -189,7 +189,7 @@ class Catalogue:
             listing = _parse_listing(key, entry)
             if listing is None:
                 continue
-            # The map has some models twice, with and without the provider in front.
+            # The map has some models twice, with and without the provider's prefix.
             listings.setdefault((listing.model.id, listing.model.litellm), listing)
         return tuple(listings.values())
 
@@ -223,7 +223,7 @@ def _parse_features(entry: Mapping[str, Any], modality: Modality) -> frozenset[s
         features.add("streaming")
         endpoints = entry.get("supported_endpoints") or ()
         if entry["mode"] == "responses" or ("/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints):
-            # Its vendor has no chat completions for it: LiteLLM translates, bytes cannot be relayed.
+            # Its vendor has no chat completions for it, so LiteLLM must translate.
             features.add("responses_only")
     return frozenset(features)
 
@@ -237,15 +237,15 @@ def _parse_date(text: str | None) -> date | None:
 
 
 def _build_aliases(listings: Iterable[_Listing]) -> dict[str, set[str]]:
-    """The ids that a name may mean: ids as they are folded, and LiteLLM's, with and without the part in front."""
-    meant: dict[str, set[str]] = {}
+    """Maps each folded name to the ids that it may mean: ids and LiteLLM's names, with and without their prefix."""
+    aliases: dict[str, set[str]] = {}
     for listing in listings:
         model = listing.model
         for name in (model.id, model.id.partition("/")[2], listing.key, listing.key.rpartition("/")[2]):
-            meant.setdefault(_fold_name(name), set()).add(model.id)
-    return meant
+            aliases.setdefault(_fold_name(name), set()).add(model.id)
+    return aliases
 
 
 def _fold_name(name: str) -> str:
-    """Case does not tell models apart, nor whether a version is written 4.5 or 4-5."""
+    """Normalises a name: case and the difference between 4.5 and 4-5 do not matter."""
     return name.lower().replace(".", "-")

@@ -1,7 +1,7 @@
-"""One connection to a model server that speaks HTTP/1.1: a request, its answer, and then perhaps the next.
+"""One connection to a model server that speaks HTTP/1.1, for one request at a time.
 
-Most of what relaying a short answer costs is what its client costs; docs/decisions/0021-own-client.md has the figures.
-The bytes are taken apart by httptools, as those are that come to this server.
+Most of the cost of relaying a short answer is that of the HTTP client; docs/decisions/0021-own-client.md has figures.
+The bytes are parsed by httptools, like those of requests to this server.
 """
 
 import asyncio
@@ -11,52 +11,52 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 _MAX_NON_BODY = 64 * 1024
-"""Bytes that are no body, one after the other: those of a head, for one."""
+"""The most consecutive bytes that are not part of a body, such as those of the headers."""
 _MAX_BUFFERED = 256 * 1024
-"""Bytes of an answer that wait for their reader, before the server is left waiting."""
+"""The bytes of an answer that are buffered before reading from the server pauses."""
 _PORTION = 256 * 1024
-"""What is written at once of a long request: all of it would keep everybody else waiting."""
+"""The part of a long request that is written at once; more would hold up other tasks."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class RequestNotSent(Exception):
-    """Nothing of the request has left: the connection had ended, or the request cannot be written as HTTP."""
+    """Nothing of the request was sent: the connection had ended, or the request cannot be written as HTTP."""
 
 
 class NoAnswer(Exception):
-    """The server did not answer, or what it answered is not HTTP. It may have begun to work."""
+    """The server did not answer, or its answer is not HTTP. It may have begun to work on the request."""
 
 
 class IncompleteAnswer(Exception):
-    """The server broke off within its answer."""
+    """The server broke off in the middle of its answer."""
 
 
 class HttpAnswer:
-    """What a server answers. Its head is there; `read` or iterate over its body once, and `close` it in any case."""
+    """A server's answer, whose headers have arrived. Iterate over its body once, and always `close` it."""
 
     __slots__ = ("_connection", "_done", "headers", "status")
 
     def __init__(self, connection: "Connection", done: Callable[["Connection"], None]) -> None:
         self.status, self.headers = connection.status, connection.headers
-        """headers: by their names in small letters; of those that come several times, the last."""
+        """headers: by their names in lower case; if a header is repeated, the last one."""
         self._connection: Connection | None = connection
         self._done = done
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """The body, as it comes. HalfAnswer, TimeoutError."""
+        """Yields the pieces of the body as they arrive. Raises IncompleteAnswer or TimeoutError."""
         while self._connection is not None and (piece := await self._connection.read_piece()):
             yield piece
 
     def close(self) -> None:
-        """Give the connection back, where all has come; else end it, and what is still under way."""
+        """Returns the connection to the pool if the answer is complete; otherwise ends it."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._done(connection)
 
 
 class Connection(asyncio.Protocol):
-    """What its transport tells; `ask` it one thing at a time. Used on one event loop."""
+    """The protocol of one connection, used on one event loop. Call `send_request` for one request at a time."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._buffered = self._non_body = 0
         self._silence = self._between = self._deadline = self._heard_at = 0.0
-        # Of the exchange that is under way.
+        # The state of the current exchange.
         self._is_request_written = self._has_head = self._is_complete = True
         self._reads_to_end = self._keeps_alive = False
         self._may_write = True
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether something can be asked now: all that was is answered and read, and the server stays."""
+        """Whether a new request can be sent: the last answer is complete and read, and the server keeps it open."""
         return (
             self._transport is not None
             and self._is_request_written
@@ -88,11 +88,11 @@ class Connection(asyncio.Protocol):
         )
 
     async def send_request(self, head: bytes, content: bytes, *, first: float, between: float, seconds: float) -> None:
-        """Send a request; `status` and `headers` are there when this returns. NotSent, NoAnswer, TimeoutError.
+        """Sends a request and waits for the answer's `status` and `headers`.
 
-        first: seconds in which the server may say nothing before the first byte of its answer's body. between: the same
-        after it. seconds: for all of the exchange. Whatever it raises, and if it is cancelled, the connection has
-        ended.
+        Raises RequestNotSent, NoAnswer or TimeoutError. After any error or a cancellation the connection has ended.
+        first: the seconds that the server may be silent before the first byte of its answer's body. between: the same
+        after that byte. seconds: the bound on the whole exchange.
         """
         self.status, self.headers = 0, {}
         self._is_request_written = self._has_head = self._is_complete = self._reads_to_end = self._keeps_alive = False
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
             raise
 
     async def read_piece(self) -> bytes:
-        """What has come of the body since, as soon as there is something; nothing at its end."""
+        """Waits for the next bytes of the body and returns them; empty at its end."""
         while not self._pieces and not self._is_complete:
             await self._wait_for_news()
         if self._is_paused and self._transport is not None:
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def abort(self) -> None:
-        """Whoever waits is told."""
+        """Ends the connection; a waiting reader gets an error."""
         self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
         self._pieces = []
 
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
             for start in range(0, len(content), _PORTION):
                 while not self._may_write and not self._has_head:
                     await self._wait_for_news()
-                # Who answers early does not want the rest.
+                # A server that answers early does not want the rest.
                 if self._has_head or self._transport is None:
                     return
                 self._transport.write(view[start : start + _PORTION])
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
         self._is_request_written = True
 
     async def _wait_for_news(self) -> None:
-        """Wait until something has come, or there is room again; what has gone wrong."""
+        """Waits until bytes have arrived or there is room to write; raises the connection's error."""
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
 
     def _watch_deadline(self) -> None:
         now = self._loop.time()
-        # Whoever does not read leaves the server no room to speak.
+        # While reading is paused, the silence is not the server's fault.
         due = self._deadline if self._is_paused else min(self._deadline, self._heard_at + self._silence)
         if now >= due:
             self._fail(TimeoutError())
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
             wait = min(self._silence, self._deadline - now) if self._is_paused else due - now
             self._timer = self._loop.call_later(wait, self._watch_deadline)
 
-    # What the transport calls.
+    # The transport calls these methods.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # it reads and writes
@@ -188,10 +188,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
-            # Also where more comes than was asked for: the answer is whole all the same.
+            # Also if the server sends more than the answer; that answer stays complete.
             self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
         else:
-            # The parser keeps a header until it has ended.
+            # The parser buffers a header until it is complete.
             if self._non_body > _MAX_NON_BODY:
                 self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
 
@@ -203,26 +203,26 @@ class Connection(asyncio.Protocol):
         self._wake_waiter()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # Not where it was we who hung up.
+        # Only if the server ended the connection, not this side.
         if self._reads_to_end and exc is None and self._transport is not None:
             self.on_message_complete()
         self._fail(IncompleteAnswer() if self._has_head else NoAnswer())
 
-    # What the parser calls.
+    # The parser calls these methods.
 
     def on_message_begin(self) -> None:
         if self._is_complete:
             raise ValueError("an answer to nothing")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What comes after the body is no head.
+        # Trailers after the body are not headers.
         if not self._has_head:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200:
-            # Not yet the answer.
+            # An interim response, not the answer.
             self.headers = {}
             return
         self.status, self._has_head = status, True
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
 
 
 def encode_head(path: str, host: str, length: int, headers: Mapping[str, str]) -> bytes:
-    """The head of a POST. NotSent for what is no header: a key with a line in it would make others."""
+    """Encodes the head of a POST. Raises RequestNotSent for an invalid header: a line break could add others."""
     lines = [f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}"]
     for name, value in headers.items():
         if _TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:

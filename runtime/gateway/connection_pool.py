@@ -1,4 +1,4 @@
-"""Connections to model servers, kept for a while between requests."""
+"""A pool of connections to model servers, which are kept open for a while between requests."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from baobab.runtime.gateway.connection import Connection, HttpAnswer, RequestNot
 from baobab.runtime.gateway.retry_timeouts import RetryTimeouts
 from baobab.runtime.host_resolver import get_host_resolver
 
-# (host, port) -> a connection to it. Raises OSError, EgressError.
+# Connects to (host, port). Raises OSError or EgressError.
 Dial = Callable[[str, int], Awaitable[socket.socket]]
 
 _Origin = tuple[str, str, int]
@@ -23,13 +23,13 @@ _Origin = tuple[str, str, int]
 
 _CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = {"https": 30.0, "http": 4.0}
-"""By scheme: model servers behind plain HTTP close idle connections after five seconds, as uvicorn and Node.js do. What
-is sent as one closes may have been received, and is not sent again."""
+"""By scheme. Model servers behind plain HTTP close idle connections after five seconds, as uvicorn and Node.js do; a
+request that is sent while one closes may have been received, so it is not sent again."""
 _SWEEP_SECONDS = 30.0
 
 
 class ConnectionPool:
-    """Used on one event loop. tls: replaces the default context, for a private authority."""
+    """A pool of connections, used on one event loop. tls: replaces the default context, for a private authority."""
 
     def __init__(self, dial: Dial, *, tls: ssl.SSLContext | None = None) -> None:
         self._dial = dial
@@ -41,10 +41,10 @@ class ConnectionPool:
     async def post_request(
         self, target: Target, headers: Mapping[str, str], content: bytes, retry_timeouts: RetryTimeouts
     ) -> HttpAnswer:
-        """Send a request; its answer, whose head is there. NotSent, NoAnswer, TimeoutError, OSError, EgressError.
+        """Sends a request and returns its answer, whose headers have arrived.
 
-        To connect there are ten seconds more. After NotSent, an OSError that is no TimeoutError, and an EgressError
-        nothing of the request has left.
+        Raises RequestNotSent, NoAnswer, TimeoutError, OSError or EgressError. After RequestNotSent, an EgressError or
+        an OSError other than TimeoutError nothing was sent. Connecting may take ten seconds more.
         """
         origin = target.origin
         head = encode_head(target.rest, target.authority, len(content), headers)
@@ -63,13 +63,13 @@ class ConnectionPool:
         return HttpAnswer(connection, partial(self._release_connection, origin))
 
     async def close(self) -> None:
-        """End all connections, and what is under way on them."""
+        """Ends all connections and the requests on them."""
         for connection in (*self._active, *(connection for each in self._idle.values() for connection, _ in each)):
             connection.abort()
         self._idle.clear()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        # They end in the loop's next turn.
+        # The connections end in the loop's next iteration.
         await asyncio.sleep(0)
 
     async def _open_connection(self, target: Target) -> Connection:
@@ -108,27 +108,27 @@ class ConnectionPool:
             self._sweep_timer = loop.call_later(_SWEEP_SECONDS, self._close_idle)
 
     def _close_idle(self) -> None:
-        """End what nobody has used for long; the next round is needed where something is left."""
+        """Closes connections that have been idle too long, and schedules the next sweep if any are left."""
         loop = asyncio.get_running_loop()
-        for place, kept in list(self._idle.items()):
-            oldest = loop.time() - _IDLE_SECONDS[place[0]]
-            self._idle[place] = [one for one in kept if one[1] > oldest and one[0].is_free]
-            for connection, since in kept:
+        for origin, idle in list(self._idle.items()):
+            oldest = loop.time() - _IDLE_SECONDS[origin[0]]
+            self._idle[origin] = [one for one in idle if one[1] > oldest and one[0].is_free]
+            for connection, since in idle:
                 if since <= oldest:
                     connection.abort()
-            if not self._idle[place]:
-                del self._idle[place]
+            if not self._idle[origin]:
+                del self._idle[origin]
         self._sweep_timer = loop.call_later(_SWEEP_SECONDS, self._close_idle) if self._idle else None
 
 
 async def dial_host(host: str, port: int) -> socket.socket:
-    """A connection to wherever the system finds the host, whichever of its addresses answers first."""
+    """Connects to the first address of the host that answers."""
     try:
         addresses = [(one, port) for one in await get_host_resolver().resolve(host, port)]
-        found: Any = [
+        addresses_info: Any = [
             (socket.AF_INET6 if ":" in one[0] else socket.AF_INET, socket.SOCK_STREAM, 0, "", one) for one in addresses
         ]
     except OSError:
-        # The operator's own servers may have names that only the system's other services know.
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return await start_connection(found)
+        # The operator's own servers may have names that only the system's resolver knows.
+        addresses_info = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await start_connection(addresses_info)

@@ -1,4 +1,4 @@
-"""What a model, or whoever serves it, can refuse. Their own texts are not passed on: they leak hosts and keys."""
+"""The errors of calls to models. Providers' own messages are not passed on, because they leak hosts and keys."""
 
 from typing import Any, ClassVar, Self
 
@@ -12,7 +12,7 @@ class ModelNotFound(NotFound):
 
 
 class ProviderLacksModel(ModelNotFound):
-    """It is in the catalogue, and its provider does not know it."""
+    """The model is in the catalogue, but its provider does not have it."""
 
     summary = "The model's provider does not have it."
 
@@ -36,7 +36,7 @@ class UseVideoEndpoint(WrongEndpoint):
 
 
 class RequestRefused(BadRequest):
-    """The provider refused what it was asked."""
+    """The provider refused the request."""
 
     code = "invalid_request"
     summary = "The model's provider refused the request."
@@ -44,7 +44,7 @@ class RequestRefused(BadRequest):
 
 
 class ParameterRefused(RequestRefused):
-    """The model does not take a parameter of the request. parameter: its name, a field of the request."""
+    """The model does not take a parameter of the request. parameter: the name of the field."""
 
     summary = "The model does not take a parameter of the request."
     remediation = "Leave it out, or send `drop_params: true` to have such parameters left out."
@@ -57,7 +57,7 @@ class ParameterRefused(RequestRefused):
 class ContentRefused(RequestRefused):
     code = "content_policy_violation"
     summary = "The model's provider refused the request by its content policy."
-    remediation = "Change what is asked, or use another model."
+    remediation = "Change the request, or use another model."
 
 
 class ContentFiltered(ContentRefused):
@@ -66,28 +66,28 @@ class ContentFiltered(ContentRefused):
 
 
 class ThreadUnsupported(RequestRefused):
-    """The wording that Anthropic's clients go on from, without a thread: they look for it in `error.details`."""
+    """Refuses a thread in the form that Anthropic's clients look for in `error.details`, to go on without one."""
 
     summary = "Threads of messages are not kept here."
     remediation = "Leave `thread` out, and send the whole conversation in `messages`."
 
     def __init__(self) -> None:
-        told = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-        super().__init__(details={"param": "thread", "details": told})
+        details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+        super().__init__(details={"param": "thread", "details": details})
 
 
 class ContextTooLong(BadRequest):
     code = "context_length_exceeded"
-    # In the vendors' words: clients look for them, to go on with a model that has a longer window.
+    # The vendors' words: clients look for them, to go on with a model that has a longer window.
     summary = "This model's maximum context length is less than the request has."
     remediation = "Send fewer or shorter messages, or use a model with a longer window."
 
 
 class UpstreamFailed(BaobabError):
-    """Everything that is the provider's fault, or the operator's towards it.
+    """A failure of the provider, or of the operator's account there.
 
-    The provider may have worked on the request, and been paid for it: it is not asked again, and clients are told not
-    to send it again by themselves. `for_nothing` says that it has not.
+    The provider may have worked on the request and charged for it, so the request is not sent again, and clients are
+    told not to repeat it by themselves. `mark_unbilled` marks a failure that cost nothing.
     """
 
     code = "upstream_error"
@@ -95,7 +95,7 @@ class UpstreamFailed(BaobabError):
     summary = "The model's provider failed."
     remediation = "Try again in a moment, or use another model."
     is_lasting: ClassVar[bool] = False
-    """Whether whoever sends the request again will be told the same."""
+    """Whether the same request will fail again."""
 
     def __init__(self, message: str | None = None, **options: Any) -> None:
         super().__init__(message, **options)
@@ -103,7 +103,7 @@ class UpstreamFailed(BaobabError):
         self.headers.setdefault("x-should-retry", "false")
 
     def mark_unbilled(self) -> Self:
-        """The same failure, of a request that was not sent, or that was refused before there was anything to pay."""
+        """Marks the request as not sent, or refused before it cost anything, and returns the error."""
         self.is_unbilled = True
         if not self.is_lasting:
             self.headers.pop("x-should-retry", None)
@@ -112,7 +112,7 @@ class UpstreamFailed(BaobabError):
 
 class UpstreamMalformed(UpstreamFailed):
     code = "upstream_malformed"
-    summary = "The model's provider answered something that is no answer."
+    summary = "The model's provider sent an invalid answer."
 
 
 class UpstreamDenied(UpstreamFailed):
@@ -124,8 +124,8 @@ class UpstreamDenied(UpstreamFailed):
 
 class UpstreamUnpaid(UpstreamDenied):
     code = "upstream_unpaid"
-    summary = "The model's provider wants to be paid by this server's operator first."
-    remediation = "Use another model; the operator must see to the account at the provider."
+    summary = "The operator's account at the model's provider must be paid first."
+    remediation = "Use another model. The operator must top up the account at the provider."
 
 
 class UpstreamTimeout(UpstreamFailed):

@@ -1,4 +1,4 @@
-"""Server-sent events of a model's answer, told apart without being read: most are passed on as they came."""
+"""Splits a model's answer into server-sent events without parsing them; most are passed on unchanged."""
 
 from collections.abc import AsyncIterator
 
@@ -7,14 +7,14 @@ from baobab.runtime.gateway.errors import UpstreamMalformed
 LARGEST = 8 * 2**20
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b":\n\n"
-"""In the place of an event without data: what a provider remarks beside its answer is not passed on."""
+"""Replaces an event without data: a provider's comments are not passed on."""
 
 
 async def split_events(chunks: AsyncIterator[bytes], largest: int = LARGEST) -> AsyncIterator[bytes]:
-    """Whole events, each with the blank line that ends it. UpstreamMalformed for one of more bytes than `largest`."""
+    """Yields whole events, each with its final blank line. Raises UpstreamMalformed for more bytes than `largest`."""
     buffer = bytearray()
     async for chunk in chunks:
-        # What is held is never gone through again: it may come in a million pieces.
+        # The buffer is never scanned twice, because an event may arrive in a million pieces.
         if buffer.endswith(b"\r") and chunk.startswith(b"\n"):
             del buffer[-1]
         start = max(len(buffer) - 1, 0)
@@ -32,7 +32,7 @@ async def split_events(chunks: AsyncIterator[bytes], largest: int = LARGEST) -> 
 
 
 def event_data(event: bytes) -> bytes | None:
-    """What follows `data:` in an event of one line of data; None for comments and anything else."""
+    """Returns the data of an event; None for an event without data, such as a comment."""
     if event.startswith(b"data:"):
         return event[5:].strip()
     lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]

@@ -1,4 +1,4 @@
-"""The beginning of a stream: what fails before its first event can be tried again, elsewhere."""
+"""Waits for the first event of a stream, because a failure before it can be retried with another upstream."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,25 +6,25 @@ from collections.abc import AsyncGenerator
 from baobab.runtime.gateway.usage_meter import UsageMeter
 
 _FIRST_SECONDS = 2.0
-"""How long a first event keeps a stream from being passed on: whoever leaves meanwhile is not seen to leave."""
+"""How long the stream is held back for its first event; a caller's disconnection is not noticed meanwhile."""
 
 
 async def wait_for_first_event(pieces: AsyncGenerator[bytes, None], meter: UsageMeter) -> AsyncGenerator[bytes, None]:
-    """The same pieces, when the first event is there: what fails before it is raised, to be tried elsewhere."""
+    """Returns the same pieces once the first event has arrived; raises a failure before it, so it can be retried."""
     clock = asyncio.get_running_loop().time
     until = clock() + _FIRST_SECONDS
     received: list[bytes] = []
-    # By the clock too: comments may come for ever, each of them at once.
+    # The clock bounds the loop too, because comments may arrive for ever.
     while not meter.has_begun and clock() < until:
-        coming = asyncio.create_task(_read_next(pieces))
+        next_piece = asyncio.create_task(_read_next(pieces))
         try:
-            there, _ = await asyncio.wait((coming,), timeout=max(0.0, until - clock()))
+            done, _ = await asyncio.wait((next_piece,), timeout=max(0.0, until - clock()))
         except asyncio.CancelledError:
-            coming.cancel()
+            next_piece.cancel()
             raise
-        if not there:
-            return _resume_stream(received, coming, pieces)
-        piece = coming.result()
+        if not done:
+            return _resume_stream(received, next_piece, pieces)
+        piece = next_piece.result()
         if piece is None:
             break
         received.append(piece)

@@ -1,11 +1,10 @@
-"""How long JSON takes to read, told before it is: while it is read nobody else has a turn, in whichever thread that is.
+"""Estimates how long JSON takes to parse before it is parsed, because parsing holds up all other threads.
 
-Eight megabytes of text take some milliseconds, of numbers fifty, of nothing but brackets or names more than half a
-second.
+Eight megabytes of text take a few milliseconds, of numbers fifty, of brackets or names alone more than half a second.
 """
 
 HEAVIEST = 2**20
-"""What takes a tenth of a second at the worst."""
+"""The weight that takes a tenth of a second at the worst."""
 
 _PER_TEXT_END, _PER_BRACKET = 5, 8
 _LONG = 2**20
@@ -14,8 +13,8 @@ _LONGEST_NUMBER = b"0" * 100
 
 
 def is_heavy(raw: bytes) -> bool:
-    """Whether this has been made to take time; honest answers of as many bytes are much lighter."""
+    """Whether the JSON is slow to parse, as if made to be; ordinary answers of as many bytes are much lighter."""
     weight = _PER_TEXT_END * raw.count(b'"') + _PER_BRACKET * (raw.count(b"[") + raw.count(b"{"))
     weight += raw.count(b",") + raw.count(b"\\")
-    # Numbers of thousands of digits are slow to write again. A text may have some, but hardly one in megabytes.
+    # Numbers of thousands of digits are slow to serialise. Short answers may contain some by chance.
     return weight > HEAVIEST or (len(raw) > _LONG and _LONGEST_NUMBER in raw.translate(_NOUGHTS))

@@ -1,4 +1,4 @@
-"""LiteLLM, imported beside everything else, and only where it is needed: that takes seconds of processor time."""
+"""Imports LiteLLM in the background and only if it is needed, because that takes seconds of processor time."""
 
 import logging
 import os
@@ -11,15 +11,15 @@ _SET_UP = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
-    # Honest models repeat themselves, too: a list of numbers, a table.
+    # Proper answers repeat themselves, too: a list of numbers, a table.
     "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",
-    # It fetches no pictures: pictures.py does, by our rules.
+    # LiteLLM must not fetch pictures: pictures.py does, under the egress rules.
     "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
 }
 
 
 async def load_litellm() -> ModuleType:
-    """The library, set up so that it calls nobody of its own accord."""
+    """Returns the library, set up so that it makes no network calls of its own."""
     return await _library.get()
 
 
@@ -28,7 +28,7 @@ def _import_litellm() -> ModuleType:
         os.environ.setdefault(name, value)
     import litellm
 
-    # What goes wrong is raised, and said in our words. It logs what it could not count for callbacks that nobody has.
+    # Its errors are raised and translated, and its log is only about callbacks that are not used here.
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).disabled = True
     litellm.disable_hf_tokenizer_download = True

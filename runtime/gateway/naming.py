@@ -1,8 +1,8 @@
-"""How a model of LiteLLM's price map is called here: `<vendor>/<model>`, as the public catalogues do.
+"""Builds the ids of the models in LiteLLM's price map: `<vendor>/<model>`, as in public catalogues.
 
-A vendor that sells its own models is asked directly. Models with open weights come from hosts, whose spellings of one
-model are brought together so that it is listed once. Resellers of others' models (Azure, Bedrock, Vertex) have no
-place here: they are deployments that an operator sets up.
+A vendor that sells its own models is called directly. Models with open weights are served by hosts, whose spellings
+of one model are normalised so that it is listed once. Resellers (Azure, Bedrock, Vertex) are not included: an operator
+sets them up as deployments.
 """
 
 import re
@@ -13,7 +13,7 @@ from baobab.runtime.gateway.model import Modality
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """`litellm` is the name that LiteLLM calls it by; `rank` orders those who serve one id, the lowest first."""
+    """The id and names of a model. litellm: LiteLLM's name. rank: orders the providers of one id, the lowest first."""
 
     id: str
     title: str
@@ -24,7 +24,7 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True)
 class _OwnService:
-    """A vendor's own service. `keeps` matches the names that are its own models."""
+    """A vendor's own service. name_pattern: matches the names of the vendor's own models."""
 
     vendor: str
     provider: str
@@ -35,7 +35,7 @@ class _OwnService:
 _TEXT: frozenset[Modality] = frozenset(["chat", "embedding"])
 _ALL: frozenset[Modality] = frozenset(["chat", "embedding", "image", "video"])
 _PICTURES: frozenset[Modality] = frozenset(["image", "video"])
-# A colon marks a fine-tune of someone's, a slash the size of an image: neither is a model to ask for.
+# A colon marks somebody's fine-tuned model, a slash the size of an image; neither is listed.
 _ANY = re.compile(r"[^/:@]+")
 
 
@@ -43,11 +43,11 @@ def _build_service(vendor: str, provider: str, keeps: str = "", sells: frozenset
     return _OwnService(vendor, provider, re.compile(keeps) if keeps else _ANY, sells)
 
 
-# By the price map's name of the provider. Pictures only where LiteLLM can ask for them.
+# By the price map's name of the provider. Only services whose images LiteLLM can request have image models.
 _OWN_SERVICES = {
     "openai": _build_service("openai", "openai", r"(?!ft:|container$)[^/:]+", _ALL),
     "anthropic": _build_service("anthropic", "anthropic"),
-    # By a name without "gemini" LiteLLM asks the wrong address for an image.
+    # For names without "gemini", LiteLLM sends image requests to the wrong address.
     "gemini": _build_service("google", "gemini", r"(?!nano-banana)[^/:@]+", _ALL),
     "mistral": _build_service("mistralai", "mistral", r"(?!zai-|glm-)[^/:]+"),
     "deepseek": _build_service("deepseek", "deepseek"),
@@ -69,7 +69,7 @@ _OWN_SERVICES = {
     "runwayml": _build_service("runwayml", "runwayml", r"gen[^/:]+", _PICTURES),
 }
 
-# Hosts of open models, the one to prefer first: where several can be called, it serves and its price counts.
+# Hosts of open models in order of preference: the first that can be called serves, and its price counts.
 _HOSTS = {
     "groq": "groq",
     "together_ai": "together_ai",
@@ -82,7 +82,7 @@ _HOSTS = {
 }
 _RANKS = {provider: rank for rank, provider in enumerate(dict.fromkeys(_HOSTS.values()), start=1)}
 
-# An organisation as hosts spell it -> the vendor.
+# Hosts' spelling of an organisation -> the vendor.
 _ORGANISATIONS = {
     "deepseek-ai": "deepseek",
     "zai-org": "z-ai",
@@ -91,7 +91,7 @@ _ORGANISATIONS = {
     "stepfun-ai": "stepfun",
     "meta": "meta-llama",
 }
-# Whose model a name without a vendor is, by how it begins.
+# The beginning of a name without a vendor -> the vendor.
 _FAMILIES = {
     "llama": "meta-llama",
     "deepseek": "deepseek",
@@ -108,9 +108,9 @@ _FAMILIES = {
     "gemma": "google",
     "nemotron": "nvidia",
 }
-# Closed models, which hosts resell under names and at prices of their own.
+# Closed models, which hosts resell under their own names and prices.
 _RESOLD = re.compile(r"anthropic/|google/gemini|openai/(?!gpt-oss)|bytedance/seed-|qwen/qwen[0-9.]*-(max|plus|flash)")
-# How a host runs the weights, not which they are. Elsewhere "turbo" is a model of its own.
+# How a host runs the weights, not which weights they are. At other hosts "turbo" is a separate model.
 _QUANTISED = re.compile(r"(-(tput|fp4|fp8|bf16|hf))+$")
 _QUANTISED_AS_TURBO = re.compile(r"(-(turbo|tput|fp4|fp8|bf16|hf))+$")
 _TURBO_HOSTS = frozenset(["together_ai", "deepinfra"])
@@ -147,7 +147,7 @@ _TITLES = {
 VENDORS = frozenset(
     [*(own.vendor for own in _OWN_SERVICES.values()), *_FAMILIES.values(), *_ORGANISATIONS.values(), *_TITLES]
 )
-"""First parts of ids that no server of an operator may take for its name."""
+"""The first parts of ids, which an operator's server must not have as its name."""
 
 
 _PROVIDERS = {name: own.provider for own in _OWN_SERVICES.values() for name in (own.vendor, own.provider)}
@@ -155,9 +155,10 @@ _BY_BEGINNING = {"ft:": "openai", "gpt-": "openai", "chatgpt-": "openai", "claud
 
 
 def guess_provider(name: str) -> str:
-    """Whom a model is asked of that no list has: the vendor in front of its name, or whose names begin so.
+    """Guesses the provider of a model that no list has, from its vendor or the beginning of its name.
 
-    Such as `openai/gpt-9`, `google/gemini-9` and `ft:gpt-4o-mini:acme::1`; what is no vendor stays as it is.
+    Examples: `openai/gpt-9`, `google/gemini-9`, `ft:gpt-4o-mini:acme::1`. An unknown vendor is returned unchanged; a
+    name without a vendor and with an unknown beginning gives "".
     """
     vendor, slash, _ = name.partition("/")
     if slash:
@@ -166,12 +167,12 @@ def guess_provider(name: str) -> str:
 
 
 def build_model_ref(service: str, key: str, modality: Modality) -> ModelRef | None:
-    """What a model of the price map is called; None for one that is not listed.
+    """Builds the reference of a model of the price map; None for a model that is not listed.
 
-    `service` is the price map's `litellm_provider`, `key` the entry's own name in it.
+    service: the price map's `litellm_provider`. key: the entry's name in the price map.
     """
-    if own := _OWN_SERVICES.get(service):
-        return _vendor_model_ref(own, service, key, modality)
+    if service_ := _OWN_SERVICES.get(service):
+        return _vendor_model_ref(service_, service, key, modality)
     provider = _HOSTS.get(service)
     if provider is None:
         return None
@@ -192,7 +193,7 @@ def _host_model_ref(provider: str, key: str, modality: Modality) -> ModelRef | N
         return None
     spelt = upstream
     if provider == "fireworks_ai":
-        # It writes 3p1 where others write 3.1.
+        # Fireworks writes 3p1 for 3.1.
         spelt = re.sub(r"(?<=\d)p(?=\d)", ".", _FIREWORKS.sub("", upstream, count=1))
     vendor, _, title = spelt.rpartition("/")
     full = _normalise_title(title)
@@ -201,23 +202,23 @@ def _host_model_ref(provider: str, key: str, modality: Modality) -> ModelRef | N
     vendor = _ORGANISATIONS.get(organisation, organisation)
     if not vendor or "/" in vendor or _RESOLD.match(f"{vendor}/{plain}"):
         return None
-    # Of two spellings at one host the exact one is the model, the other a faster or cheaper way to run it.
+    # Of two spellings at one host, the exact one comes first; the other is a faster or cheaper variant.
     return _build_ref(vendor, plain, title, provider, key, (_RANKS[provider], int(plain != full)))
 
 
 def _normalise_title(title: str) -> str:
-    """A host's spelling of a model brought to the usual one: `Meta-Llama-3.1-8B`, `llama-v3.1-8b` and `llama3.1-8b`."""
+    """Normalises a host's spelling: `Meta-Llama-3.1-8B`, `llama-v3.1-8b` and `llama3.1-8b` become `llama-3.1-8b`."""
     return re.sub(r"^(meta-)?llama-?v?(?=\d)", "llama-", title.lower())
 
 
 def _fal_model_ref(key: str, modality: Modality) -> ModelRef | None:
-    """Of the host of pictures, the videos of vendors who have no service of their own that LiteLLM can ask."""
-    found = _FAL_MEDIA.fullmatch(key.removeprefix("fal_ai/"))
-    if found is None or modality != "video":
+    """Builds the reference of a video model at fal.ai whose vendor has no service that LiteLLM can call."""
+    match = _FAL_MEDIA.fullmatch(key.removeprefix("fal_ai/"))
+    if match is None or modality != "video":
         return None
-    vendor = {"kling-video": "kwaivgi", "veo": "google"}.get(found[1], found[1])
-    # What one asks for without saying more is a video from a text.
-    title = found[2].removesuffix("/text-to-video").replace("/", "-")
+    vendor = {"kling-video": "kwaivgi", "veo": "google"}.get(match[1], match[1])
+    # The plain name means the model that makes a video from a text.
+    title = match[2].removesuffix("/text-to-video").replace("/", "-")
     return _build_ref(vendor, title.lower(), title, "fal_ai", key, (_RANKS["fal_ai"], 0))
 
 

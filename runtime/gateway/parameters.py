@@ -1,4 +1,4 @@
-"""Parameters of requests that a model may not take: which of them may be left out."""
+"""Parameters that a model may refuse, and which of them may be left out of a request."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 
 T = TypeVar("T")
 
-# With what is the same as to say nothing.
+# The values that mean the same as leaving the parameter out.
 _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
     "function_call": ("auto", "none"),
@@ -29,7 +29,7 @@ _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "user": ("",),
     "verbosity": ("medium",),
 }
-# Without them an answer is another one of the same kind, so whoever wants that may have them left out.
+# Without these the answer is of the same kind, so a caller may allow that they are left out.
 _OPTIONAL = frozenset(
     (
         "frequency_penalty",
@@ -80,37 +80,37 @@ PARAMETERS = (
         )
     )
 )
-"""Names that are told in a provider's words: they are no secret of anybody."""
+"""Names that may appear in the providers' messages, because they are public."""
 DROP = "drop_params"
-"""The field by which a request says that optional parameters may be left out. No provider is told it."""
+"""The field of a request that allows optional parameters to be left out. It is not sent to providers."""
 
 
 _MOST_DROPPED = 8
 
 
 def is_parameter(name: str) -> bool:
-    """Whether it may be left out of some request."""
+    """Whether this is a parameter that may be left out of some requests."""
     return name in _OPTIONAL or name in _DEFAULTS
 
 
 def is_default(name: str, value: Any) -> bool:
-    """Whether it says what is so without it. True is no 1."""
+    """Whether the value means the same as leaving the parameter out. True does not count as 1."""
     return value is None or any(
         value == default and isinstance(value, bool) is isinstance(default, bool) for default in _DEFAULTS.get(name, ())
     )
 
 
 def may_drop(name: str, value: Any, *, wanted: bool) -> bool:
-    """Whether a parameter that a model does not take may be left out. wanted: whether optional ones may."""
+    """Whether a parameter that a model does not take may be left out. wanted: whether the caller allows it."""
     return is_default(name, value) or (wanted and name in _OPTIONAL)
 
 
 async def ask_without_refused(
     body: Mapping[str, Any], meter: UsageMeter, ask: Callable[[Mapping[str, Any]], Awaitable[T]]
 ) -> T:
-    """Ask; where a parameter is refused that may be left out, ask again without it. A refusal costs nothing.
+    """Sends a request, and sends it again without each refused parameter that may be left out. Refusals cost nothing.
 
-    outcome: says whether optional parameters may be left out, and is told which were.
+    meter: says whether optional parameters may be left out, and records those that were.
     """
     body = {name: value for name, value in body.items() if name != DROP} if DROP in body else body
     for _ in range(_MOST_DROPPED):

@@ -1,6 +1,6 @@
-"""Pictures that a request points at, for providers that fetch none: they are fetched here, by the guarded client.
+"""Fetches the pictures that a request refers to by URL, under the egress rules, for providers that fetch none.
 
-LiteLLM would fetch them itself otherwise, by rules of its own; it is told not to (library.py).
+LiteLLM would fetch them without these rules, so it is set up not to (litellm_import.py).
 """
 
 from base64 import b64encode
@@ -16,7 +16,7 @@ _REMOTE = ("http://", "https://")
 
 
 async def inline_pictures(upstream: Upstream, body: Mapping[str, Any], files: RemoteFiles | None) -> Mapping[str, Any]:
-    """The request with its pictures in it, where its provider does not fetch them. RequestRefused."""
+    """Puts the pictures into the request if its provider does not fetch them. Raises RequestRefused."""
     messages = body.get("messages")
     if upstream.provider not in _FETCH_NONE or not isinstance(messages, list):
         return body
@@ -26,7 +26,7 @@ async def inline_pictures(upstream: Upstream, body: Mapping[str, Any], files: Re
     if not urls:
         return body
     if files is None:
-        raise RequestRefused("The model is shown no pictures by their address.", details={"param": "messages"})
+        raise RequestRefused("The model takes no pictures by URL here.", details={"param": "messages"})
     images = await files.fetch_images(urls, "messages")
     data = {image.url: f"data:{image.content_type};base64,{b64encode(image.content).decode()}" for image in images}
     return {**body, "messages": [_inline_message(message, data) for message in messages]}
@@ -38,7 +38,7 @@ def _content_parts(message: Any) -> list[Any]:
 
 
 def _remote_url(part: Any) -> str | None:
-    """The address of a part that is a picture elsewhere."""
+    """Returns the URL of a part that is a remote picture; None for all other parts."""
     if not isinstance(part, dict) or part.get("type") != "image_url":
         return None
     image = part.get("image_url")

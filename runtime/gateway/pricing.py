@@ -1,4 +1,4 @@
-"""Prices out of LiteLLM's price map, exactly: its dollars are read as decimals and end as whole nano-dollars."""
+"""Reads prices from LiteLLM's price map exactly: decimal dollars become whole nano-dollars."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from baobab.runtime.gateway.model import Modality, Price
 _PER_UNIT = 9  # dollars to nano-dollars
 _PER_MILLION = 15  # dollars a token to nano-dollars a million tokens
 _MOST = 1_000_000  # dollars; nothing has such a price
-_LEAST = Decimal("1e-18")  # dollars; nothing is as cheap, and not free
+_LEAST = Decimal("1e-18")  # dollars; anything cheaper counts as free
 _ABOVE = re.compile(
     r"(input_cost|output_cost|cache_read_input|cache_creation_input)_(per_token|token_cost)_above_(\d+)k_tokens"
 )
 _SIZE_FIELD = re.compile(r"output_cost_per_(?:second|image)_([0-9.]+[pkPK])")
-# They search on their own account and charge each search, which no price by tokens holds.
+# These models search the web and charge for each search, which a price by tokens cannot express.
 _SEARCHES = re.compile(r"search-preview|search-api|deep-research")
 
 
@@ -32,9 +32,9 @@ class Tier:
 class MediaRates:
     """What images and videos cost beyond their `Price`.
 
-    by_size: nano-dollars a unit where the map tells sizes apart, by the size in small letters: `1080p`, `4k`. given,
-    written, made: nano-dollars per 1_000_000 tokens of images in the prompt, of text in the answer and of images in
-    it; `made` is None where images are not counted in tokens.
+    by_size: nano-dollars per unit by size in lower case (`1080p`, `4k`), if the map has prices by size. given, written,
+    made: nano-dollars per 1_000_000 tokens of images in the prompt, of text in the answer and of images in the answer;
+    `made` is None if images are not counted in tokens.
     """
 
     by_size: Mapping[str, int]
@@ -44,7 +44,7 @@ class MediaRates:
 
 
 def parse_price(key: str, entry: Mapping[str, Any], modality: Modality) -> Price | None:
-    """What the entry costs; None if that is not known, nothing, or more than a `Price` can say."""
+    """Reads the price of an entry; None if it is unknown, zero, or cannot be expressed as a `Price`."""
     match modality:
         case "chat":
             return _parse_chat_price(key, entry)
@@ -58,44 +58,44 @@ def parse_price(key: str, entry: Mapping[str, Any], modality: Modality) -> Price
 
 
 def parse_rates(entry: Mapping[str, Any]) -> MediaRates:
-    """Of an image or video model. What the map does not tell costs as much as what it resembles."""
-    made = to_nanos_per_million(entry.get("output_cost_per_image_token"))
-    given = to_nanos_per_million(entry.get("input_cost_per_image_token")) or to_nanos_per_million(
+    """Reads the rates of an image or video model. A missing rate is replaced by the most similar one."""
+    image_output_rate = to_nanos_per_million(entry.get("output_cost_per_image_token"))
+    image_input_rate = to_nanos_per_million(entry.get("input_cost_per_image_token")) or to_nanos_per_million(
         entry.get("input_cost_per_token")
     )
     sizes = (
-        (found[1].lower(), to_nanos(cost)) for field, cost in entry.items() if (found := _SIZE_FIELD.fullmatch(field))
+        (match[1].lower(), to_nanos(cost)) for field, cost in entry.items() if (match := _SIZE_FIELD.fullmatch(field))
     )
     return MediaRates(
         by_size={size: cost for size, cost in sizes if cost},
-        given=given or 0,
-        written=to_nanos_per_million(entry.get(_COMPLETION)) or made or 0,
-        made=made or None,
+        given=image_input_rate or 0,
+        written=to_nanos_per_million(entry.get(_COMPLETION)) or image_output_rate or 0,
+        made=image_output_rate or None,
     )
 
 
 def parse_tiers(entry: Mapping[str, Any], base: Price) -> tuple[Tier, ...]:
-    """The dearer prices of long prompts, the shortest prompt first. Each holds for every token of the call."""
+    """Reads the higher prices for long prompts, the shortest prompt first. Each holds for all tokens of the call."""
     if brackets := _parse_brackets(entry):
         return tuple(tier for tier in brackets if tier.above > 0)
-    starts = {int(found[3]) for field in entry if (found := _ABOVE.fullmatch(field))}
+    starts = {int(match[3]) for field in entry if (match := _ABOVE.fullmatch(field))}
     return tuple(Tier(start * 1000, _parse_tier_price(entry, start, base)) for start in sorted(starts))
 
 
 def to_nanos(dollars: object, places: int = _PER_UNIT) -> int | None:
-    """Dollars, as a number's text, in units of 10**-`places`, half up. None for what is no price: text, below zero."""
+    """Converts dollars to units of 10**-`places`, rounded half up. None for what is no price: text, below zero."""
     try:
         amount = Decimal(str(dollars))
     except InvalidOperation:
         return None
-    # Bounded before it is written out in digits: lists of strange servers come this way too.
+    # Bounded before it is written out in digits, because lists of unknown servers are read here too.
     if not amount.is_finite() or not 0 <= amount <= _MOST:
         return None
     return int(amount.scaleb(places).quantize(1, ROUND_HALF_UP)) if amount > _LEAST else 0
 
 
 def to_nanos_per_million(dollars: object) -> int | None:
-    """Dollars a token in nano-dollars a million tokens."""
+    """Converts dollars per token to nano-dollars per million tokens."""
     return to_nanos(dollars, _PER_MILLION)
 
 
@@ -108,7 +108,7 @@ def _parse_chat_price(key: str, entry: Mapping[str, Any]) -> Price | None:
 
 
 def _has_other_costs(entry: Mapping[str, Any]) -> bool:
-    """Whether a plain call costs more than its tokens: sounds and films in the answer, a fee, dearer thoughts."""
+    """Whether a plain call costs more than its tokens: for audio or video, a fee, or dearer reasoning tokens."""
     answers = entry.get("supported_output_modalities") or ("text",)
     costs = (entry, *(entry.get("tiered_pricing") or ()))
     return (
@@ -146,7 +146,7 @@ def _parse_token_price(entry: Mapping[str, Any]) -> Price | None:
         prompt,
         completion,
         _parse_cache_price(entry, _READ),
-        # A write without a price is one that costs what the prompt does, and not one that costs nothing.
+        # A cache write without a price costs as much as the prompt, not nothing.
         cache_write=to_nanos_per_million(entry.get(_WRITE)) or None,
         cache_write_hour=to_nanos_per_million(entry.get(_WRITE_HOUR)) or None,
     )
@@ -158,8 +158,8 @@ def _parse_cache_price(entry: Mapping[str, Any], field: str) -> int | None:
 
 def _parse_tier_price(entry: Mapping[str, Any], start: int, base: Price) -> Price:
     def read_part(field: str, otherwise: int | None) -> int | None:
-        found = to_nanos_per_million(entry.get(f"{field}_above_{start}k_tokens"))
-        return otherwise if found is None else found
+        nanos = to_nanos_per_million(entry.get(f"{field}_above_{start}k_tokens"))
+        return otherwise if nanos is None else nanos
 
     return Price(
         prompt=read_part("input_cost_per_token", base.prompt) or 0,
@@ -171,7 +171,7 @@ def _parse_tier_price(entry: Mapping[str, Any], start: int, base: Price) -> Pric
 
 
 def _parse_brackets(entry: Mapping[str, Any]) -> list[Tier]:
-    """Some vendors give a table in place of a price: from how many tokens of prompt each row holds."""
+    """Reads the table that some vendors have instead of a price; each row holds from a number of prompt tokens on."""
     rows = [row for row in entry.get("tiered_pricing") or () if "range" in row]
     priced_rows = [(int(Decimal(str(row["range"][0]))), _parse_token_price(row)) for row in rows]
     return sorted(

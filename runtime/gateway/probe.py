@@ -1,10 +1,8 @@
-"""What model servers say they have: those that may run on this machine, and those with a list of their own.
+"""Asks model servers for their lists of models: servers that may run on this machine, and declared ones.
 
-Nothing is asked before somebody wants to know.
-
-    for provider, models in await probe(own_port=8000):  # knocks once at each port of loopback
-        catalogue.offer(provider.name, models)
-    catalogue.offer("corp", await models_of(corp, egress.request))
+for provider, models in await probe_servers(own_port=8000):  # one request to each port of loopback
+    catalogue.register_models(provider.name, models)
+catalogue.register_models("corp", await fetch_models(corp, egress.request))
 """
 
 import asyncio
@@ -21,24 +19,24 @@ from baobab.runtime.gateway.providers import Provider, build_own_server
 from baobab.tools.core.errors import BaobabError
 
 PORTS: Mapping[str, int] = {"ollama": 11434, "llamacpp": 8080, "vllm": 8000, "lmstudio": 1234}
-"""Where local servers listen unless told otherwise."""
+"""The ports on which local servers listen by default."""
 
 PROBE_SECONDS = 0.25
-"""Seconds that a local server has for its whole answer. One that runs answers at once, from memory."""
+"""The seconds that a local server has for its whole answer. A running server answers at once, from memory."""
 
 MAX_BYTES = 4 * 2**20  # the longest known list, of a reseller of everything, has half a megabyte
 MAX_MODELS = 2000
 MAX_NAME = 200
 
-# Sends a request and reads its answer: `Egress.request`.
+# Sends a request and returns its answer, such as `Egress.request`.
 Request = Callable[..., Awaitable[EgressResponse]]
 
 
 class ModelListFailed(BaobabError):
     code = "MODELS_UNLISTED"
     status = 502
-    summary = "The model server did not say which models it has."
-    remediation = "Check its address, which ends where /models begins (often in /v1), and its key."
+    summary = "The model server did not list its models."
+    remediation = "Check the server's key and its address: the part before /models, which often ends in /v1."
 
 
 async def probe_servers(
@@ -48,9 +46,10 @@ async def probe_servers(
     declared: Collection[str] = (),
     seconds: float = PROBE_SECONDS,
 ) -> list[tuple[Provider, list[Model]]]:
-    """The local servers that answer, with their models. Takes `patience` seconds at most, for all of them together.
+    """Finds the local servers that answer, with their models. Takes at most `seconds` for all of them together.
 
-    `own_port` is never asked: it is us. Nor is a server of a name in `declared`: settings say where that one is.
+    own_port: this server's own port, which is skipped. declared: the names of servers whose addresses the settings
+    give, which are skipped too.
     """
     candidates = [
         build_own_server(name, f"http://127.0.0.1:{port}/v1")
@@ -65,9 +64,9 @@ async def probe_servers(
 
 
 async def fetch_models(provider: Provider, request: Request) -> list[Model]:
-    """The models of a provider that `lists` them, each called `<provider>/<its own name>`.
+    """Fetches the models of a provider with a list of its own, each with the id `<provider>/<its own name>`.
 
-    Raises ModelsUnlisted for an answer that is no list, and what `request` raises.
+    Raises ModelListFailed for an answer that is no list, and the errors of `request`.
     """
     headers = {"Authorization": f"Bearer {provider.api_key}"} if provider.api_key else {}
     answer = await request("GET", f"{provider.api_base}/models", headers=headers, max_bytes=MAX_BYTES)
@@ -78,9 +77,9 @@ async def fetch_models(provider: Provider, request: Request) -> list[Model]:
 
 
 async def _fetch_lists(providers: Collection[Provider], seconds: float) -> list[bytes]:
-    """What each answers to GET /models; nothing for those who are not there, are slow, refuse or say too much.
+    """Returns each provider's answer to GET /models; empty if it is absent, slow or too long, or refuses.
 
-    The guarded client refuses loopback, rightly: its addresses come from users. These are ours.
+    This does not use the egress client, which refuses loopback because its addresses come from users.
     """
     import aiohttp
 
@@ -88,7 +87,7 @@ async def _fetch_lists(providers: Collection[Provider], seconds: float) -> list[
         timeout=aiohttp.ClientTimeout(total=seconds),
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
-        # What is counted is what is kept: nothing is unpacked.
+        # Nothing is decompressed, so the counted bytes are those in memory.
         auto_decompress=False,
         headers={"Accept-Encoding": "identity"},
     ) as session:
@@ -150,14 +149,17 @@ def _parse_model(provider: Provider, entry: Mapping[str, Any]) -> Model | None:
 
 
 def guess_modality(name: str) -> Modality:
-    """What a model is for, of which nothing but its name is known."""
+    """Guesses a model's modality from its name."""
     return "embedding" if "embed" in name.lower() else "chat"
 
 
 def _parse_price(provider: Provider, name: str, pricing: object) -> Price | None:
-    """What the list says, as dollars a token; without prices the operator's own servers cost nothing, others are not
-    sold. Nor is what has a fee for each request, which no price by tokens holds, or a price below zero: unknown yet.
-    What a customer's own server lists is not ours to sell."""
+    """Reads a price in dollars per token; None for a model that cannot be sold.
+
+    Without a price, models of the operator's own servers cost nothing, and others are not sold. Models with a fee for
+    each request are not sold, because a price by tokens cannot express it, and neither are those with a price below
+    zero. Models of a customer's own server cost nothing.
+    """
     if provider.is_guarded:
         return Price(0, 0)
     if not isinstance(pricing, dict):

@@ -1,4 +1,4 @@
-"""Reach: what one customer can call beside what the installation can, by keys and servers of its own."""
+"""The keys and servers of one customer, with which it can call more models than the installation offers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from baobab.runtime.gateway.providers import Provider
 from baobab.runtime.gateway.retry_timeouts import NO_TIMEOUTS, RetryTimeouts
 
 Secret = Callable[[], str]
-"""Opens a sealed key: what is held in memory is not the key itself."""
+"""Opens a sealed key, so that the key itself is not kept in memory."""
 
 
 @dataclass(frozen=True)
 class OwnServer:
     """A model server that a customer has declared; its models are `<name>/<model>`.
 
-    listed: the names of its models as it last told them, with their context windows where it told those. patience: how
-    long it may take to answer.
+    listed_models: the names of its models in its last list, with their context windows if it lists them.
+    retry_timeouts: how long it may take to answer.
     """
 
     id: str
@@ -31,17 +31,17 @@ class OwnServer:
 
     @property
     def provider_name(self) -> str:
-        # Names of servers are each customer's; no vendor and no server of the operator's has a colon in its name.
+        # Customers may use the same server names, so the id is used. No other provider's name has a colon.
         return f"server:{self.id}"
 
     @cached_property
     def models(self) -> Mapping[str, Model]:
-        """Those that it listed, by id."""
+        """The models in its last list, by id."""
         built = (self._build_model(name, window) for name, window in self.listed_models.items())
         return {model.id: model for model in built}
 
     def find_model(self, id_: str) -> Model | None:
-        """The model of that id, listed or not: a list may be older than the model. None for what is no name."""
+        """Returns the model of that id, listed or not, because the list may be older. None if it cannot be a name."""
         return self.models.get(id_) or build_unlisted_model(self.name, id_, self.provider_name)
 
     def build_provider(self) -> Provider:
@@ -63,9 +63,9 @@ class OwnServer:
 
 @dataclass(frozen=True, slots=True)
 class ProviderAccess:
-    """keys: the customer's, by the provider that each is for; the first of several that serve a model is used.
+    """A customer's own keys and servers.
 
-    servers: the customer's, by name.
+    keys: by provider; if several providers serve a model, the first is used. servers: by name.
     """
 
     keys: Mapping[str, Secret] = field(default_factory=dict)
@@ -75,22 +75,22 @@ class ProviderAccess:
         return bool(self.keys or self.servers)
 
     def merge(self, other: "ProviderAccess") -> "ProviderAccess":
-        """Both together; of two keys for one provider, this one's."""
+        """Returns both together; of two keys for one provider, this object's is kept."""
         if not self:
             return other
         if not other:
             return self
-        # This one's keys come first, and are not replaced.
+        # This object's keys come first and are not replaced.
         return ProviderAccess({**self.keys, **other.keys, **self.keys}, {**other.servers, **self.servers})
 
 
 NO_ACCESS = ProviderAccess()
 UNLISTED = "unlisted"
-"""The feature of a model that nobody has listed: there may be as many as somebody can write."""
+"""The feature of a model that is in no list: callers can name any number of such models."""
 
 
 def build_unlisted_model(vendor: str, id_: str, provider: str) -> Model | None:
-    """A model that was only named, by an id that begins with `vendor`; None for what cannot be a name."""
+    """Builds a model that is in no list, from an id that begins with `vendor`; None if it cannot be a name."""
     name = id_.removeprefix(f"{vendor}/")
     if not 0 < len(name) <= MAX_NAME or not name.isprintable() or " " in name:
         return None
@@ -100,7 +100,7 @@ def build_unlisted_model(vendor: str, id_: str, provider: str) -> Model | None:
 def _build_free_model(
     vendor: str, name: str, provider: str, context_window: int | None, features: frozenset[str]
 ) -> Model:
-    """What it costs is between the customer and whoever runs it."""
+    """Builds a model that costs nothing here, because the customer pays its provider directly."""
     modality: Any = guess_modality(name)
     return Model(
         id=f"{vendor}/{name}",

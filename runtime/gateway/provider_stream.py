@@ -1,6 +1,6 @@
-"""A stream of LiteLLM's: the chunks that its parser makes of a provider's events, without the wrapper around it.
+"""Reads a stream of LiteLLM's directly from its parser of the provider's events, without the library's wrapper.
 
-The wrapper takes every chunk apart and puts it together again: with it an event costs ten times what the parser does.
+The wrapper rebuilds every chunk, so that an event costs ten times as much as with the parser alone.
 """
 
 import contextlib
@@ -16,10 +16,9 @@ _REASON_OF_GOOGLE = re.compile(r'"(?:finishReason|blockReason)"\s*:')
 
 
 class ProviderStream:
-    """The chunks of one stream, and whether its provider has said why the answer ends.
+    """The chunks of one stream, and whether its provider has sent a finish reason.
 
-    wrapper: what the library gives back for a stream. Some providers' parsers make other things than chunks: those are
-    read through it.
+    wrapper: the library's answer for a stream. Streams of providers whose parsers do not make chunks are read from it.
     """
 
     def __init__(self, library: ModuleType, wrapper: Any, provider: str) -> None:
@@ -32,30 +31,30 @@ class ProviderStream:
         self._provider = provider
 
     async def open_stream(self) -> None:
-        """Returns when the provider has begun to answer; raises what the library does of a request."""
+        """Waits until the provider has begun to answer; raises the library's errors."""
         if self._wrapper.completion_stream is None:
             try:
                 await self._wrapper.fetch_stream()
             except Exception as exc:
                 raise self._translate_error(exc) from exc
-        found = self._wrapper.completion_stream
-        if isinstance(found, _parser_types(self._library)):
-            self._parser, self._lines = found, found.streaming_response
+        stream = self._wrapper.completion_stream
+        if isinstance(stream, _parser_types(self._library)):
+            self._parser, self._lines = stream, stream.streaming_response
             if self._is_google:
-                # Its parser gives each chunk a reason.
-                found.streaming_response = self._watch_lines(found.streaming_response)
+                # Google's parser gives every chunk a finish reason.
+                stream.streaming_response = self._watch_lines(stream.streaming_response)
 
     def has_ended(self, *, has_reason: bool) -> bool:
-        """Whether the provider has said why the answer ends. has_reason: whether a chunk gives a reason."""
+        """Whether the provider has sent a finish reason. has_reason: whether a chunk has had one."""
         if self._is_google:
             return self._has_google_reason
         if self._parser is not None:
             return has_reason
-        # The wrapper makes one up where there is none.
+        # The wrapper invents a finish reason if there is none.
         return bool(self._wrapper.received_finish_reason or self._wrapper.intermittent_finish_reason)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        """The library's chunks, as they come."""
+        """Yields the library's chunks as they arrive."""
         if self._parser is None:
             async for chunk in self._wrapper:
                 yield chunk
@@ -68,7 +67,7 @@ class ProviderStream:
                 return
             except Exception as exc:
                 raise self._translate_error(exc) from exc
-            # What has no meaning of its own is none, or no chunk.
+            # An event without a meaning of its own gives None or a dict instead of a chunk.
             if chunk is not None and not isinstance(chunk, dict):
                 yield chunk
 
@@ -97,7 +96,7 @@ class ProviderStream:
                 if not self._has_google_reason and _REASON_OF_GOOGLE.search(line):
                     self._has_google_reason = _gives_reason(line)
                 if not self._has_google_reason and _USAGE_OF_GOOGLE in line:
-                    # Each event has it. Only the first of them tells something new, and the last ones do.
+                    # Every event has the usage; only the first one and the last ones tell something new.
                     yield _remove_usage(line) if is_counted else line
                     is_counted = True
                 else:
@@ -105,7 +104,7 @@ class ProviderStream:
 
 
 def _parser_types(library: ModuleType) -> tuple[type[Any], ...]:
-    """Those parsers whose chunks are the library's own."""
+    """Returns the parsers whose chunks are of the library's own type."""
     llms = library.llms
     return (
         llms.anthropic.chat.handler.ModelResponseIterator,
@@ -115,7 +114,7 @@ def _parser_types(library: ModuleType) -> tuple[type[Any], ...]:
 
 
 def _gives_reason(line: str) -> bool:
-    """Whether the line says why the answer ends; its words may also be in what the model says."""
+    """Whether the line has a finish reason; the same words may also be in the model's text."""
     try:
         event = from_json(line.removeprefix("data:"))
     except ValueError:
@@ -123,8 +122,8 @@ def _gives_reason(line: str) -> bool:
     if not isinstance(event, dict):
         return False
     candidates, feedback = event.get("candidates"), event.get("promptFeedback")
-    found = candidates if isinstance(candidates, list) else []
-    ended = any(isinstance(candidate, dict) and candidate.get("finishReason") for candidate in found)
+    candidate_list = candidates if isinstance(candidates, list) else []
+    ended = any(isinstance(candidate, dict) and candidate.get("finishReason") for candidate in candidate_list)
     return ended or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
 
 

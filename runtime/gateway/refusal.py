@@ -1,4 +1,4 @@
-"""A provider's refusal in our words, with what of its own may be passed on."""
+"""Turns a provider's refusal into one of the gateway's errors, with the safe part of the provider's words."""
 
 import math
 import re
@@ -41,13 +41,13 @@ _POLICY_CODES = frozenset(("content_policy_violation", "moderation_blocked", "in
 _UNPAID_CODES = frozenset(
     ("insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance")
 )
-# Hosts are not told, but these words of theirs are everybody's.
+# Hosts are secret, but these parts of their names are common.
 _PUBLIC = frozenset(
     ("ai", "api", "com", "localhost", "model", "models", "net", "openai", "anthropic", "org", "www", "v1")
 )
 _LONGEST_WAIT = 86_400
 _BEFORE_WORK = (401, 403, 429, 500, 503, 529)
-"""A provider that answers so charges nothing. Behind 502, 504 and the like a server in between has lost an answer."""
+"""The statuses with which a provider charges nothing. With 502 or 504 a proxy may have lost an answer."""
 
 
 def build_refusal(
@@ -57,9 +57,9 @@ def build_refusal(
     request: Mapping[str, Any] | None = None,
     upstream: Upstream | None = None,
 ) -> BaobabError:
-    """A provider's refusal in our words; its cause is a ProviderRefusal with the provider's own.
+    """Builds the error for a provider's refusal; its cause is a ProviderRefusal with the provider's own words.
 
-    asked: the request, in which the parameter at fault is to be found: what is not in it is not told.
+    request: the request's body. A parameter is named in the error only if it is in there.
     """
     error = _parse_error(raw)
     words = _read_words(error, raw)
@@ -106,12 +106,12 @@ def _build_bad_request(
 
 
 def _find_parameter(param: Any, words: str, request: Mapping[str, Any] | None) -> str:
-    """Which field of the request is at fault, as far as it is in the request; empty where that is not said."""
+    """Finds the field of the request that the provider complains about; empty if it does not name one."""
     if request is None:
         return ""
     if isinstance(param, str):
         return resolve_path(param, request)
-    # Anthropic begins with it, and others put it between quotation marks.
+    # Anthropic's messages begin with the field; other providers put it in quotation marks.
     begins = _PATH.match(words)
     if begins is not None and (field := resolve_path(begins[1], request)):
         return field
@@ -120,13 +120,13 @@ def _find_parameter(param: Any, words: str, request: Mapping[str, Any] | None) -
 
 
 def _append_words(summary: str, safe_text: str) -> str:
-    """What happened, and what the provider says of it."""
-    said = safe_text.rstrip(".: ")
-    return f"{summary.rstrip('.')}: {said}." if said else f"{summary.rstrip('.')}."
+    """Joins a summary and the safe part of the provider's words."""
+    reason = safe_text.rstrip(".: ")
+    return f"{summary.rstrip('.')}: {reason}." if reason else f"{summary.rstrip('.')}."
 
 
 def _parse_error(raw: bytes) -> dict[str, Any]:
-    """What the provider says, in whichever of the usual forms."""
+    """Parses the error object of an answer, in any of the usual forms; empty if there is none."""
     try:
         payload = from_json(raw)
     except ValueError:
@@ -143,14 +143,14 @@ def _parse_error(raw: bytes) -> dict[str, Any]:
 
 def _read_words(error: Mapping[str, Any], raw: bytes) -> str:
     for name in ("message", "detail", "msg"):
-        said = error.get(name)
-        if isinstance(said, str) and said:
-            return said[:LONGEST]
+        words = error.get(name)
+        if isinstance(words, str) and words:
+            return words[:LONGEST]
     return raw[:LONGEST].decode(errors="replace")
 
 
 def _mask_keys(words: str, upstream: Upstream | None) -> str:
-    """The words without keys."""
+    """Masks keys in the words."""
     if upstream is not None and upstream.api_key:
         words = words.replace(upstream.api_key, "***")
     return _KEY.sub("***", words)
@@ -160,13 +160,13 @@ def _hidden_words(upstream: Upstream | None) -> tuple[str, ...]:
     if upstream is None:
         return ()
     host = urlsplit(upstream.api_base).hostname or ""
-    # Of an address, only the whole of it: its numbers are everybody's.
+    # Numbers alone are not secret: an IP address is hidden only as a whole.
     parts = (part for part in re.split(r"[.-]", host) if part not in _PUBLIC and not part.isdigit())
     return (upstream.api_key, host, *parts)
 
 
 def _build_wait_headers(status: int, headers: Mapping[str, str]) -> dict[str, str]:
-    """How long to wait, as the provider says: in seconds, whole or not, in milliseconds, or until a date."""
+    """Builds the headers that say how long to wait, from the provider's seconds, milliseconds or date."""
     seconds = _parse_wait(headers)
     if seconds is None:
         return {"retry-after": "1"} if status == 429 else {}
@@ -177,12 +177,12 @@ def _build_wait_headers(status: int, headers: Mapping[str, str]) -> dict[str, st
 
 
 def _parse_wait(headers: Mapping[str, str]) -> float | None:
-    given, millis = headers.get("retry-after"), headers.get("retry-after-ms")
+    retry_after, retry_after_ms = headers.get("retry-after"), headers.get("retry-after-ms")
     try:
-        seconds = float(millis) / 1000 if millis else float(given or "")
+        seconds = float(retry_after_ms) / 1000 if retry_after_ms else float(retry_after or "")
     except ValueError:
         try:
-            date = parsedate_to_datetime(given or "")
+            date = parsedate_to_datetime(retry_after or "")
         except ValueError:
             return None
         until = date if date.tzinfo is not None else date.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""How long a model's provider is waited for."""
+"""The time limits of calls to a model's provider."""
 
 from dataclasses import dataclass
 from math import inf
@@ -8,10 +8,10 @@ LONGEST_SECONDS = 7200.0
 
 @dataclass(frozen=True, slots=True)
 class RetryTimeouts:
-    """Bounds in seconds; infinity is no bound.
+    """Time limits in seconds; infinity means no limit.
 
-    first: until the first byte of a stream. between: from one piece of a stream to the next. total: for all of a call,
-    every try of it included; an answer in one piece has this bound alone, for it is silent until it is done.
+    first: until the first byte of a stream. between: from one piece of a stream to the next. total: for the whole call
+    with all its tries. An answer in one piece has only this limit, because it sends nothing until it is complete.
     """
 
     first: float = inf
@@ -19,7 +19,7 @@ class RetryTimeouts:
     total: float = inf
 
     def tighten(self, other: "RetryTimeouts") -> "RetryTimeouts":
-        """The tighter of both, bound by bound."""
+        """Returns the smaller of both limits, one by one."""
         if other is NO_TIMEOUTS:
             return self
         return RetryTimeouts(
@@ -27,10 +27,10 @@ class RetryTimeouts:
         )
 
     def limit_total(self, seconds: float) -> "RetryTimeouts":
-        """The same, with so many seconds in all."""
+        """Returns the same limits with at most so many seconds in total."""
         return RetryTimeouts(self.first, self.between, min(self.total, seconds))
 
 
 NO_TIMEOUTS = RetryTimeouts()
 DEFAULT_TIMEOUTS = RetryTimeouts(first=600.0, between=600.0, total=1200.0)
-"""A model may think for ten minutes, and then has as long to write."""
+"""A model may think for ten minutes, and then write for as long."""

@@ -1,4 +1,4 @@
-"""Opening the gateway: who can be called from here, and what they offer."""
+"""Opens the gateway and finds the providers and their models."""
 
 import asyncio
 import logging
@@ -35,11 +35,11 @@ async def open_gateway(
     own_port: int | None,
     retry_timeouts: RetryTimeouts = DEFAULT_TIMEOUTS,
 ) -> AsyncIterator[Gateway]:
-    """The gateway, which learns in the background what servers offer that list their models themselves.
+    """Opens the gateway. A background task fetches the lists of servers that list their models themselves.
 
-    outgoing: by whose rules the servers of customers are called, and pictures fetched.
-    own_port: where this server listens, and others of this machine are looked for elsewhere; None looks for none.
-    patience: how long any provider is waited for.
+    outgoing: the egress client with whose rules customers' servers are called and pictures are fetched.
+    own_port: this server's port, which is skipped when local model servers are searched; None searches for none.
+    retry_timeouts: how long any provider may take.
     """
     providers = list_providers(environment, servers)
     catalogue = Catalogue(clock, {provider.name for provider in providers})
@@ -53,13 +53,13 @@ async def open_gateway(
         relay=Relay(outgoing, retry_timeouts=retry_timeouts),
         files=RemoteFiles(outgoing),
     )
-    # What an operator has declared is trusted, wherever it is.
+    # Servers that the operator has declared are trusted at any address.
     trusted = Egress(_ANYWHERE)
     tasks: list[asyncio.Task[Any]] = [
         asyncio.create_task(_discover_models(gateway, providers, trusted, own_port), name="model servers")
     ]
     if _will_need_litellm(providers):
-        # Now: the first call would wait for seconds, and so would others, a little, in the middle of a day's work.
+        # Imported now, because the first call would otherwise wait for seconds and slow down others.
         tasks.append(asyncio.create_task(load_litellm(), name="litellm"))
     try:
         yield gateway
@@ -72,13 +72,13 @@ async def open_gateway(
 
 
 async def _discover_models(gateway: Gateway, providers: list[Provider], client: Egress, own_port: int | None) -> None:
-    listing = [provider for provider in providers if provider.lists_models]
+    listing_providers = [provider for provider in providers if provider.lists_models]
     if own_port is not None:
         declared = [provider.name for provider in providers]
         for provider, models in await probe_servers(own_port, declared=declared):
             gateway.add_provider(provider, models)
-    while listing:
-        for provider in listing:
+    while listing_providers:
+        for provider in listing_providers:
             try:
                 gateway.catalogue.register_models(provider.name, await fetch_models(provider, client.request))
             except (ModelListFailed, EgressError) as exc:
@@ -89,5 +89,5 @@ async def _discover_models(gateway: Gateway, providers: list[Provider], client: 
 
 
 def _will_need_litellm(providers: list[Provider]) -> bool:
-    """Whether some wire is to be translated, or vendors are to be chosen from: many models are sold by several."""
+    """Whether LiteLLM is needed: to translate a wire format, or to choose between several vendors of a model."""
     return any(provider.wire == "translated" for provider in providers) or sum(not one.is_own for one in providers) > 1

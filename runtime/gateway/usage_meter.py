@@ -1,4 +1,4 @@
-"""What came of a call to a model: what it used, as far as that is known when it ends."""
+"""Counts what a call to a model used, as far as that is known when it ends."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,30 +7,31 @@ from typing import Any
 from baobab.runtime.gateway.model import Model
 
 _CHARACTERS_OF_A_TOKEN = 4
-# What a model has written, in whichever field of an event: JSON strings, told apart without reading the event.
+# The text that a model has written, in any field of an event: JSON strings, found without parsing the event.
 _WRITTEN_TEXT = re.compile(
     rb'"(?:content|reasoning|reasoning_content|thinking|refusal|arguments|text|delta|partial_json)"\s*+:\s*+'
     rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
     re.DOTALL,
 )
-# Of the events that have names, only those of deltas have something new in them: others repeat it when it is whole.
+# Of the named events, only deltas have new text; others repeat the whole of it.
 _NAMED_EVENTS = (b"event: response.", b"event: message_", b"event: content_block_", b"event: ping")
 _ESCAPE_OVERHEAD = 3
-"""What `\\u00fc` is longer in JSON than the same character is in UTF-8, about."""
+"""About how many bytes an escape such as `\\u00fc` is longer than the same character in UTF-8."""
 _MAX_TOKENS = 10**8
-"""Tokens that no call has: who says so cannot count, and the sum would be beyond what credits reckon with."""
+"""A count of tokens that is wrong in any case; larger sums would not fit into the credits."""
 
 
 @dataclass(slots=True)
 class UsageMeter:
-    """prompt, completion: tokens as the model's provider counts them.
+    """The usage of one call.
 
-    reasoning: those of the completion that nobody is shown.
-    cached, cache_write, cache_write_hour: those of the prompt that were read from the provider's cache, or written to
-    it, to be kept for minutes or for an hour.
+    prompt, completion: tokens, as the model's provider counts them.
+    reasoning: the tokens of the completion that are not shown.
+    cached, cache_write, cache_write_hour: the tokens of the prompt that were read from the provider's cache, and those
+    that were written to it for some minutes or for an hour.
 
-    Where it does not count, or the stream was left before it did, they are estimated from what was sent and received;
-    the prompt is not, where the provider has counted that at the beginning.
+    If the provider does not count, or the stream ended before it did, the tokens are estimated from what was sent and
+    received; the prompt's only if the provider did not count them at the beginning.
     """
 
     prompt: int = 0
@@ -41,27 +42,27 @@ class UsageMeter:
     cache_write_hour: int = 0
     is_counted: bool = False
     served_model: Model | None = None
-    """The model as whoever answered sells it: others may sell it at another price."""
+    """The model as sold by the provider that answered; others may have another price."""
     api_base: str = ""
-    """Where it was asked; empty where LiteLLM knows it alone."""
+    """The provider's address; empty if only LiteLLM knows it."""
     may_drop: bool = False
     """Whether optional parameters that the model does not take may be left out of the request."""
     dropped_parameters: list[str] = field(default_factory=list)
-    """Those that were, without such as make no difference."""
+    """The parameters that were left out, except those with default values."""
     has_begun: bool = False
-    """Whether the provider has begun to answer: only then there is something to pay."""
+    """Whether the provider has begun to answer; only then the call costs something."""
     has_ended: bool = False
-    """Whether a stream has come to its end: what is counted is then all."""
+    """Whether a stream has reached its end, so that the count is complete."""
     events: int = 0
     written_bytes: int = 0
-    """Events of a stream that have come, and the bytes that the model has written in them."""
+    """The events of a stream so far, and the bytes of the model's text in them."""
     is_prompt_counted: bool = False
-    """Whether the prompt's tokens are what the provider has said at the beginning of a stream."""
+    """Whether the provider has counted the prompt's tokens at the beginning of the stream."""
     _written_before: int = 0
-    """The bytes that had been written when the provider last counted."""
+    """The bytes of text before the provider's last count."""
 
     def count_usage(self, usage: Any) -> None:
-        """What the provider says, in the wire's `usage`; anything else is no count."""
+        """Takes the counts from the provider's `usage`; anything but such an object is ignored."""
         if not isinstance(usage, dict):
             return
         prompt = _read_count(usage.get("prompt_tokens", usage.get("input_tokens")))
@@ -71,43 +72,45 @@ class UsageMeter:
             return
         details = _read_object(usage, "prompt_tokens_details") or _read_object(usage, "input_tokens_details")
         if "prompt_tokens" in usage or details:
-            # DeepSeek and Moonshot count it beside the prompt's details.
+            # DeepSeek and Moonshot have the cached tokens beside the prompt's details.
             read = _read_first(details, "cached_tokens") or _read_first(
                 usage, "prompt_cache_hit_tokens", "cached_tokens"
             )
             written = _read_first(details, "cache_write_tokens", "cache_creation_tokens")
-            kept = _read_first(_read_object(details, "cache_creation_token_details"), "ephemeral_1h_input_tokens")
+            written_for_hour = _read_first(
+                _read_object(details, "cache_creation_token_details"), "ephemeral_1h_input_tokens"
+            )
         else:
-            # Anthropic counts beside the prompt what its cache had of it, or has now.
+            # Anthropic does not include tokens read from or written to its cache in the prompt's.
             read = _read_first(usage, "cache_read_input_tokens")
             written = _read_first(usage, "cache_creation_input_tokens")
-            kept = _read_first(_read_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+            written_for_hour = _read_first(_read_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
             prompt += read + written
         details = _read_object(usage, "completion_tokens_details") or _read_object(usage, "output_tokens_details")
-        thought = _read_first(details, "reasoning_tokens")
-        if total is not None and total == prompt + completion + thought:
-            # xAI counts beside the completion what nobody is shown, and charges it as the rest.
-            completion += thought
+        reasoning = _read_first(details, "reasoning_tokens")
+        if total is not None and total == prompt + completion + reasoning:
+            # xAI does not include the reasoning tokens in the completion's, and charges them the same.
+            completion += reasoning
         self.prompt, self.completion, self.is_counted = prompt, completion, True
         self._written_before = self.written_bytes
-        self.reasoning = min(thought, completion)
+        self.reasoning = min(reasoning, completion)
         self.cached = min(read, prompt)
         written = min(written, prompt - self.cached)
-        self.cache_write_hour = min(kept, written)
+        self.cache_write_hour = min(written_for_hour, written)
         self.cache_write = written - self.cache_write_hour
 
     def count_prompt(self, usage: Any) -> None:
-        """What the provider says at the beginning of a stream: all of its prompt, and next to nothing of its answer."""
+        """Takes the counts from the beginning of a stream, which has the whole prompt but almost no answer yet."""
         self.count_usage(usage)
         self.is_prompt_counted, self.is_counted = self.is_counted, False
 
     def reset_counts(self) -> None:
-        """That answer is nobody's: whoever is asked next begins anew."""
+        """Discards the counts of an answer that nobody receives."""
         self.has_begun = self.is_counted = self.has_ended = self.is_prompt_counted = False
         self.events = self.written_bytes = self._written_before = 0
 
     def record_event(self, event: bytes) -> None:
-        """An event of a stream has come. Comments and the end are none."""
+        """Counts an event of a stream and its text. Comments and the end marker are not counted."""
         if not event.startswith(b"data: {") and b"\ndata: {" not in event and not event.startswith(b"data:{"):
             return
         if event.startswith(_NAMED_EVENTS) and b"delta" not in event.partition(b"\n")[0]:
@@ -116,15 +119,15 @@ class UsageMeter:
         self.record_written(event)
 
     def record_written(self, payload: bytes) -> None:
-        """What the model has written is in this JSON."""
+        """Counts the bytes of the model's text in this JSON."""
         for text in _WRITTEN_TEXT.findall(payload):
             self.written_bytes += len(text) - _ESCAPE_OVERHEAD * text.count(b"\\u")
 
     def estimate_usage(self, sent_characters: int) -> None:
-        """Where nobody has counted: from the characters of the request, and of the answer from its events or its bytes.
+        """Estimates what the provider has not counted, from the request's characters and the answer's events or bytes.
 
-        Most providers send an event for a token; some put many into one. What was written after the last count of a
-        stream that was left is added to that.
+        Most providers send one event per token; some put many tokens into one. For a stream that was left early, the
+        text after the provider's last count is added to it.
         """
         if self.is_counted:
             if not self.has_ended and self.written_bytes > self._written_before:
