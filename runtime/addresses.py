@@ -1,6 +1,6 @@
-"""What an outgoing request may be sent to: the URLs that are taken, and the network addresses that may be reached.
+"""Where outgoing requests may go: the URLs that are accepted, and the network addresses that may be reached.
 
-The lists of networks are written out because `ipaddress.is_global` changed its mind between patch releases of Python.
+The lists of networks are written out because `ipaddress.is_global` differs between patch releases of Python.
 They follow the IANA special-purpose address registries (RFC 6890).
 """
 
@@ -17,8 +17,8 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 MAX_URL = 8192
-# Ports whose protocols could be made to act on the text of an HTTP request, or whose services often trust their
-# network. A reader gains nothing from one number a line.
+# Ports of protocols that could act on the text of an HTTP request, or of services that often trust their network.
+# Not one number a line, which would gain the reader nothing.
 # fmt: off
 DENIED_PORTS = frozenset([
     7, 9, 19, 21, 22, 23, 25, 53, 69, 79, 110, 111, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465,
@@ -29,7 +29,7 @@ DENIED_PORTS = frozenset([
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE | re.ASCII)
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
 _HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}(\.[a-z0-9_][a-z0-9_-]{0,62})*")
-# What inet_aton and browsers take for an IPv4 address: the last label is a number.
+# inet_aton and browsers take a host for an IPv4 address if its last label is a number.
 _ENDS_IN_A_NUMBER = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)\.?")
 
 _REFUSED_V4 = tuple(
@@ -64,9 +64,9 @@ _REFUSED_V6 = tuple(
         "3fff::/20",  # documentation
     )
 )
-# An IPv6-only host reaches the public IPv4 Internet through this prefix: what counts is the address inside.
+# An IPv6-only host reaches the public IPv4 Internet through this prefix, so the address inside is checked.
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Machine credentials. A wide network in the allow list must not open these by the way.
+# Metadata services, which hand out machine credentials. A wide network in the allow list must not open these.
 _METADATA = frozenset(
     ip_address(address)
     for address in (
@@ -84,7 +84,7 @@ _METADATA = frozenset(
 
 
 class EgressError(BaobabError):
-    """The root of what a request to the outside may end in. No message names an address that a host resolved to."""
+    """The base of all errors of outgoing requests. No message names an address that a host resolved to."""
 
     code = "EGRESS_FAILED"
     status = 502
@@ -95,15 +95,15 @@ class EgressError(BaobabError):
 class UrlRefused(EgressError):
     code = "EGRESS_URL_REFUSED"
     status = 400
-    summary = "The URL is not one that this server may call."
-    remediation = "Use a plain http(s) URL with a host name, without credentials, spaces or control characters."
+    summary = "This server may not call the URL."
+    remediation = "Use a plain http or https URL with a host name, without credentials, spaces or control characters."
 
 
 class AddressRefused(EgressError):
     code = "EGRESS_ADDRESS_REFUSED"
     status = 400
     summary = "The URL leads to an address that this server may not call."
-    remediation = "Use a public host; an operator allows private networks with BAOBAB_EGRESS_ALLOW."
+    remediation = "Use a public host. An operator can allow private networks with BAOBAB_EGRESS_ALLOW."
 
 
 class CredentialInClear(UrlRefused):
@@ -114,8 +114,10 @@ class CredentialInClear(UrlRefused):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart and put together again from checked parts only. `host` is ASCII, an IPv6 one without brackets;
-    `address` is set when the host is an address; `rest` is path and query, as given."""
+    """A URL that was parsed and is rebuilt from checked parts only.
+
+    host: ASCII; an IPv6 address without brackets. address: set when the host is an address. rest: path and query.
+    """
 
     scheme: str
     host: str
@@ -125,8 +127,8 @@ class Target:
 
     @classmethod
     def parse(cls, url: str, https_only: bool) -> Self:
-        """Raises UrlRefused, or AddressRefused for a host that is an address in disguise."""
-        # Unprintable: control characters, and all white space but the plain space.
+        """Parse a URL. Raises UrlRefused, and AddressRefused for an address in an unusual notation."""
+        # Not printable are control characters and all white space but the plain space.
         if len(url) > MAX_URL or not url.isprintable() or " " in url or "\\" in url:
             raise UrlRefused
         parts = _URL.match(url)
@@ -184,7 +186,7 @@ def _parse_host(text: str) -> tuple[str, Address | None]:
 
 def _parse_ipv4(text: str) -> IPv4Address:
     try:
-        # Takes four decimal numbers without leading zeros; resolvers take a dozen other forms.
+        # Accepts only four decimal numbers without leading zeros; resolvers accept many other notations.
         return IPv4Address(text)
     except ValueError as exc:
         raise AddressRefused("An IPv4 address must be written as four decimal numbers.") from exc
@@ -202,8 +204,11 @@ def _to_ascii(host: str) -> str:
 
 
 class AddressPolicy:
-    """Decides by address alone. `allow` holds networks such as `10.1.0.0/16`; a metadata address is let through only by
-    a network of that single address. Raises ValueError for what is not a network."""
+    """Decides which addresses may be reached.
+
+    allow: networks such as `10.1.0.0/16`; ValueError for text that is no network. A metadata address is permitted only
+    by a network of that single address.
+    """
 
     def __init__(self, allow: Iterable[str | Network] = ()) -> None:
         self._allow: tuple[Network, ...] = tuple(ip_network(network) for network in allow)
@@ -216,13 +221,13 @@ class AddressPolicy:
         return bool(networks) or _is_public(target)
 
     def is_read_by_others(self, address: Address) -> bool:
-        """Whether what goes there in clear passes networks of strangers: none that the operator has named."""
+        """Whether plain text sent there passes networks of strangers. The networks in `allow` count as private."""
         target = _effective_address(address)
         return _is_public(target) and not any(target in network for network in self._allow)
 
 
 def _effective_address(address: Address) -> Address:
-    """The IPv4 address that the system would really talk to, else the address itself (without a zone)."""
+    """The IPv4 address that an IPv6 address stands for, else the address itself without its zone."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

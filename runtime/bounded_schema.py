@@ -1,8 +1,7 @@
-"""Checking values against JSON Schemas of strangers: `jsonschema`, held to a budget.
+"""Validates values against JSON Schemas of strangers with `jsonschema`, within a budget of work.
 
-Left out are regular expressions (`pattern`, `patternProperties`), for some take longer than anybody waits, and
-`unevaluatedItems` and `unevaluatedProperties`. A `$ref` leads to a place in the same schema and nowhere
-else; nothing is fetched.
+Regular expressions (`pattern`, `patternProperties`) are not checked, because some take practically for ever; nor are
+`unevaluatedItems` and `unevaluatedProperties`. A `$ref` must lead to a place in the same schema; nothing is fetched.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,14 +13,14 @@ from baobab.runtime.work_budget import Budget
 
 LEFT_OUT = frozenset(("pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties"))
 _WEIGHED = frozenset(("const", "enum", "multipleOf", "uniqueItems"))
-"""Keywords whose work grows with all that the value and the keyword hold, not with their first level alone."""
+"""Keywords whose work grows with all nested values of the value and the keyword, not just with their first level."""
 _LONGEST_ID = 500
 
 _Rule = Callable[[Any, Any, Any, Mapping[str, Any]], Any]
 
 
 class SchemaUnusable(ValueError):
-    """The schema is not one, or uses what is not supported here. The text says which, and repeats no value of it."""
+    """The schema is invalid, or uses what is not supported here. The text says which, and repeats no value of it."""
 
 
 class BoundedSchema:
@@ -52,7 +51,7 @@ class BoundedSchema:
             _in_use.reset(token)
 
     def resolve_reference(self, reference: Any) -> Any:
-        """The place in the schema that a `$ref` names."""
+        """The part of the schema that a `$ref` names."""
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise SchemaUnusable("a `$ref` must lead to a place in the same schema")
         self.budget.spend(1 + len(reference) // 16)
@@ -68,22 +67,22 @@ class BoundedSchema:
         return place
 
     def weigh(self, value: Any) -> int:
-        """About how many machine words a value holds, at least 1. Each is counted once, and counting is charged."""
-        known = self._weights.get(id(value))
-        if known is not None:
-            return known[1]
-        total, left = 0, [value]
-        while left:
-            one = left.pop()
-            if isinstance(one, str):
-                total += len(one) // 32
-            elif isinstance(one, int):
-                total += one.bit_length() // 32
-            elif isinstance(one, list):
-                left += one
-            elif isinstance(one, dict):
-                left += one.values()
-                total += len(one)
+        """The approximate size of a value in machine words, at least 1. Counting is charged, once for each value."""
+        cached = self._weights.get(id(value))
+        if cached is not None:
+            return cached[1]
+        total, waiting = 0, [value]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, str):
+                total += len(item) // 32
+            elif isinstance(item, int):
+                total += item.bit_length() // 32
+            elif isinstance(item, list):
+                waiting += item
+            elif isinstance(item, dict):
+                waiting += item.values()
+                total += len(item)
             total += 1
         if isinstance(value, str | list | dict):
             self.budget.spend(total // 8)
@@ -92,11 +91,11 @@ class BoundedSchema:
         return total
 
     def list_keywords(self, schema: Any) -> Iterable[tuple[str, Any]]:
-        """The keywords of a subschema, as `jsonschema` asks for them once for each value that it is held against."""
+        """The keywords of a subschema. `jsonschema` calls this once for each value that it checks against it."""
         if not isinstance(schema, Mapping):
             raise SchemaUnusable("a schema must be an object, `true` or `false`")
         self.budget.spend(2 + len(schema) // 4)
-        # `jsonschema` would go on with the rules of that dialect, which are not bounded.
+        # `jsonschema` would continue with the rules of that dialect, which are not bounded.
         if "$schema" in schema and schema is not self.root:
             raise SchemaUnusable("`$schema` may stand at the top of a schema only")
         if isinstance(identifier := schema.get("$id"), str) and len(identifier) > _LONGEST_ID:
@@ -104,7 +103,7 @@ class BoundedSchema:
         return schema.items()
 
     def charge_keyword(self, name: str, part: Any, value: Any) -> None:
-        """Pay for the use of one keyword on one value."""
+        """Charge the check of one keyword on one value."""
         if name in _WEIGHED:
             steps = self.weigh(part)
             if name == "uniqueItems" and isinstance(value, list):
@@ -116,24 +115,24 @@ class BoundedSchema:
             self.budget.spend(1 + sum(len(each) for each in (part, value) if isinstance(each, list | dict)) // 8)
 
     def charge_fault(self, part: Any, value: Any) -> None:
-        """Pay for an error of `jsonschema`, whose text holds what is wrong whole."""
+        """Charge an error of `jsonschema`, whose text contains the whole value and keyword."""
         weight = self.weigh(value) + self.weigh(part)
         self.budget.spend(1 + weight // 8, weight * 16)
 
 
 _in_use: ContextVar[BoundedSchema] = ContextVar("bounded-schema")
-"""Whose budget is charged: one class of validators serves all schemas, for it takes a millisecond to make."""
+"""The schema whose budget is charged. All schemas share one validator, which takes a millisecond to build."""
 
 
 def _bound_rule(name: str, rule: _Rule) -> _Rule:
     def apply(validator: Any, part: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        whole = _in_use.get()
-        whole.charge_keyword(name, part, value)
-        # Which other properties there may be is for regular expressions to say.
+        schema_in_use = _in_use.get()
+        schema_in_use.charge_keyword(name, part, value)
+        # Regular expressions, which are not checked, would say which other properties there may be.
         if name == "additionalProperties" and "patternProperties" in schema:
             return
         for error in rule(validator, part, value, schema) or ():
-            whole.charge_fault(part, value)
+            schema_in_use.charge_fault(part, value)
             yield error
 
     return apply

@@ -1,4 +1,4 @@
-"""Threads that callers share in turns: a caller with much to do delays itself and nobody else."""
+"""A thread pool that tenants share in turns: a tenant with much work delays only itself."""
 
 import asyncio
 from collections import deque
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class FairThreadPool:
-    """Threads for work of one kind; who asks is whoever the call that is under way is for (`current_tenant`).
+    """Threads for work of one kind. The caller is the tenant of the running call (`current_tenant`).
 
-    Each may have `most_waiting` requests inside, all together `most_inside`; Unavailable for more. Pieces of work are
-    done in turns, one of each caller. Used on one event loop at a time.
+    Each caller may have one request at work and `most_waiting` waiting, all callers together `most_inside`; more raise
+    Unavailable. Work is done in turns, one piece of each caller. Used on one event loop at a time.
     """
 
     def __init__(self, name: str, *, threads: int = 1, most_waiting: int = 8, most_inside: int = 256) -> None:
@@ -36,7 +36,7 @@ class FairThreadPool:
 
     @contextmanager
     def reserve_place(self) -> Iterator[None]:
-        """A place for one request, for all that it does in turn; Unavailable where there is none."""
+        """Reserve a place for all the work of one request. Raises Unavailable where there is none."""
         caller = current_tenant()
         if self.is_full(caller):
             raise Unavailable(f"There is too much to do for {self._name} at the moment.")
@@ -49,7 +49,7 @@ class FairThreadPool:
                 del self._inside[caller]
 
     async def run_work(self, work: Callable[[], T]) -> T:
-        """The result of a piece of work. Whoever is cancelled before its turn comes has nothing done."""
+        """Run a piece of work in a thread and return its result. If cancelled before its turn, it does not run."""
         await self._wait_for_thread(current_tenant())
         try:
             future = self._threads.submit(work)
@@ -57,7 +57,7 @@ class FairThreadPool:
             self._release_thread()
             raise
         loop = asyncio.get_running_loop()
-        # The thread is free when the work is done, also where nobody waits for it any more.
+        # The thread is free only when the work is done, even if the caller was cancelled.
         future.add_done_callback(lambda _: _schedule_release(loop, self._release_thread))
         return await asyncio.wrap_future(future)
 
@@ -75,7 +75,7 @@ class FairThreadPool:
             raise
 
     def _release_thread(self) -> None:
-        """Give the thread to whoever's turn is next; a caller goes to the end of the line with each."""
+        """Give the thread to the next caller in the queue, who then goes to the end of it."""
         while self._waiting:
             caller = next(iter(self._waiting))
             waiters = self._waiting.pop(caller)

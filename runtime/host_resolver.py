@@ -1,7 +1,7 @@
-"""Host names of outgoing requests: looked up by c-ares, with a timeout that ends the lookup and no thread that waits.
+"""Resolves host names of outgoing requests with c-ares: without threads, and with a timeout that ends the lookup.
 
-What was found is kept for as long as its record says, what was not for a short while; two who ask for one name wait for
-one lookup; and a tenant whose names are slow waits for its own lookups only. `/etc/hosts` is read first.
+Addresses are cached for the TTL of their records, failures for a short while. Requests for the same name share one
+lookup, and a tenant whose names are slow to resolve delays only itself. `/etc/hosts` is read first.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _MIN_TTL, _MAX_TTL = 5.0, 300.0
 _FAILURE_TTL = 5.0
 _MOST_NAMES = 4096
 _MOST_LOOKUPS = 1000
-"""At once, of all tenants."""
+"""Lookups at the same time, of all tenants."""
 _OF_ONE_TENANT, _OF_ONE_STRANGER = 16, 2
 
 _LookupResult = tuple[str, ...] | int
@@ -30,7 +30,7 @@ _LookupResult = tuple[str, ...] | int
 
 
 class HostResolver:
-    """One for each event loop. nameservers: instead of the system's, as `host:port`."""
+    """Resolves names; one for each event loop. nameservers: used in place of the system's, as `host:port`."""
 
     def __init__(self, nameservers: Sequence[str] | None = None) -> None:
         self._nameservers = nameservers
@@ -40,25 +40,25 @@ class HostResolver:
         self._dns_resolver: aiodns.DNSResolver | None = None
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, best first; OSError where it has none, or nobody says in time."""
-        found = self._find_cached(host)
-        if found is None:
+        """The addresses of a host, best first. Raises OSError where it has none, or the lookup takes too long."""
+        result = self._find_cached(host)
+        if result is None:
             tenant = current_tenant()
             async with self._tenant_slots.acquire_slot(
                 tenant, _OF_ONE_STRANGER if tenant.startswith(STRANGER) else None
             ):
-                found = self._find_cached(host)
-                if found is None:
-                    # Whoever is cancelled takes the lookup from nobody else.
-                    found = await asyncio.shield(self._start_lookup(host))
-        if isinstance(found, int):
-            raise socket.gaierror(found, "the name does not resolve")
-        return list(found)
+                result = self._find_cached(host)
+                if result is None:
+                    # Others may wait for the same lookup, so a cancelled caller does not cancel it.
+                    result = await asyncio.shield(self._start_lookup(host))
+        if isinstance(result, int):
+            raise socket.gaierror(result, "the name does not resolve")
+        return list(result)
 
     async def close(self) -> None:
-        opened, self._dns_resolver = self._dns_resolver, None
-        if opened is not None:
-            await opened.close()
+        dns_resolver, self._dns_resolver = self._dns_resolver, None
+        if dns_resolver is not None:
+            await dns_resolver.close()
 
     def _find_cached(self, host: str) -> _LookupResult | None:
         cached = self._cache.get(host)
@@ -74,20 +74,20 @@ class HostResolver:
         return task
 
     async def _look_up(self, host: str) -> _LookupResult:
-        found: _LookupResult
+        result: _LookupResult
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
-                found, seconds = await self._query_dns(host)
+                result, seconds = await self._query_dns(host)
         except TimeoutError:
-            found, seconds = socket.EAI_AGAIN, _FAILURE_TTL
+            result, seconds = socket.EAI_AGAIN, _FAILURE_TTL
         self._cache.pop(host, None)
         while len(self._cache) >= _MOST_NAMES:
             del self._cache[next(iter(self._cache))]
-        self._cache[host] = asyncio.get_running_loop().time() + seconds, found
-        return found
+        self._cache[host] = asyncio.get_running_loop().time() + seconds, result
+        return result
 
     async def _query_dns(self, host: str) -> tuple[_LookupResult, float]:
-        """What c-ares finds, and for how many seconds that holds."""
+        """Query c-ares. Returns its result and for how many seconds that may be cached."""
         import aiodns
 
         if self._dns_resolver is None:
@@ -95,12 +95,12 @@ class HostResolver:
         try:
             answer = await self._dns_resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as exc:
-            missing = exc.args and exc.args[0] in (aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA)
-            return (socket.EAI_NONAME if missing else socket.EAI_AGAIN), _FAILURE_TTL
+            is_missing = exc.args and exc.args[0] in (aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA)
+            return (socket.EAI_NONAME if is_missing else socket.EAI_AGAIN), _FAILURE_TTL
         nodes = answer.nodes
         addresses = dict.fromkeys(_to_text(node.addr[0]) for node in nodes)
-        lived = min((node.ttl for node in nodes), default=0)
-        return tuple(addresses) or socket.EAI_NONAME, min(max(lived, _MIN_TTL), _MAX_TTL)
+        ttl = min((node.ttl for node in nodes), default=0)
+        return tuple(addresses) or socket.EAI_NONAME, min(max(ttl, _MIN_TTL), _MAX_TTL)
 
 
 def _to_text(address: bytes | str) -> str:
@@ -111,8 +111,8 @@ _resolvers: WeakKeyDictionary[asyncio.AbstractEventLoop, HostResolver] = WeakKey
 
 
 def get_host_resolver() -> HostResolver:
-    """Those of the event loop that runs, by the system's settings."""
+    """The resolver of the running event loop, with the system's name servers."""
     loop = asyncio.get_running_loop()
-    if (names := _resolvers.get(loop)) is None:
-        names = _resolvers[loop] = HostResolver()
-    return names
+    if (resolver := _resolvers.get(loop)) is None:
+        resolver = _resolvers[loop] = HostResolver()
+    return resolver

@@ -1,4 +1,4 @@
-"""Places that each has a share of: so many at once for one key, and nobody waits for another's."""
+"""A semaphore for each key, so that the users of one key do not wait for those of another."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Hashable
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class KeyedSemaphore:
-    """So many places for each key; keys that nobody uses are forgotten."""
+    """Semaphores of `each` slots, one for each key. Keys that nobody uses are forgotten."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -14,7 +14,7 @@ class KeyedSemaphore:
 
     @asynccontextmanager
     async def acquire_slot(self, key: Hashable, each: int | None = None) -> AsyncGenerator[None, None]:
-        """A place of this key's, once one is free. each: how many this key has, where not as many as all."""
+        """Wait for a slot of this key. each: how many slots this key has, where it differs from the others."""
         semaphore, users = self._semaphores.get(key) or (asyncio.Semaphore(each or self._each), 0)
         self._semaphores[key] = semaphore, users + 1
         try:

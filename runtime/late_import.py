@@ -1,8 +1,8 @@
-"""Large libraries that are imported after the start: in a thread, and one at a time.
+"""Imports large libraries after the start: in a thread, and one at a time.
 
-Two threads that import parts of one library at the same moment wait for each other's module locks, and Python ends
-such a wait by handing out a module that is only half there: an ImportError that no later import repairs. So every
-import that happens in a thread happens here.
+Two threads that import parts of one library at the same moment wait for each other's module locks. Python resolves that
+deadlock by returning a half-initialised module: an ImportError that no later import repairs. So every import that
+happens in a thread happens here.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ class LateImport(Generic[T]):
     """A library that is imported when it is first needed, and once for each process."""
 
     def __init__(self, load: Callable[[], T], *, packages: tuple[str, ...] = ()) -> None:
-        """load: imports, sets up and returns what is needed of the library. packages: names of top-level packages
-        that are forgotten when an import fails, because what is left of them would make the next attempt fail too.
+        """load: imports the library, and returns what is needed of it. packages: top-level packages that are removed
+        from `sys.modules` when the import fails, because a part of them would make the next attempt fail too.
         """
         self._load = load
         self._packages = packages
         self._value: T | None = None
 
     async def get(self) -> T:
-        """The library. Raises what its import raised; the next call tries again."""
+        """Return the library. Raises what its import raises; then the next call tries again."""
         return self._value if self._value is not None else await asyncio.to_thread(self.import_now)
 
     def import_now(self) -> T:
-        """The library, imported in this thread, which waits for the imports of others."""
+        """Import the library in this thread, after the imports of other threads."""
         with _one_at_a_time:
             if self._value is None:
-                # A collection in the middle of an import looks at everything that stays for ever anyway.
+                # A garbage collection during an import would only look at objects that stay for ever.
                 gc.disable()
                 try:
                     value = self._load()
@@ -46,7 +46,7 @@ class LateImport(Generic[T]):
                     raise
                 finally:
                     gc.enable()
-                # Out of the collector's rounds for good; not collected first, which would hold up every answer.
+                # Exempts these objects from later collections. Not collected before, which would delay every request.
                 gc.freeze()
                 self._value = value
             return self._value

@@ -1,4 +1,4 @@
-"""Spans, sent to an OTLP collector in the background. An installation that does not trace loads nothing of it."""
+"""Tracing: spans, sent to an OTLP collector in the background. Without a collector, no library is loaded."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 @contextlib.asynccontextmanager
 async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | None]":
-    """What makes spans; None where no collector is named. What is left when the block ends has three seconds.
+    """Yield a Tracing, or None where `url` is empty. The end of the block waits three seconds for the last spans.
 
-    url: a collector that takes OTLP over HTTP. content: whether spans may hold what was asked and answered.
+    url: a collector that accepts OTLP over HTTP. content: whether spans may contain requests and answers.
     """
     if not url:
         yield None
         return
-    # Here: an installation that does not trace does not pay for it.
+    # Imported here, so that an installation that does not trace does not pay for it.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -40,19 +40,19 @@ async def open_tracing(url: str, *, content: bool) -> "AsyncIterator[Tracing | N
     exporter = OTLPSpanExporter(endpoint=f"{url}/v1/traces", timeout=_SEND_SECONDS)
     resource = Resource.create({"service.name": "baobab"})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    # Spans wait in its queue and are sent by its thread; what a full queue pushes out is lost, and no call waits.
+    # Spans wait in a queue, and a thread sends them. When the queue is full spans are lost, so that no call waits.
     provider.add_span_processor(BatchSpanProcessor(exporter))
     try:
         yield Tracing(provider.get_tracer("baobab"), content=content)
     finally:
         if not await _shut_down(provider):
             _log.warning("traces: the collector did not take the last spans")
-            # Ends the thread that still tries; it is no reason to go on living.
+            # Stops the thread that is still sending, which would keep the process alive.
             exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 async def _shut_down(provider: "TracerProvider") -> bool:
-    """Send what is left; whether that was done in time. In a thread of its own, which nobody waits for any longer."""
+    """Send the last spans, in a thread that is left behind after three seconds. Returns whether it ended in time."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def work() -> None:
@@ -67,20 +67,20 @@ async def _shut_down(provider: "TracerProvider") -> bool:
 
 
 class Tracing:
-    """content: whether spans may hold what was asked and answered."""
+    """Creates spans. content: whether they may contain requests and answers."""
 
     def __init__(self, tracer: "Tracer", *, content: bool) -> None:
         self._tracer = tracer
         self.content = content
 
     def start_span(self, name: str, attributes: Mapping[str, Any], parent: str = "") -> "Span":
-        """A span of a call to somebody else, which begins now. parent: a W3C `traceparent`, as it came; or nothing."""
+        """Start a span for a call to another service. parent: the W3C `traceparent` of the request, or empty."""
         from opentelemetry.trace import SpanKind
 
         return self._tracer.start_span(name, _parse_parent(parent), SpanKind.CLIENT, dict(attributes))
 
     def observe(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
-        """A call of a tool has ended: it was a span."""
+        """Record a span for a call of a tool that has just ended. outcome: `ok`, or the code of its error."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ended_at = time.time_ns()
@@ -98,5 +98,5 @@ class Tracing:
 def _parse_parent(parent: str) -> "Context | None":
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    # What is no traceparent is no parent.
+    # An invalid traceparent is ignored.
     return TraceContextTextMapPropagator().extract({"traceparent": parent}) if parent else None

@@ -1,8 +1,8 @@
-"""How much work and memory one request may cost where its content drives a loop or an allocation."""
+"""A budget of work and memory for a request whose content decides how much of them it costs."""
 
 
 class OverBudget(Exception):
-    """The request asks for more steps or bytes than it may use."""
+    """The request needs more steps or bytes than its budget allows."""
 
 
 class Budget:
@@ -15,7 +15,7 @@ class Budget:
         self.bytes = bytes_
 
     def spend(self, steps: int = 1, bytes_: int = 0) -> None:
-        """Take what is about to be used; raises OverBudget where it is not there."""
+        """Subtract what is about to be used. Raises OverBudget where less is left."""
         self.steps -= steps
         self.bytes -= bytes_
         if self.steps < 0 or self.bytes < 0:

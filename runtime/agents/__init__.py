@@ -1,1 +1,1 @@
-"""Agents: a graph of an app as data, and what drives one run of it. It knows no door."""
+"""Agents: graphs as data, and the engine that executes a run of one. It knows neither REST nor MCP."""

@@ -1,4 +1,4 @@
-"""The JSON Schema of a model's answer: whether it is one, and whether an answer is of it."""
+"""Checks the JSON Schema of a model's answer, and answers against it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _LONGEST = 200
 
 
 def find_schema_error(schema: Any) -> tuple[Sequence[str | int], str] | None:
-    """Where and why it is no JSON Schema (draft 2020-12)."""
+    """The path and the message of the first fault in a JSON Schema (draft 2020-12); None for a valid one."""
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
@@ -23,9 +23,9 @@ def find_schema_error(schema: Any) -> tuple[Sequence[str | int], str] | None:
 
 
 def find_mismatch(schema: Any, answer: Any) -> str | None:
-    """Where and how an answer is not of a schema. None where it is, and where that cannot be told within bounds.
+    """Why an answer does not match a schema. None where it does, and where checking would take too much work.
 
-    Regular expressions are not held against it, for some take longer than anybody waits.
+    Regular expressions are not checked, because some take practically for ever.
     """
     bounded = BoundedSchema(schema, Budget(_MOST_STEPS, _MOST_BYTES))
     try:

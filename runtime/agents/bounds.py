@@ -1,4 +1,4 @@
-"""What a graph may be before anything reads its fields: JSON of a bounded size that both databases can keep."""
+"""The bounds of a graph, checked before its fields are read: JSON of limited size that both databases can store."""
 
 import math
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ MAX_DEPTH = 32
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 1_000_000
 MAX_SCHEMA_VALUES = 4000
-"""Of all the JSON Schemas of a graph: checking that one is a schema takes a quarter of a millisecond for each value."""
+"""Of all JSON Schemas of a graph together: to check a schema takes a quarter of a millisecond for each value."""
 MAX_KEY = 256
 MAX_HELD_DEPTH = 100
-"""Of a value that a run holds: its checkpoints hold it deeper still, and are read to a depth of 200."""
-# What 64 bits hold: more is no number to most that read JSON.
+"""The nesting of a value in a run's state. Checkpoints nest it more deeply, and are read to a depth of 200."""
+# Most JSON parsers do not read integers of more than 64 bits.
 _LARGEST = 2**63
 
 
 def find_violations(value: Any) -> Iterator[Issue]:
-    """Nothing for a value that can be read further, else the first reason against it. It does not recurse."""
+    """Yield the first bound that a value exceeds, and nothing for a value within all of them. Does not recurse."""
     values = characters = 0
     waiting: list[tuple[Path, Any]] = [((), value)]
     while waiting:
@@ -28,7 +28,7 @@ def find_violations(value: Any) -> Iterator[Issue]:
         if len(path) > MAX_DEPTH:
             yield Issue(path, f"must be nested at most {MAX_DEPTH} deep")
             return
-        # What waits counts too, and before it is looked at: a long list is not taken apart first.
+        # Counts what is still waiting too, so that a long list fails before it is walked.
         if values + len(waiting) + (len(item) if isinstance(item, list | dict) else 0) > MAX_VALUES:
             yield Issue((), f"must have at most {MAX_VALUES} values")
             return
@@ -36,8 +36,8 @@ def find_violations(value: Any) -> Iterator[Issue]:
         if characters > MAX_CHARACTERS:
             yield Issue((), f"must have at most {MAX_CHARACTERS} characters of text")
             return
-        if wrong := _find_fault(item):
-            yield Issue(path, wrong)
+        if fault := _find_fault(item):
+            yield Issue(path, fault)
             return
         if isinstance(item, dict):
             waiting.extend(((*path, key), item[key]) for key in reversed(item))
@@ -46,7 +46,7 @@ def find_violations(value: Any) -> Iterator[Issue]:
 
 
 def count_values(value: Any) -> int:
-    """How many values a value of JSON holds, itself included. It does not recurse."""
+    """Count a JSON value and all values in it. Does not recurse."""
     count, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
@@ -57,7 +57,7 @@ def count_values(value: Any) -> int:
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether a value is nested more deeply than a run can hold. It does not recurse."""
+    """Whether a value is nested too deeply for the state of a run. Does not recurse."""
     level = [value]
     for _ in range(MAX_HELD_DEPTH + 1):
         level = [item for each in level if isinstance(each, dict | list) for item in _nested_containers(each)]
@@ -82,7 +82,7 @@ def _find_fault(item: Any) -> str | None:
         case None | bool() | list():
             return None
         case dict():
-            # Said of the object: a key that is at fault would be no text for a path either.
+            # Reported at the object: a faulty key could not stand in a path.
             return next(filter(None, map(_find_key_fault, item)), None)
         case str():
             return _find_text_fault(item)
@@ -97,7 +97,7 @@ def _find_fault(item: Any) -> str | None:
 def _find_key_fault(key: Any) -> str | None:
     if not isinstance(key, str):
         return "must have text as its keys"
-    # Keys are repeated in the paths of issues.
+    # Keys are bounded, since the paths of issues repeat them.
     return _find_text_fault(key) if len(key) <= MAX_KEY else f"must have keys of at most {MAX_KEY} characters"
 
 

@@ -1,4 +1,4 @@
-"""What the models of a run cost: against which budgets they count, and that the run's row says all of it."""
+"""What the models of a run cost: which budgets they count against, and a total in the run's row that is complete."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OUT_OF_BUDGET = "The agent's budget of the day does not allow another call of a 
 
 
 class RunCharges:
-    """Those of one run. `load` it before its models are called."""
+    """The model costs of one run. Call `load` before its models are called."""
 
     def __init__(self, services: Services, database: Database, event_log: EventLog, run: Any) -> None:
         self._services = services
@@ -26,40 +26,40 @@ class RunCharges:
         """Whether a call has failed that may have been charged."""
 
     async def load(self) -> None:
-        """Look up whose budgets the run counts against: its agent's, and those of the agents above it."""
-        ids, above = [self._run.agent_id], self._run.parent_run_id
+        """Load whose budgets the run counts against: those of its agent and of the agents of its parent runs."""
+        ids, parent_id = [self._run.agent_id], self._run.parent_run_id
         async with self._database.reading() as connection:
-            while above is not None:
-                parent = select(runs.c.agent_id, runs.c.parent_run_id).where(runs.c.id == above)
-                row = (await connection.execute(parent)).first()
+            while parent_id is not None:
+                parent_query = select(runs.c.agent_id, runs.c.parent_run_id).where(runs.c.id == parent_id)
+                row = (await connection.execute(parent_query)).first()
                 if row is None:
                     break
                 ids.append(row.agent_id)
-                above = row.parent_run_id
-            bounds = select(agents.c.id, agents.c.daily_budget).where(agents.c.id.in_(ids))
-            most = {row.id: row.daily_budget for row in await connection.execute(bounds)}
-        # An agent may have run itself, through another.
-        self.spender = Spender(self._run.id, tuple((id_, most.get(id_)) for id_ in dict.fromkeys(ids)))
+                parent_id = row.parent_run_id
+            budget_query = select(agents.c.id, agents.c.daily_budget).where(agents.c.id.in_(ids))
+            daily_budgets = {row.id: row.daily_budget for row in await connection.execute(budget_query)}
+        # An agent may be its own ancestor, through another one.
+        self.spender = Spender(self._run.id, tuple((id_, daily_budgets.get(id_)) for id_ in dict.fromkeys(ids)))
 
     async def count_missing(self) -> None:
-        """Add to the run what was charged for it and is not written down: whoever called the model did not live to."""
-        below = runs.alias()
-        handed = select(func.coalesce(func.sum(below.c.cost), 0)).where(
-            below.c.parent_run_id == runs.c.id, below.c.status.in_(ENDED)
+        """Add charges that the run's row lacks, because a process ended between a model call and its record."""
+        children = runs.alias()
+        children_cost = select(func.coalesce(func.sum(children.c.cost), 0)).where(
+            children.c.parent_run_id == runs.c.id, children.c.status.in_(ENDED)
         )
-        written = select(runs.c.cost - handed.scalar_subquery()).where(runs.c.id == self._run.id)
+        own_cost_query = select(runs.c.cost - children_cost.scalar_subquery()).where(runs.c.id == self._run.id)
         # What this attempt has counted is written first, so that it is not counted twice.
         await self._event_log.flush()
         async with self._database.reading() as connection:
-            counted = (await connection.execute(written)).scalar_one()
-        missing = await self._services.credits.run_cost(self._run.id) - int(counted)
+            recorded = (await connection.execute(own_cost_query)).scalar_one()
+        missing = await self._services.credits.run_cost(self._run.id) - int(recorded)
         if missing > 0:
             self._event_log.add_usage(cost=missing)
         self.may_be_incomplete = False
 
 
 async def is_budget_spent(credits_: Credits, organisation_id: str, agent: Any) -> bool:
-    """Whether the runs of an agent have cost today what they may. agent: its row."""
+    """Whether the runs of an agent have used up its budget of today. agent: its row."""
     if agent.daily_budget is None:
         return False
     budget = await credits_.agent_budget(organisation_id, agent.id)

@@ -1,4 +1,4 @@
-"""Checkpoints as plain JSON: what is read back can hold data only, never code (docs/security.md)."""
+"""Checkpoints as plain JSON: what is read back can only be data, never code (docs/security.md)."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -8,33 +8,33 @@ from langgraph.types import Interrupt, Send
 from pydantic_core import from_json, to_json
 
 MARK = "$"
-"""What stands in place of a value that is not JSON has this key."""
+"""The key of the object that stands for a value that is not JSON."""
 _BARE = frozenset({type(None), bool, int, float, str})
 
 
 def dumps(value: Any) -> str:
-    """The JSON text of what LangGraph keeps; TypeError for anything else than data and its own two kinds."""
+    """Encode a value of LangGraph's as JSON text. TypeError for anything but data, Send and Interrupt."""
     return to_json(_to_plain(value)).decode()
 
 
 def dumps_json(value: Any) -> str:
-    """The same of what came from JSON, and so has neither tuples nor bytes: several times cheaper."""
+    """As `dumps`, for a value that came from JSON and has neither tuples nor bytes: several times faster."""
     text = to_json(value, fallback=_to_plain).decode()
-    # Somebody's own mark must not be read as ours.
+    # A key of the user's that equals the mark must not be read as ours.
     return text if f'"{MARK}"' not in text else dumps(value)
 
 
 def loads(text: str, pieces: Mapping[str, str] | None = None) -> Any:
-    """What was kept. pieces: the texts of what it names (pieces.py), by digest."""
+    """Decode what `dumps` encoded. pieces: the texts of the pieces that it names (pieces.py), by digest."""
     return _restore_value(from_json(text), pieces or {})
 
 
-def _to_plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
+def _to_plain(value: Any) -> Any:  # noqa: PLR0911 - one return for each kind
     match value:
         case None | bool() | int() | float() | str():
             return value
         case dict():
-            # Most of a checkpoint are numbers of versions: no call for each.
+            # Most of a checkpoint are version numbers, which are not worth a call each.
             plain = {_check_key(name): item if type(item) in _BARE else _to_plain(item) for name, item in value.items()}
             return {MARK: "dict", "of": plain} if MARK in plain else plain
         case list():

@@ -1,4 +1,4 @@
-"""Runs of other agents as steps of a run, made for whoever started that."""
+"""Child runs: runs of other agents as steps of a run, for the caller who started that."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,16 +20,16 @@ from baobab.tools.core.auth.deciders import Approvers
 from baobab.tools.core.services import Services
 
 DEEPEST = 5
-"""So many runs may stand above one."""
+"""The most ancestors that a run may have."""
 
 
 def derive_child_id(run_id: str, call_id: str) -> str:
-    """The id of the run that is a step of another: the same at each attempt."""
+    """Derive the id of a child run from its parent and call: the same at each attempt."""
     return str(uuid5(UUID(run_id), call_id))
 
 
 class ChildRuns:
-    """Those of one run: each is begun in a transaction of the run's own, under an id that a later attempt finds."""
+    """The child runs of one run. Each starts in a transaction of its parent, under an id that does not change."""
 
     def __init__(self, services: Services, database: Database, event_log: EventLog, run: Any) -> None:
         self._services = services
@@ -38,14 +38,17 @@ class ChildRuns:
         self._run = run
 
     async def get_result(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
-        """What a run of the node's agent returned. Delegated while it has not ended, RunFailed where it ended badly."""
-        below = derive_child_id(self._run.id, call_id)
+        """The output of the child run of a node, which is started if needed.
+
+        Raises ChildRunPending while it has not ended, and RunFailed where it did not complete.
+        """
+        child_id = derive_child_id(self._run.id, call_id)
         async with self._database.reading() as connection:
-            child = (await connection.execute(select(runs).where(runs.c.id == below))).first()
+            child = (await connection.execute(select(runs).where(runs.c.id == child_id))).first()
         if child is None:
-            await self._start_run(below, node, given, tainted=tainted)
+            await self._start_run(child_id, node, given, tainted=tainted)
         if child is None or child.status not in ENDED:
-            raise ChildRunPending(below)
+            raise ChildRunPending(child_id)
         if child.status == "completed":
             return RunResult(child.output, child.tainted)
         error = child.error or {"type": child.status, "message": f"the run was {child.status}"}
@@ -56,7 +59,7 @@ class ChildRuns:
         agent = await self._load_agent(node.agent)
         row = build_run_row(agent, child_id, given, now) | copy_caller(run)
         row |= {
-            # Whoever is careful above is careful below.
+            # A check that the parent run makes is made in its child runs too.
             "taint_checks": agent.taint_checks or run.taint_checks,
             "approvers": agent.approvers
             or (Approvers.parse(node.approvers).as_column if node.approvers else run.approvers),
@@ -75,16 +78,17 @@ class ChildRuns:
         self._services.jobs.wake()
 
     async def _load_agent(self, name: str) -> Any:
-        """The agent, whoever may start it from outside: the graph above names it as a part, and tools ask for rights.
+        """Load the agent of a node.
 
-        Limits of starts are for its own door.
+        Its visibility and the limits of its starts do not apply: the parent's graph names it as a part, and its tools
+        check the caller's rights.
         """
         run = self._run
         if run.depth >= DEEPEST:
             raise RunFailed("too_deep", f"Agents run agents {DEEPEST} deep at most.")
-        mine = (agents.c.app_id == run.app_id, agents.c.name == name, agents.c.deleted_at.is_(None))
+        conditions = (agents.c.app_id == run.app_id, agents.c.name == name, agents.c.deleted_at.is_(None))
         async with self._database.reading() as connection:
-            agent = (await connection.execute(select(agents).where(*mine))).first()
+            agent = (await connection.execute(select(agents).where(*conditions))).first()
             if agent is None:
                 raise RunFailed("agent_not_found", f"There is no agent {name} any more.")
         if agent.status != "active":

@@ -1,4 +1,4 @@
-"""The talk of a node with its model: how it opens, what of it is remembered, and what its answer is worth."""
+"""The conversation of a node with its model: how it opens, what is remembered of it, and how its answer is parsed."""
 
 import json
 from collections.abc import Sequence
@@ -13,32 +13,32 @@ from baobab.runtime.agents.spec import LlmNode
 from baobab.runtime.agents.state import State
 
 _LONGEST_REPAIRED = 64 * 1024
-"""Characters of an answer that a model is asked to repair."""
+"""The most characters of an answer that a model is asked to repair."""
 REPAIR = "Answer again, with the JSON that was asked for and nothing else."
-"""How a model is asked once more whose answer is not of its schema."""
+"""How a model is asked again whose answer does not match its schema."""
 
 
 def open_conversation(node_id: str, node: LlmNode, state: State) -> list[Message]:
     system: list[Message] = [{"role": "system", "content": render_text(node_id, node.system_prompt, state)}]
-    given = json.dumps(state["input"], ensure_ascii=False) if node.input_template is None else None
-    user = given if given is not None else render_text(node_id, node.input_template or "", state)
-    return [*(system if node.system_prompt else []), {"role": "user", "content": user}]
+    input_text = json.dumps(state["input"], ensure_ascii=False) if node.input_template is None else None
+    user_text = input_text if input_text is not None else render_text(node_id, node.input_template or "", state)
+    return [*(system if node.system_prompt else []), {"role": "user", "content": user_text}]
 
 
 def insert_earlier(talk: list[Message], earlier: Sequence[Message]) -> list[Message]:
-    """A talk with the earlier messages of its conversation, which follow its system prompt."""
+    """Insert the earlier messages of the thread into a conversation, after its system prompt."""
     prompts = 1 if talk[0]["role"] == "system" else 0
     return [*talk[:prompts], *earlier, *talk[prompts:]]
 
 
 def last_turn(talk: list[Message]) -> list[Message]:
-    """What the user said last and all that followed."""
-    begin = max(index for index, message in enumerate(talk) if message["role"] == "user")
-    return talk[begin:]
+    """The last message of the user and all messages after it."""
+    start = max(index for index, message in enumerate(talk) if message["role"] == "user")
+    return talk[start:]
 
 
 def is_repairable(talk: list[Message], message: Message) -> bool:
-    """Whether a model may be asked once more for an answer: it has not been in this talk, and the talk can hold it."""
+    """Whether a model may be asked to repair an answer: only once, and only if its answer can be kept."""
     text = message.get("content") or ""
     return len(text) <= _LONGEST_REPAIRED and find_violation(text) is None and not any(map(_is_repair, talk))
 
@@ -48,7 +48,7 @@ def _is_repair(message: Message) -> bool:
 
 
 def remove_repair(talk: list[Message]) -> list[Message]:
-    """A talk without an answer that missed its schema, and without the request for another."""
+    """Remove an answer that did not match its schema, and the request to repair it."""
     messages: list[Message] = []
     for message in talk:
         if _is_repair(message) and messages and messages[-1]["role"] == "assistant":
@@ -59,7 +59,7 @@ def remove_repair(talk: list[Message]) -> list[Message]:
 
 
 def _strip_fence(text: str) -> str:
-    """What stands in the code fence that some models put around their JSON."""
+    """Strip the code fence that some models put around their JSON."""
     text = text.strip()
     fenced = text.startswith("```") and text.endswith("```") and "\n" in text
     return text[text.index("\n") + 1 : -3] if fenced else text
@@ -74,13 +74,13 @@ def parse_answer(node: LlmNode, message: Message) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise RunFailed("invalid_output", "The model's answer is not the JSON that was asked for.") from exc
-    if wrong := find_violation(value):
-        raise RunFailed("invalid_output", f"The model's answer {wrong}.")
-    if other := find_mismatch(node.output_schema, value):
-        raise RunFailed("invalid_output", f"The model's answer is not of its `output_schema`: {other}.")
+    if violation := find_violation(value):
+        raise RunFailed("invalid_output", f"The model's answer {violation}.")
+    if mismatch := find_mismatch(node.output_schema, value):
+        raise RunFailed("invalid_output", f"The model's answer does not match its `output_schema`: {mismatch}.")
     return value
 
 
 def find_violation(value: Any) -> str | None:
-    """Why a run cannot hold what a model wrote: Python reads more than JSON is, and than databases keep."""
+    """Why a value of a model cannot be kept: Python parses more than JSON allows and databases store."""
     return next((issue.message for issue in find_violations(value)), None)

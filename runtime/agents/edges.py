@@ -1,4 +1,4 @@
-"""The edges of a graph: which node follows another, by what a run holds then."""
+"""The edges of a graph: which node follows another, by the values of the run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +9,13 @@ from baobab.runtime.agents.spec import GraphSpec
 
 
 class Edges:
-    """names: what LangGraph calls each node. Names of nodes are anybody's text; LangGraph's are not."""
+    """The edges of a graph.
+
+    names: the names of the nodes in LangGraph, by node id. Node ids are arbitrary text; LangGraph's names must not be.
+    """
 
     def __init__(self, spec: GraphSpec) -> None:
-        # Sorted: a graph has the same names whichever way it was stored.
+        # Sorted, so that a graph has the same names in whatever order it was stored.
         self.names = {node_id: f"n{index}" for index, node_id in enumerate(sorted(spec.nodes))}
         self._targets: dict[str, list[tuple[Condition | None, str]]] = {}
         for edge in spec.edges:
@@ -20,7 +23,7 @@ class Edges:
             self._targets.setdefault(edge.from_, []).append((condition, self.names[edge.to]))
 
     def follow(self, node_id: str, values: Mapping[str, Any]) -> str:
-        """LangGraph's name of the node to which the first edge leads whose condition holds. RunFailed where none does.
+        """LangGraph's name of the next node: that of the first edge whose condition holds. RunFailed where none does.
 
         values: `state` and `input`.
         """

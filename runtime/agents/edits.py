@@ -1,4 +1,4 @@
-"""Edits: other arguments that a person gives a call of a run when approving it."""
+"""Edits: the arguments of a run's call that a person changes when approving it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,35 +18,35 @@ _QUESTION = "interrupt"
 
 
 async def edit_call(call: Call, row: Any, decider: Decider, given: Mapping[str, Any]) -> Edit:
-    """The arguments of a waiting call with what its decider gave in place of what the run chose.
+    """The arguments of a waiting call, with those that its decider gave in place of the run's.
 
-    They are held against the tool's schema and the decider's own rights; executed, against the rights of whoever
-    started the run. Forbidden, BadRequest.
+    They are checked against the tool's schema and the decider's rights here, and against the rights of whoever started
+    the run when the call is executed. Raises Forbidden and BadRequest.
     """
     tool, caller = call.registry.find(row.tool), call.caller
-    asked = call.services.approvals.arguments(row)
+    proposed = call.services.approvals.arguments(row)
     if row.tool == REMOTE and not decider.runs_app:
-        # They cannot call it but as the graph does.
-        raise Forbidden("Only admins change what is sent to a tool server.")
+        # Other deciders could not make this call themselves.
+        raise Forbidden("Only admins can change the arguments of a call to a tool server.")
     if isinstance(caller, (EndUser, Anonymous)) and row.tool != _QUESTION and person(caller) != row.starter:
-        raise Forbidden("Only those who run the app, and whoever started the run, change what a call says.")
+        raise Forbidden("Only those who run the app and whoever started the run can change the arguments of a call.")
     if row.tool == REMOTE:
-        # Which tool of which server is bound, whoever edits.
-        whole = {**asked, "arguments": dict(given)}
+        # The tool and its server cannot be changed.
+        arguments = {**proposed, "arguments": dict(given)}
     else:
-        if given.get(BOUND, asked[BOUND]) != asked[BOUND]:
+        if given.get(BOUND, proposed[BOUND]) != proposed[BOUND]:
             raise BadRequest(
                 f"`{BOUND}` is bound to the run's own app.", remediation=f"Leave `{BOUND}` out: it cannot be changed."
             )
         given = {name: value for name, value in given.items() if name != BOUND}
-        # Whoever edits never saw the secrets: where these read as hidden still, they are those that were asked with.
-        whole = restore_hidden(tool, asked, {**given, BOUND: asked[BOUND]})
+        # The decider saw secrets as hidden: where they still read as hidden, the proposed ones are used.
+        arguments = restore_hidden(tool, proposed, {**given, BOUND: proposed[BOUND]})
         given = redact_arguments(tool, given)
     try:
-        tool.validate(whole)
+        tool.validate(arguments)
     except ValidationError as exc:
         raise invalid(exc, tool.arguments) from exc
-    own = Call(call.registry, call.services, tool, caller, call.context, call.unit)
-    own.app = await call.services.directory.app(asked[BOUND])
-    await tool.access.authorise(own, whole)
-    return Edit(dict(given), whole)
+    decider_call = Call(call.registry, call.services, tool, caller, call.context, call.unit)
+    decider_call.app = await call.services.directory.app(proposed[BOUND])
+    await tool.access.authorise(decider_call, arguments)
+    return Edit(dict(given), arguments)

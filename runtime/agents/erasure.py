@@ -1,4 +1,4 @@
-"""Erasing ended runs, with all that was kept of them: events, checkpoints, approvals, and what threads have of them."""
+"""Erases ended runs, with their events, checkpoints and approvals, and optionally their messages in threads."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,12 +22,12 @@ _OF_THREAD = ("agent_writes", "agent_checkpoints", "agent_pieces")
 
 _above = runs.alias("above")
 UNUSED = ~exists().where(_above.c.id == runs.c.parent_run_id, _above.c.finished_at.is_(None))
-"""Whether no run that goes on has the run as a step."""
+"""Whether the run is not a child of a run that has not ended."""
 
 
 async def erase_runs(services: Services, database: Database, ids: Sequence[str], *, remembered: bool) -> None:
-    """Erase runs that have ended, in transactions of their own, as `erase_in` does."""
-    # First: a failure in between leaves runs, which are found again.
+    """Erase runs that have ended, as `erase_in` does, with their approvals, in transactions of their own."""
+    # First, because a failure in between must leave the runs, by which the rest is found.
     async with services.database.writing() as connection:
         await services.approvals.erase_of_runs(connection.execute, ids)
     work = partial(erase_in, ids=ids, remembered=remembered)
@@ -35,49 +35,49 @@ async def erase_runs(services: Services, database: Database, ids: Sequence[str],
 
 
 def erase_in(statements: Statements, ids: Sequence[str], *, remembered: bool) -> None:
-    """Erase runs that have ended. remembered: whether what they said goes from their threads, too."""
-    gone = "DELETE FROM agent_runs WHERE id IN ? AND finished_at IS NOT NULL RETURNING id"
-    ended = [run_id for (run_id,) in statements.rows(gone, list(ids))]
+    """Erase runs that have ended. remembered: whether their messages in threads are erased, too."""
+    delete_ended = "DELETE FROM agent_runs WHERE id IN ? AND finished_at IS NOT NULL RETURNING id"
+    ended_ids = [run_id for (run_id,) in statements.rows(delete_ended, list(ids))]
     for table in _OF_RUN:
-        statements.rows(f"DELETE FROM {table} WHERE run_id IN ?", ended)  # noqa: S608 - our names
+        statements.rows(f"DELETE FROM {table} WHERE run_id IN ?", ended_ids)  # noqa: S608 - our names
     for table in _OF_THREAD:
-        statements.rows(f"DELETE FROM {table} WHERE thread_id IN ?", ended)  # noqa: S608
+        statements.rows(f"DELETE FROM {table} WHERE thread_id IN ?", ended_ids)  # noqa: S608
     if remembered:
-        statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended)
+        statements.rows("DELETE FROM agent_messages WHERE run_id IN ?", ended_ids)
 
 
 async def erase_threads(execute: Any, *, person: str, agent_id: str | None, name: str | None, app_id: str) -> None:
-    """Erase conversations of a person: all in an app, those with one agent, or the one of a name."""
-    theirs = [threads.c.app_id == app_id, threads.c.person == person]
-    theirs += [threads.c.agent_id == agent_id] if agent_id is not None else []
-    theirs += [threads.c.name == name] if name is not None else []
-    await execute(delete(messages).where(messages.c.thread.in_(select(threads.c.id).where(*theirs))))
-    await execute(delete(threads).where(*theirs))
+    """Erase threads of a person: all in an app, those with one agent, or the one of a name."""
+    conditions = [threads.c.app_id == app_id, threads.c.person == person]
+    conditions += [threads.c.agent_id == agent_id] if agent_id is not None else []
+    conditions += [threads.c.name == name] if name is not None else []
+    await execute(delete(messages).where(messages.c.thread.in_(select(threads.c.id).where(*conditions))))
+    await execute(delete(threads).where(*conditions))
 
 
 async def sweep_runs(services: Services, database: Database) -> None:
-    """Erase runs that ended longer ago than they are kept, some hundred at most; tallies of hours that are over."""
+    """Erase runs past their retention, a few hundred at most, and the counts of past hours."""
     now, default = services.clock.now(), services.options.run_retention_days
     async with database.reading() as connection:
-        said = set((await connection.execute(select(agents.c.retention_days).distinct())).scalars())
-    left = _MOST_BATCHES
-    for days in said:
-        kept = default if days is None else days
-        if not kept:
+        retention_settings = set((await connection.execute(select(agents.c.retention_days).distinct())).scalars())
+    batches_left = _MOST_BATCHES
+    for days in retention_settings:
+        retention_days = default if days is None else days
+        if not retention_days:
             continue
-        whose = agents.c.retention_days.is_(None) if days is None else agents.c.retention_days == days
-        late = select(runs.c.id).where(
-            runs.c.finished_at <= now - timedelta(days=kept),
-            runs.c.agent_id.in_(select(agents.c.id).where(whose)),
+        of_setting = agents.c.retention_days.is_(None) if days is None else agents.c.retention_days == days
+        expired = select(runs.c.id).where(
+            runs.c.finished_at <= now - timedelta(days=retention_days),
+            runs.c.agent_id.in_(select(agents.c.id).where(of_setting)),
             UNUSED,
         )
-        while left:
+        while batches_left:
             async with database.reading() as connection:
-                few = (await connection.execute(late.order_by(runs.c.finished_at).limit(BATCH))).scalars().all()
-            if not few:
+                batch = (await connection.execute(expired.order_by(runs.c.finished_at).limit(BATCH))).scalars().all()
+            if not batch:
                 break
-            left -= 1
-            await erase_runs(services, database, list(few), remembered=False)
+            batches_left -= 1
+            await erase_runs(services, database, list(batch), remembered=False)
     async with database.writing() as connection:
         hour = int(now.timestamp() // _HOUR)
         await connection.execute(delete(counts).where(counts.c.hour < hour - _LASTING_HOURS))

@@ -1,4 +1,4 @@
-"""Why a run stops before its end."""
+"""The exceptions with which a run stops before its end, or pauses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from baobab.tools.core.jobs import JobLost
 
 
 class RunFailed(Exception):
-    """`type` is a word for programs; the message is for people.
+    """The run fails. `type` is a code for programs; the message is for people.
 
-    quotes: whether the message is in the words of a tool server or provider, which are for those who run the app.
+    quotes: whether the message quotes a tool server or provider, which only those who run the app may see.
     """
 
     def __init__(self, type_: str, message: str, *, quotes: bool = False) -> None:
@@ -20,12 +20,12 @@ class RunFailed(Exception):
 
     @property
     def error(self) -> dict[str, Any]:
-        """What the run's row keeps."""
+        """The error in the run's row."""
         return {"message": self.message, "type": self.type, **self._quotes_field}
 
     @property
     def event(self) -> dict[str, Any]:
-        """What `run_failed` tells."""
+        """The payload of the event `run_failed`."""
         reason = {"reason": self.type} if self.type in ("approval_denied", "timed_out") else {}
         return {"error": self.message, "type": self.type, **reason, **self._quotes_field}
 
@@ -42,7 +42,7 @@ class RunTakenOver(JobLost):
 
 
 class ApprovalPending(Exception):
-    """A call that a person must approve first."""
+    """A call waits for the approval of a person."""
 
     def __init__(self, approval_id: str, details: dict[str, Any]) -> None:
         super().__init__(approval_id)
@@ -51,7 +51,7 @@ class ApprovalPending(Exception):
 
 
 class ChildRunPending(Exception):
-    """A run of another agent that this one goes on after."""
+    """The run waits for a child run to end."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)
@@ -59,7 +59,7 @@ class ChildRunPending(Exception):
 
 
 class RateLimited(Exception):
-    """A call that a limit lets through later: so many seconds from now at the earliest."""
+    """A call hit a rate limit: it may be made again after this many seconds."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds)
@@ -67,7 +67,7 @@ class RateLimited(Exception):
 
 
 class CallDenied(Exception):
-    """A call that a person refused."""
+    """A person refused a call."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -75,10 +75,10 @@ class CallDenied(Exception):
 
 
 class ToolFailed(Exception):
-    """A call that its tool refused, told as a model can use it."""
+    """A call failed. error: code and message, in a form that a model can use."""
 
     def __init__(self, error: dict[str, Any], arguments: Mapping[str, Any] | None = None) -> None:
         super().__init__(error.get("message", ""))
         self.error = error
         self.arguments = arguments
-        """Those that a person gave in place of what the run wanted, where one did."""
+        """The arguments that a person gave in place of the run's; None where nobody did."""

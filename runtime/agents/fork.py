@@ -1,4 +1,4 @@
-"""Where another run can go on from: a run's checkpoint after one of its steps."""
+"""Fork points: the checkpoint of a run after one of its steps, from which another run can continue."""
 
 import json
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from baobab.storage.database import Database, Unit
 from baobab.storage.transactions import run_in_unit
 
 _BRANCH = "branch:to:"
-"""How LangGraph calls the channel that has a node begin."""
+"""The prefix of LangGraph's channels that make a node start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """The state after `step`, and what calls of that step have returned while others had not."""
+    """The state after `step`, and the results of those calls of that step that had already returned."""
 
     step: int
     checkpoint: dict[str, Any]
@@ -34,16 +34,16 @@ class ForkPoint:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether text from outside is in the state, or among the results that are about to be."""
-        read = (loads(result["value"]) for result in self.results if result["channel"] == "tainted")
-        return bool(self.checkpoint["channel_values"]["tainted"]) or any(read)
+        """Whether text from outside is in the state, or in the results that will be added to it."""
+        tainted_values = (loads(result["value"]) for result in self.results if result["channel"] == "tainted")
+        return bool(self.checkpoint["channel_values"]["tainted"]) or any(tainted_values)
 
     def apply_changes(
         self, graph: Mapping[str, Any], given: Mapping[str, Any] | None, state: Mapping[str, Any] | None
     ) -> None:
-        """Have another input, and other values of keys of the state; what follows is decided anew by them.
+        """Replace the input, and keys of the state. The next node is chosen again by the new values.
 
-        RunFailed where no edge leads on with these. graph: that of the run.
+        graph: that of the run. Raises RunFailed where no edge's condition holds.
         """
         values = self.checkpoint["channel_values"]
         if given is not None:
@@ -54,7 +54,7 @@ class ForkPoint:
             self._decide_next_node(Edges(GraphSpec.model_validate_json(json.dumps(graph))))
 
     def _decide_next_node(self, edges: Edges) -> None:
-        """Follow the edges of the node that ended last, unless it has more to do itself."""
+        """Follow the edges of the node that ended last, unless it is still in the middle of its work."""
         values, versions = self.checkpoint["channel_values"], self.checkpoint["channel_versions"]
         pending = [channel for channel in values if channel.startswith(_BRANCH)]
         latest = max((max(seen.values()), name) for name, seen in self.checkpoint["versions_seen"].items() if seen)[1]
@@ -71,11 +71,11 @@ class ForkPoint:
         updated = self.checkpoint.get("updated_channels")
         if updated is not None:
             self.checkpoint["updated_channels"] = sorted({*updated, channel} - {pending[0]})
-        # What was begun of the other way is of no use on this one.
+        # The results belong to the node that would have come next.
         self.results.clear()
 
     async def save_to_run(self, unit: Unit, run_id: str) -> None:
-        """Make it the beginning of a run."""
+        """Save this as the first checkpoint of a run."""
         package = CheckpointPacker(dumps).pack_checkpoint(self.checkpoint)
         row = {"thread_id": run_id, "namespace": "", "id": self.checkpoint["id"]}
         row |= {"parent_id": None, "checkpoint": package.text, "about": dict(self.about)}
@@ -86,27 +86,29 @@ class ForkPoint:
 
 
 async def find_fork_point(database: Database, run: Any, step: int | None) -> ForkPoint | None:
-    """None where nothing follows that step, or it was not taken. step: left out, the last that something follows."""
-    mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+    """The fork point after a step; None where the run did not take it, or ended with it. step: default is the last."""
+    conditions = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
     async with database.reading() as connection:
-        id_query = select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id)
+        id_query = select(checkpoints.c.id).where(*conditions).order_by(checkpoints.c.id)
         ids = (await connection.execute(id_query)).scalars().all()
 
         async def load_checkpoint(index: int) -> tuple[int, dict[str, Any], Any]:
-            row = (await connection.execute(select(checkpoints).where(*mine, checkpoints.c.id == ids[index]))).one()
-            found = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
-            return found["channel_values"].get("steps", 0), found, row.about
+            row = (
+                await connection.execute(select(checkpoints).where(*conditions, checkpoints.c.id == ids[index]))
+            ).one()
+            loaded = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
+            return loaded["channel_values"].get("steps", 0), loaded, row.about
 
         if not ids:
             return None
-        latest, checkpoint, about = await load_checkpoint(len(ids) - 1)
-        most = latest - 1 if run.status == "completed" else latest
-        step = most if step is None else step
-        if not 0 <= step <= most:
+        latest_step, checkpoint, about = await load_checkpoint(len(ids) - 1)
+        last_step = latest_step - 1 if run.status == "completed" else latest_step
+        step = last_step if step is None else step
+        if not 0 <= step <= last_step:
             return None
         low, high = 0, len(ids) - 1
-        if step < latest:
-            # The last of those after so many steps: their numbers never fall.
+        if step < latest_step:
+            # Finds the last checkpoint of the step by bisection: the number of steps never falls.
             while low < high:
                 middle = (low + high + 1) // 2
                 low, high = (middle, high) if (await load_checkpoint(middle))[0] <= step else (low, middle - 1)
@@ -114,12 +116,12 @@ async def find_fork_point(database: Database, run: Any, step: int | None) -> For
             if steps_taken != step or "input" not in checkpoint["channel_values"]:
                 return None
             return ForkPoint(step, checkpoint, about, [])
-        done = select(writes).where(
+        results_query = select(writes).where(
             writes.c.thread_id == run.id,
             writes.c.namespace == "",
             writes.c.checkpoint_id == checkpoint["id"],
-            # Below 0 stands who waits and what failed.
+            # Positions below 0 are interrupts and errors.
             writes.c.position >= 0,
         )
-        results = [dict(row) for row in (await connection.execute(done)).mappings()]
+        results = [dict(row) for row in (await connection.execute(results_query)).mappings()]
     return ForkPoint(step, checkpoint, about, results) if "input" in checkpoint["channel_values"] else None
