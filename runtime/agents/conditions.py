@@ -1,8 +1,8 @@
 """Conditions of edges: a part of JSON-Logic (jsonlogic.com), checked when it is parsed, evaluated without running code.
 
-There are no loops, and what is gone through of the data is counted, so rules end soon. They mean what they mean in
-JavaScript, with exceptions towards a clear error or a plainer answer: what would be NaN or Infinity there fails here,
-lists and objects are equal when they hold the same, are in no order, and `cat` writes them as JSON.
+There are no loops, and the values that operations visit are counted, so rules end soon. They mean the same as in
+JavaScript, with these exceptions: what would be NaN or Infinity there fails here; lists and objects are equal when
+their contents are equal, and have no order; `cat` writes them as JSON.
 """
 
 import json
@@ -18,25 +18,25 @@ MAX_VALUES = 1000
 MAX_CHARACTERS = 100_000
 MAX_ITEMS = 10_000
 MAX_VISITED = 250_000
-"""Values of the data that operations may go through; so many characters of a text are one."""
+"""Values of the data that operations may visit; `_CHARACTERS` characters of a text count as one."""
 _CHARACTERS = 64
 
-# Beyond it a double, which is what a number of JSON-Logic is, does not count in ones.
+# Numbers of JSON-Logic are doubles, which are not exact integers beyond this.
 _EXACT = 2**53
 _NUMBER = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,5})?", re.ASCII)
 
 _ABSENT = object()
 
-# What a rule names, in parts: ("state", "rows", "0").
+# The name of a value in a rule, in parts: ("state", "rows", "0").
 Name = tuple[str, ...]
 
 
 class ConditionError(Exception):
-    """A condition is not right; the text says why, without the values."""
+    """A condition is invalid or failed. The text says why, without the values."""
 
 
 class ConditionInvalid(ConditionError):
-    """The rule is none: `path` leads to the part that is at fault."""
+    """The rule is invalid. `path` leads to the part that is wrong."""
 
     def __init__(self, path: Sequence[str | int], message: str) -> None:
         super().__init__(message)
@@ -44,18 +44,18 @@ class ConditionInvalid(ConditionError):
 
 
 class ConditionFailed(ConditionError):
-    """The rule cannot be worked out with these values, such as a sum of what is no number."""
+    """The rule cannot be evaluated with these values, such as a sum of texts."""
 
 
 class EvaluationContext:
-    """What rules see. They share the bound on how much of it they go through, for nothing else is done meanwhile."""
+    """The values that rules see. Rules that are evaluated together share one bound on how many they visit."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
         self._left = MAX_VISITED
 
     def spend(self, values: Sequence[Any]) -> None:
-        """Count what an operation is about to go through. Raises ConditionFailed."""
+        """Count the values that an operation is about to visit. Raises ConditionFailed beyond the bound."""
         waiting = [values]
         while waiting:
             items = waiting.pop()
@@ -72,7 +72,7 @@ class EvaluationContext:
 
 
 class Condition:
-    """A rule, parsed once. `names` is what its `var` and `missing` ask for, in their order; () is all of the data."""
+    """A rule, parsed once. `names`: what its `var` and `missing` look up, in order; () is all of the data."""
 
     def __init__(self, rule: Any) -> None:
         """`rule` is an object with one operation. Raises ConditionInvalid."""
@@ -83,7 +83,7 @@ class Condition:
         self.names = tuple(parser.names)
 
     def evaluate(self, data: Mapping[str, Any] | EvaluationContext) -> Any:
-        """What the rule comes to for `{"state": ..., "input": ...}`. Raises ConditionFailed."""
+        """Evaluate the rule for `{"state": ..., "input": ...}`. Raises ConditionFailed."""
         try:
             return self._run(data if isinstance(data, EvaluationContext) else EvaluationContext(data))
         except RecursionError as exc:
@@ -99,7 +99,7 @@ _Run = Callable[[EvaluationContext], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """`run` gets the arguments still to be worked out, and the data: some operations stop early."""
+    """An operation. `run` evaluates the arguments itself, because some operations stop early."""
 
     least: int
     most: int
@@ -168,7 +168,7 @@ class _Parser:
         return lambda data: [text for text, name in wanted if _look_up(name, data) in (None, "")]
 
     def _parse_name(self, text: Any, path: tuple[str | int, ...]) -> Name:
-        """Only what stands there: a name put together at run time could not be checked before."""
+        """Parse a name, which must be literal text: a computed name could not be checked in advance."""
         self._left -= 1
         if self._left < 0:
             raise ConditionInvalid((), f"must have at most {MAX_VALUES} values")
@@ -213,7 +213,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Equal without any conversion; numbers are one type."""
+    """Whether values are equal without conversion; all numbers are one type."""
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(_is_same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -224,17 +224,17 @@ def _is_same(left: Any, right: Any) -> bool:
 
 
 def _is_equal(left: Any, right: Any) -> bool:
-    """Equal after the conversions of `==`: text and booleans become numbers to meet a number."""
+    """Whether values are equal after the conversions of `==`: text and booleans are compared to numbers as numbers."""
     if left is None or right is None or type(left) is type(right) or (_is_number(left) and _is_number(right)):
         return _is_same(left, right)
     if not isinstance(left, str | int | float) or not isinstance(right, str | int | float):
         return False
-    one, other = _as_number(left), _as_number(right)
-    return one is not None and one == other
+    left_number, right_number = _as_number(left), _as_number(right)
+    return left_number is not None and left_number == right_number
 
 
 def _as_number(value: Any) -> int | float | None:
-    """JavaScript's Number(), or None for what is no number."""
+    """JavaScript's Number(), or None where that is NaN."""
     if value is None:
         return 0
     if isinstance(value, bool):
@@ -250,13 +250,13 @@ def _as_number(value: Any) -> int | float | None:
 
 
 def _compare_pairs(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
-    """Text against text by its characters, else as numbers; what is no number is in no order, so it is false."""
+    """Compare two texts by their characters, anything else as numbers. False where one is no number."""
 
     def is_ordered(left: Any, right: Any) -> bool:
         if isinstance(left, str) and isinstance(right, str):
             return compare(left, right)
-        one, other = _as_number(left), _as_number(right)
-        return one is not None and other is not None and compare(one, other)
+        left_number, right_number = _as_number(left), _as_number(right)
+        return left_number is not None and right_number is not None and compare(left_number, right_number)
 
     return lambda values: all(is_ordered(a, b) for a, b in pairwise(values))
 
@@ -348,7 +348,7 @@ def _choose_branch(arguments: Sequence[_Run], data: EvaluationContext) -> Any:
 
 
 def _stop_at(stops: bool) -> Callable[[Sequence[_Run], EvaluationContext], Any]:
-    """The first value that counts as `stops`, or the last one."""
+    """Evaluate to the first value whose truth is `stops`, or else to the last value."""
 
     def run(arguments: Sequence[_Run], data: EvaluationContext) -> Any:
         value = None

@@ -1,4 +1,4 @@
-"""The JSON Schema of a graph, for whoever writes one: with descriptions, without references."""
+"""The JSON Schema of a graph, for people and models that write one: with descriptions, without references."""
 
 from functools import cache
 from typing import Any
@@ -9,13 +9,13 @@ from baobab.tools.core.schema import portable
 
 @cache
 def graph_schema() -> dict[str, Any]:
-    """Made from the models that read a graph, so that it cannot say anything else."""
+    """Build the schema from the models that parse a graph, so that the two cannot differ."""
     schema: dict[str, Any] = _simplify_schema(portable(GraphSpec.model_json_schema()))
     return schema
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Without what only repeats what the rest says."""
+    """Remove keywords that only repeat what others say."""
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""What is to be said against a graph."""
+"""Validation problems of a graph."""
 
 import json
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ MAX_ISSUES = 100
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """`path` leads from the graph's root to the part at fault: ("edges", 3, "to")."""
+    """One validation problem: where it is in the graph, such as ("edges", 3, "to"), and what is wrong."""
 
     path: Path
     message: str
 
 
 def quote_name(text: str) -> str:
-    """A name for a message, as it would stand in the graph, cut to what a reader needs."""
+    """Quote a name for a message as it would stand in the graph, cut to 64 characters."""
     return json.dumps(text if len(text) <= 64 else f"{text[:63]}…", ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""The kinds of jobs that runs ask for. Each has the argument `run_id`."""
+"""The kinds of jobs that runs enqueue. Each has the argument `run_id`."""
 
 ADVANCE = "agents_advance"
-"""Makes a segment."""
+"""Executes a run until it ends or pauses."""
 WEBHOOK = "agents_webhook"
-"""Tells whoever asked for it that a run has ended."""
+"""Sends the webhook of a run that has ended."""
 ORPHANS = "agents_orphans"
-"""Has the runs end that were steps of a run which has ended."""
+"""Cancels the child runs of a run that has ended."""

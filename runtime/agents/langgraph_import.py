@@ -1,4 +1,4 @@
-"""LangGraph, imported when it is first needed: that takes the better part of a second."""
+"""Imports LangGraph when it is first needed, which takes most of a second."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from baobab.runtime.late_import import LateImport
 
 @dataclass(frozen=True, slots=True)
 class GraphLibrary:
-    """What is built on LangGraph: graph.py, checkpointer.py and fork.py of runtime/agents/."""
+    """The code that imports LangGraph: graph.py, checkpointer.py, fork.py and state.py of runtime/agents/."""
 
     compile_graph: Any
     initial_state: Any
@@ -17,7 +17,7 @@ class GraphLibrary:
 
 
 async def load_graph_library() -> GraphLibrary:
-    """What is built on LangGraph, imported with the first run."""
+    """Return the code that imports LangGraph. The first run imports it."""
     return await _library.get()
 
 

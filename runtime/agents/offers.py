@@ -1,4 +1,4 @@
-"""What tools an agent may be given: those of the registry that are about its app, and those of its tool servers."""
+"""The tools that an app can offer its agents: those of the registry for the app, and those of its tool servers."""
 
 import re
 from collections import Counter
@@ -19,13 +19,13 @@ from baobab.tools.core.call import Tool, ToolRunner
 from baobab.tools.core.errors import BadRequest, BaobabError, name_operations_within
 
 BOUND = "app_id"
-"""The argument that is the agent's app, and that nobody else names."""
+"""The argument that is set to the agent's app; neither graphs nor models choose it."""
 REMOTE = "mcp_servers_call"
 """The tool that calls those of tool servers."""
 DIGEST = "digest"
-"""Its argument that holds fast how the tool was described when the call was proposed."""
+"""Its argument that pins the description of the tool at the time when the call was proposed."""
 SERVER = "server_id"
-"""Its argument that says which server: a graph may name it, and the name may be another server's later."""
+"""Its argument that pins the server by id: a graph may use a name, which another server may get later."""
 _SOMEBODY = EndUser("app_000000000000", "somebody")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_NAME = 64
@@ -37,7 +37,7 @@ class ToolOffers:
 
     registry: ToolRunner
     servers: Mapping[str, ToolServer] = field(default_factory=dict)
-    """By name and by id."""
+    """The app's tool servers, by name and by id."""
 
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         """How a tool may be used, or why it may not."""
@@ -53,17 +53,17 @@ class ToolOffers:
             return self._get_server(ref).build_offer(tool)
         registered = self.registry.tools.get(ref.name)
         if registered is None or not is_usable(registered):
-            near = get_close_matches(
+            close = get_close_matches(
                 ref.name, [name for name, tool in self.registry.tools.items() if is_usable(tool)], 1
             )
-            meant = f"; did you mean {near[0]}?" if near else ""
-            return f"there is no tool {ref.name} that an agent can call{meant}"
-        users = registered.access.admits(_SOMEBODY)
+            suggestion = f"; did you mean {close[0]}?" if close else ""
+            return f"there is no tool {ref.name} that an agent can call{suggestion}"
+        is_for_users = registered.access.admits(_SOMEBODY)
         mode: Mode = "read_only" if registered.effect == "read" else "read_write"
-        return ToolOffer(mode, "end_user" if users else "developer_only")
+        return ToolOffer(mode, "end_user" if is_for_users else "developer_only")
 
     def get_remote_tool(self, ref: ToolRef) -> ToolDescription:
-        """A tool of a tool server, as it was accepted. ToolServerNotFound, ToolNotOffered, ToolChanged."""
+        """A tool of a tool server, as it was accepted. Raises ToolServerNotFound, ToolNotOffered and ToolChanged."""
         return self._get_server(ref).get_tool(ref.name)
 
     def _get_server(self, ref: ToolRef) -> ToolServer:
@@ -73,26 +73,26 @@ class ToolOffers:
         return server
 
     def get_calling_tool(self, ref: ToolRef) -> Tool:
-        """What makes the call, of a tool that is offered."""
+        """The registered tool that makes the calls of an offered one."""
         return self.registry.find(REMOTE if ref.source == "mcp" else ref.name)
 
     def get_server_name(self, ref: ToolRef) -> str | None:
-        """What the server of a tool is called; None for a tool of ours."""
+        """The name of a tool's server; None for a built-in tool."""
         server = self.servers.get(ref.server_id or "")
         return ref.server_id if server is None else server.name
 
     def describe_tool(self, ref: ToolRef, name: str) -> dict[str, Any]:
-        """A tool that is offered, as models are told of it. called: the name that they use."""
+        """Describe an offered tool for a model. name: what the model calls it."""
         if ref.source != "mcp":
             return describe_function(self.registry.find(ref.name), name)
         tool, server = self.get_remote_tool(ref), self._get_server(ref)
-        said = f"A tool of the server {server.name}, which says of it: {tool.description}"
+        description = f"A tool of the server {server.name}, which says of it: {tool.description}"
         parameters = {"type": "object", **tool.input_schema}
-        function = {"name": name, "description": said, "parameters": parameters}
+        function = {"name": name, "description": description, "parameters": parameters}
         return {"type": "function", "function": function}
 
     def build_arguments(self, ref: ToolRef, app_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the tool that makes a call: what the run chose is within what it does not choose."""
+        """Build the arguments of the tool that makes a call: the run's, with those that the run does not choose."""
         if ref.source != "mcp":
             if given.get(BOUND, app_id) != app_id:
                 raise BadRequest(f"`{BOUND}` is bound to the agent's own app.", remediation=f"Leave `{BOUND}` out.")
@@ -100,42 +100,42 @@ class ToolOffers:
         try:
             digest = self.get_remote_tool(ref).digest
         except BaobabError:
-            # A call that was made is known again without it, and none is made with it.
+            # A call that was made before is recognised without the digest, and no new call is made with this one.
             digest = "none"
         server = self.servers.get(ref.server_id or "")
-        named = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
-        return {BOUND: app_id, **named, "arguments": dict(given)}
+        pinned = {SERVER: ref.server_id if server is None else server.id, "tool": ref.name, DIGEST: digest}
+        return {BOUND: app_id, **pinned, "arguments": dict(given)}
 
 
 async def load_offers(registry: ToolRunner, execute: Execute, app_id: str) -> ToolOffers:
-    """What an app has for its agents. execute: where its rows are."""
+    """Load the tools that an app offers its agents. execute: of the database of the app's region."""
     return ToolOffers(registry, await load_servers(execute, app_id))
 
 
 def is_usable(tool: Tool) -> bool:
-    """Whether agents may call it: within their app, and nothing that hands out rights or speaks for a person."""
+    """Whether agents may call a tool: it must be bound to an app, and neither grant rights nor act as a person."""
     if tool.toolset.name == "agents":
         return tool.name == "interrupt"
     return tool.app_parameter == BOUND and not tool.grants and tool.mcp
 
 
 def function_names(spec: GraphSpec) -> dict[ToolKey, str]:
-    """What models call the tools of a graph: by their own names, where no two of the graph's nodes' tools share one.
+    """The names by which models call the tools of a graph: the tools' own names where they are unique in the graph.
 
-    Of those that do, the tools of tool servers have the name of their server before theirs.
+    Otherwise the tools of tool servers get the name of their server as a prefix.
     """
     refs = {ref.key: ref for node in spec.nodes.values() if isinstance(node, LlmNode) for ref in node.tools}
-    bare = {key: _plain_name(ref.name, _LONGEST_NAME) for key, ref in refs.items()}
-    prefixed = {key: _prefix_name(ref) for key, ref in refs.items()}
-    shared = Counter(bare.values())
+    plain_names = {key: _plain_name(ref.name, _LONGEST_NAME) for key, ref in refs.items()}
+    prefixed_names = {key: _prefix_name(ref) for key, ref in refs.items()}
+    plain_counts = Counter(plain_names.values())
     names = {
-        key: bare[key] if ref.server_id is None or shared[bare[key]] == 1 else prefixed[key]
+        key: plain_names[key] if ref.server_id is None or plain_counts[plain_names[key]] == 1 else prefixed_names[key]
         for key, ref in refs.items()
     }
-    taken = Counter(names.values())
-    # Names of servers and of their tools are anybody's text, of which models are told the letters alone.
+    name_counts = Counter(names.values())
+    # Names of servers and their tools are arbitrary text, so prefixed names may still be equal: these get a digest.
     return {
-        key: name if taken[name] == 1 or refs[key].server_id is None else _mark_name(refs[key])
+        key: name if name_counts[name] == 1 or refs[key].server_id is None else _mark_name(refs[key])
         for key, name in names.items()
     }
 
@@ -154,7 +154,7 @@ def _mark_name(ref: ToolRef) -> str:
 
 
 def describe_function(tool: Tool, name: str) -> dict[str, Any]:
-    """A tool as models are told of it, in the form of OpenAI's chat completions."""
+    """Describe a tool for a model, in the form of OpenAI's chat completions."""
     schema = tool.input_schema
     properties = {field: about for field, about in schema.get("properties", {}).items() if field != BOUND}
     required = [field for field in schema.get("required", ()) if field != BOUND]

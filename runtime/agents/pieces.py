@@ -1,7 +1,7 @@
-"""Pieces: a checkpoint as a small text, and the large values in it, each of which is stored once for its run.
+"""Pieces: the large values of checkpoints, each of which is stored once for its run.
 
-A checkpoint holds all of a run's state, and most of that is what the checkpoint before held. So whatever is large
-stands in a row of its own, under the digest of its text, and the checkpoint names it.
+A checkpoint holds all of a run's state, most of which is the same as in the checkpoint before. So each large value has
+a row of its own, with the digest of its text as the key, and the checkpoint refers to it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +18,9 @@ from baobab.storage.database import Execute
 from baobab.storage.transactions import Statements
 
 _LEAST = 512
-"""Characters of a value that is worth a row."""
+"""A value of more characters than this gets a row of its own."""
 _LEVELS = {"state": 1, "items": 1, "talks": 2, "said": 2}
-"""Channels that grow by what is added to them, and how many levels of them are taken apart; all others are whole."""
+"""The channels that grow, and to how many levels they are split into pieces; all others are stored whole."""
 _REFERENCE_START = f'{{"{MARK}":"piece","of":"'
 _DIGEST_LENGTH = 40
 _AT_ONCE = 400
@@ -31,7 +31,7 @@ _INSERT_PIECE = (
 
 @dataclass(frozen=True, slots=True)
 class PackedValue:
-    """A value as it was stored. text: what stands for it in what holds it; size: characters of all that it is."""
+    """A value as stored. text: its JSON, or a reference to its piece; size: the characters of it with all parts."""
 
     value: Any
     text: str
@@ -41,7 +41,7 @@ class PackedValue:
 
 @dataclass(frozen=True, slots=True)
 class PackedCheckpoint:
-    """A checkpoint that is about to be stored. fresh: texts of pieces that are not yet, by digest."""
+    """A checkpoint to be stored. fresh: the texts of pieces that are not stored yet, by digest."""
 
     text: str
     size: int
@@ -50,7 +50,7 @@ class PackedCheckpoint:
 
 
 class CheckpointPacker:
-    """Packs the checkpoints of one run, one after the other. dumps: makes the JSON text of a value."""
+    """Packs the checkpoints of one run, one after the other. dumps: encodes a value as JSON text."""
 
     def __init__(self, dumps: Callable[[Any], str]) -> None:
         self._dumps = dumps
@@ -58,7 +58,7 @@ class CheckpointPacker:
         self._stored: set[str] = set()
 
     def pack_checkpoint(self, checkpoint: Mapping[str, Any]) -> PackedCheckpoint:
-        """What to store. Call `keep` when it is stored."""
+        """Pack a checkpoint. Call `mark_saved` when it is stored."""
         fresh: dict[str, str] = {}
         channels = {
             name: self._pack_value(value, self._channels.get(name), fresh, _LEVELS.get(name, 0))
@@ -70,26 +70,29 @@ class CheckpointPacker:
         return PackedCheckpoint(text, len(text) + sum(each.size for each in channels.values()), fresh, channels)
 
     def mark_saved(self, package: PackedCheckpoint) -> None:
-        """The package is stored: what it holds need not be stored again."""
+        """Note that a checkpoint was stored: its pieces need not be stored again."""
         self._channels = package.channels
         self._stored.update(package.fresh)
 
     def mark_stored(self, digests: Iterable[str]) -> None:
-        """Pieces that were read are stored."""
+        """Note that pieces are stored, because they were read."""
         self._stored.update(digests)
 
     def _pack_value(self, value: Any, before: PackedValue | None, fresh: dict[str, str], levels: int) -> PackedValue:
-        # Nothing in a state is changed in place: the same object is the same value.
+        # Values of a state are never changed in place, so the same object is the same value.
         if before is not None and before.value is value:
             return before
         parts: dict[Any, PackedValue] = {}
-        of = before.parts if before is not None else {}
+        parts_before = before.parts if before is not None else {}
         if levels and type(value) is dict and MARK not in value and all(type(name) is str for name in value):
-            parts = {name: self._pack_value(item, of.get(name), fresh, levels - 1) for name, item in value.items()}
+            parts = {
+                name: self._pack_value(item, parts_before.get(name), fresh, levels - 1) for name, item in value.items()
+            }
             text = _join_object({name: part.text for name, part in parts.items()})
         elif levels and type(value) is list:
             parts = {
-                index: self._pack_value(item, of.get(index), fresh, levels - 1) for index, item in enumerate(value)
+                index: self._pack_value(item, parts_before.get(index), fresh, levels - 1)
+                for index, item in enumerate(value)
             }
             text = "[" + ",".join(part.text for part in parts.values()) + "]"
         else:
@@ -104,7 +107,7 @@ class CheckpointPacker:
 
 
 def find_digests(texts: Iterable[str]) -> set[str]:
-    """The digests that stand in texts where a piece may be named."""
+    """The digests of all pieces that texts may refer to."""
     return {named[:_DIGEST_LENGTH] for text in texts for named in text.split(_REFERENCE_START)[1:]}
 
 
@@ -113,18 +116,18 @@ def _join_object(texts: Mapping[str, str]) -> str:
 
 
 async def read_pieces(execute: Execute, thread_ids: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """The pieces that texts of these runs name, directly or not, by digest."""
-    read: dict[str, str] = {}
-    theirs, wanted = sorted(set(thread_ids)), sorted(find_digests(texts))
-    while wanted:
-        found: dict[str, str] = {}
-        for few in range(0, len(wanted), _AT_ONCE):
-            these = pieces.c.digest.in_(wanted[few : few + _AT_ONCE])
-            query = select(pieces.c.digest, pieces.c.text).where(pieces.c.thread_id.in_(theirs), these)
-            found |= {row.digest: row.text for row in (await execute(query)).all()}
-        read |= found
-        wanted = sorted(find_digests(found.values()) - read.keys())
-    return read
+    """Read the pieces of runs that texts refer to, directly or through other pieces: texts by digest."""
+    texts_by_digest: dict[str, str] = {}
+    owners, missing = sorted(set(thread_ids)), sorted(find_digests(texts))
+    while missing:
+        loaded: dict[str, str] = {}
+        for start in range(0, len(missing), _AT_ONCE):
+            in_batch = pieces.c.digest.in_(missing[start : start + _AT_ONCE])
+            query = select(pieces.c.digest, pieces.c.text).where(pieces.c.thread_id.in_(owners), in_batch)
+            loaded |= {row.digest: row.text for row in (await execute(query)).all()}
+        texts_by_digest |= loaded
+        missing = sorted(find_digests(loaded.values()) - texts_by_digest.keys())
+    return texts_by_digest
 
 
 def add_pieces(statements: Statements, thread_id: str, fresh: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Templates of nodes, filled with what a run holds. What does not fit ends the run."""
+"""Renders the templates of nodes with the values of a run. An error of a template fails the run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from baobab.runtime.agents.templates import Template, TemplateError, fill_each, 
 
 
 def template_values(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What templates and conditions see."""
+    """The values that templates and conditions see."""
     return {"state": state["state"], "input": state["input"]}
 
 

@@ -1,4 +1,4 @@
-"""Replay: a graph driven by the record of a run. No tool is called, no model asked, nothing written."""
+"""Replay: runs a graph with the recorded results of a run. No tool or model is called, and nothing is written."""
 
 import asyncio
 import json
@@ -24,14 +24,15 @@ _COMPARED_EVENTS = ("run_start", "node_start", "node_end", *_CALLS, "run_failed"
 
 
 class ResultNotRecorded(Exception):
-    """A result was too large to be kept."""
+    """A result was too large to be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """lines: `  ` before an event that the run told and the replay tells, `- ` for the run alone, `+ ` for the replay.
+    """The events of a run and of its replay, as a diff.
 
-    Who was told first of calls that were made side by side does not matter, nor what waited for a person.
+    lines: begin with `  ` for an event of both, with `- ` for one of the run alone, with `+ ` for one of the replay.
+    The order of parallel calls does not matter, nor what waited for a person.
     """
 
     lines: list[str]
@@ -39,21 +40,21 @@ class Replay:
 
 
 class _RecordExhausted(Exception):
-    """The run did not get further, or not here."""
+    """The replay needs a result that the run has not recorded: it ended before, or took another path."""
 
 
 async def replay_run(database: Database, run: Any, graph: Mapping[str, Any] | None = None) -> Replay:
-    """Replay an ended run: its row. graph: in place of the run's own. Unrecorded."""
+    """Replay an ended run. run: its row; graph: used in place of the run's own. Raises ResultNotRecorded."""
     record = await load_record(database, run, GraphSpec.model_validate_json(json.dumps(run.graph_spec)))
     replayer = _Replayer(run, record)
     await replayer.replay_graph(run.graph_spec if graph is None else graph)
-    then, now = _render_lines(record.events), _render_lines(replayer.events)
-    return Replay(_diff_lines(then, now), then == now)
+    recorded_lines, replayed_lines = _render_lines(record.events), _render_lines(replayer.events)
+    return Replay(_diff_lines(recorded_lines, replayed_lines), recorded_lines == replayed_lines)
 
 
 @dataclass(slots=True)
 class _Replayer:
-    """The journal and the toolbox of a run that only remembers."""
+    """The event log, toolbox and memory of a replay: it answers from the record and collects events."""
 
     run: Any
     record: RunRecord
@@ -66,25 +67,25 @@ class _Replayer:
         self.emit_event("run_start", {"input": run.input, **origin})
         saver: Any = _ReplaySaver()
         config: Any = {"configurable": {"thread_id": run.id, "checkpoint_ns": ""}, "recursion_limit": 100_000}
-        given: Any = build_initial_state(run.input)
+        graph_input: Any = build_initial_state(run.input)
         if self.record.initial_checkpoint is not None:
-            checkpoint, about = self.record.initial_checkpoint
-            saver.put(config, checkpoint, about, checkpoint["channel_versions"])
-            given = None
-        last: dict[str, Any] = {}
+            checkpoint, metadata = self.record.initial_checkpoint
+            saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
+            graph_input = None
+        final_state: dict[str, Any] = {}
         session: Any = RunSession(self, self, self, asyncio.Semaphore())
         try:
             async for state in compile_graph(graph, saver).astream(
-                given, config, context=session, stream_mode="values"
+                graph_input, config, context=session, stream_mode="values"
             ):
-                last = state
+                final_state = state
         except _RecordExhausted:
-            # Of one that was cancelled, or whose model or time failed it: that is not the graph's doing.
+            # The run failed at this point for a reason outside the graph, such as its model or its timeout.
             self.events += [event for event in self.record.events[-1:] if event["type"] == "run_failed"]
         except RunFailed as failed:
             self.emit_event("run_failed", failed.event)
         else:
-            self.emit_event("run_end", {"output": last.get("output")})
+            self.emit_event("run_end", {"output": final_state.get("output")})
 
     def emit_event(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
         if subject in self._emitted_subjects or payload.get("call_id") in self.record.inherited:
@@ -95,10 +96,10 @@ class _Replayer:
         return True
 
     def taint(self) -> None:
-        """It stands in the event."""
+        """Do nothing: the events themselves say what is tainted."""
 
     async def flush(self) -> None:
-        """Nobody reads along."""
+        """Do nothing: nobody follows a replay."""
 
     async def call_tool(
         self,
@@ -142,7 +143,7 @@ class _Replayer:
         return ModelAnswer(self.record.answers[step])
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
-        """What models are asked is not compared."""
+        """Recall nothing: the requests to models are not compared."""
         return RecalledMessages()
 
     def _get_recorded(self, name: str, call_id: str) -> Mapping[str, Any]:
@@ -155,21 +156,21 @@ class _Replayer:
 
 
 class _ReplaySaver(InMemorySaver):
-    """Counts versions as runs do: a fork begins with a checkpoint of theirs."""
+    """Counts versions as the Checkpointer does, because a fork starts from a checkpoint of a run."""
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return BaseCheckpointSaver.get_next_version(self, current, channel)
 
 
 def _render_lines(events: Sequence[Event]) -> list[str]:
-    """Events as texts; those of calls that stand together in the order of the calls."""
+    """Render events as lines; events of parallel calls are in the order of their call ids."""
     lines: list[str] = []
     calls: list[tuple[Any, str]] = []
     for event in events:
         type_, payload = event["type"], event["payload"]
         if type_ not in _COMPARED_EVENTS:
             continue
-        # How long a call takes, what its run is called and whose words are told is no part of what a graph does.
+        # Durations, ids of child runs and whether an error quotes somebody do not depend on the graph.
         payload = {name: value for name, value in payload.items() if name not in ("duration_ms", "run_id", "quotes")}
         line = f"{type_} {json.dumps(payload, sort_keys=True, ensure_ascii=False)}"
         if type_ in _CALLS:

@@ -1,6 +1,6 @@
-"""The record of a run that has ended: what its models answered and its calls returned, by step and by call.
+"""The record of a run that has ended: the answers of its models by step, and the results of its calls by call id.
 
-Nothing is kept for the purpose: events hold the results of calls, of 64 KB at most; checkpoints hold what models said.
+It is read from what a run stores anyway: events hold results of calls up to 64 KB, checkpoints the answers of models.
 """
 
 import json
@@ -22,19 +22,19 @@ Event = dict[str, Any]
 
 @dataclass(slots=True)
 class RunRecord:
-    """told: its events, oldest first; calls: the payload of each tool_call_end, by call_id; answers: by step."""
+    """events: oldest first; calls: the payload of each `tool_call_end`, by call id; answers: by step."""
 
     events: list[Event] = field(default_factory=list)
     calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answers: dict[int, Message] = field(default_factory=dict)
     inherited: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The same as `calls`, of those that the run did not make because the one it goes on from had made them."""
+    """As `calls`, for calls that the run did not repeat because the run that it was forked from had made them."""
     initial_checkpoint: tuple[dict[str, Any], Any] | None = None
-    """The checkpoint that it began with, where it went on from another run, and what was said about that."""
+    """The checkpoint that a forked run began with, and its metadata."""
 
 
 async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecord:
-    """Read one checkpoint after another: each stands for the whole state."""
+    """Load the record of a run. Reads one checkpoint at a time, because each holds the whole state."""
     record, models = RunRecord(), {key: node for key, node in spec.nodes.items() if isinstance(node, LlmNode)}
     async with database.reading() as connection:
         query = select(events).where(events.c.run_id == run.id).order_by(events.c.seq)
@@ -43,30 +43,30 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
             if row.type == "tool_call_end":
                 record.calls[row.payload["call_id"]] = row.payload
         if run.forked_from is not None:
-            made = {event["payload"].get("call_id") for event in record.events}
-            earlier = (events.c.run_id == run.forked_from, events.c.type == "tool_call_end")
-            for payload in (await connection.execute(select(events.c.payload).where(*earlier))).scalars():
+            own_call_ids = {event["payload"].get("call_id") for event in record.events}
+            inherited_ends = (events.c.run_id == run.forked_from, events.c.type == "tool_call_end")
+            for payload in (await connection.execute(select(events.c.payload).where(*inherited_ends))).scalars():
                 step, _, call = payload["call_id"].partition(".")
-                if call and int(step) == run.forked_step and payload["call_id"] not in made:
+                if call and int(step) == run.forked_step and payload["call_id"] not in own_call_ids:
                     record.inherited[payload["call_id"]] = payload
-        mine = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
-        ids = (await connection.execute(select(checkpoints.c.id).where(*mine).order_by(checkpoints.c.id))).scalars()
-        ended = {
+        of_run = (checkpoints.c.thread_id == run.id, checkpoints.c.namespace == "")
+        ids = (await connection.execute(select(checkpoints.c.id).where(*of_run).order_by(checkpoints.c.id))).scalars()
+        models_by_step = {
             event["payload"]["step"]: models[event["payload"]["node_id"]]
             for event in record.events
             if event["type"] == "node_end" and event["payload"]["node_id"] in models
         }
         before: dict[str, Any] = {}
         for checkpoint_id in ids.all():
-            kept = select(checkpoints).where(*mine, checkpoints.c.id == checkpoint_id)
-            row = (await connection.execute(kept)).one()
+            checkpoint_query = select(checkpoints).where(*of_run, checkpoints.c.id == checkpoint_id)
+            row = (await connection.execute(checkpoint_query)).one()
             checkpoint = loads(row.checkpoint, await read_pieces(connection.execute, [run.id], [row.checkpoint]))
             state = checkpoint["channel_values"]
             if "steps" not in state:
                 continue
             if not before and run.forked_from is not None:
                 record.initial_checkpoint = (checkpoint, row.about)
-            _add_answer(record, before, state, ended)
+            _add_answer(record, before, state, models_by_step)
             before = state
     return record
 
@@ -74,7 +74,7 @@ async def load_record(database: Database, run: Any, spec: GraphSpec) -> RunRecor
 def _add_answer(
     record: RunRecord, before: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[int, LlmNode]
 ) -> None:
-    """What a model said between two checkpoints: in its talk while it calls tools, else in the key that it writes."""
+    """Add a model's answer between two checkpoints: in `talks` while it calls tools, else in the key that it writes."""
     step = state["steps"]
     if not before or step == before["steps"]:
         return
@@ -89,7 +89,7 @@ def _add_answer(
     for node_id, talk in state["talks"].items():
         if len(talk) <= len(before["talks"].get(node_id) or ()):
             continue
-        # Behind an answer that missed its schema stands the request for another.
+        # An answer that did not match its schema is followed by the request to repair it.
         message = talk[-2] if talk[-1]["role"] == "user" else talk[-1]
         if message["role"] == "assistant" and (message is not talk[-1] or message.get("tool_calls")):
             record.answers[step] = message

@@ -1,4 +1,4 @@
-"""What the nodes of a graph work with, for one segment of one run."""
+"""The interfaces through which the nodes of a graph reach their run: events, tools, models and memory."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """A model's: one message in the form of OpenAI's chat completions."""
+    """A model's answer: one message in the form of OpenAI's chat completions."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """Of a tool. arguments: those that a person gave in place of what the run wanted, where one did."""
+    """A tool's result. arguments: those that a person gave in place of the run's; None where nobody did."""
 
     value: Any
     arguments: Mapping[str, Any] | None = None
@@ -27,23 +27,23 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Of a run of another agent. tainted: whether it has read text from outside."""
+    """The result of a child run. tainted: whether that run has read text from outside."""
 
     output: Any
     tainted: bool
 
 
 class EventEmitter(Protocol):
-    """Who is told what the run does: the journal of a run, as a rule."""
+    """Receives the events of a run; usually its event log."""
 
     def emit_event(self, type_: str, payload: Mapping[str, Any], subject: str | None = None) -> bool:
-        """Whether it was news: of one subject is told once."""
+        """Add an event, unless there was one of this subject. Returns whether it was added."""
         ...
 
     def taint(self) -> None: ...
 
     async def flush(self) -> None:
-        """Return when what was told can be seen."""
+        """Write the pending events, so that others can see them."""
         ...
 
 
@@ -59,7 +59,10 @@ class Toolbox(Protocol):
         tainted: bool,
         approvers: NamedApprovers | None = None,
     ) -> CallResult:
-        """The result. approvers: of the node. Waiting, Limited, Denied, TimedOut, ToolFailed."""
+        """Call a tool. approvers: those that the node names.
+
+        Raises ApprovalPending, RateLimited, CallDenied, RunTimedOut and ToolFailed.
+        """
         ...
 
     def redact_arguments(self, ref: ToolRef, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,23 +70,23 @@ class Toolbox(Protocol):
         ...
 
     def is_tainting(self, ref: ToolRef) -> bool:
-        """Whether results of the tool hold text from outside."""
+        """Whether results of the tool may contain text from outside."""
         ...
 
     def get_server_name(self, ref: ToolRef, call_id: str) -> str | None:
-        """The name of the tool server that a call goes to; None for a tool of ours."""
+        """The name of the tool server that a call goes to; None for a built-in tool."""
         ...
 
     async def run_agent(self, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool) -> RunResult:
-        """What a run of another agent returned. Delegated, RunFailed."""
+        """Return the result of a child run. Raises ChildRunPending and RunFailed."""
         ...
 
     def get_child_id(self, call_id: str) -> str:
-        """The id of the run that `delegate` begins."""
+        """The id of the child run that `run_agent` starts for a call."""
         ...
 
     async def ask_model(self, node: LlmNode, messages: Sequence[Message], step: int) -> ModelAnswer:
-        """Limited, RunFailed where no model answers."""
+        """Ask a model. Raises RateLimited, and RunFailed where no model answers."""
         ...
 
 
@@ -91,8 +94,8 @@ class Toolbox(Protocol):
 class RecalledMessages:
     """Earlier messages of a node's conversation, oldest first.
 
-    position: how far the conversation had come when they were read; tainted: whether a run that added one of them had
-    read text from outside.
+    position: of the last one in the thread when they were read; tainted: whether a run that added one of them had read
+    text from outside.
     """
 
     messages: Sequence[Message] = ()
@@ -101,18 +104,19 @@ class RecalledMessages:
 
 
 class Memory(Protocol):
-    """The conversation that a run belongs to."""
+    """Reads the thread that a run belongs to."""
 
     async def recall_messages(self, node_id: str, node: LlmNode, until: int | None) -> RecalledMessages:
-        """Read what the node is to be reminded of. until: the position up to which; None reads all there is by now."""
+        """Read earlier messages for a node. until: the last position to read; None for all of the thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RunSession:
-    """turns: for how many calls are made at the same time.
+    """The context of a graph: what its nodes use.
 
-    LangGraph's own `max_concurrency` is not used: cancelled, it leaves behind what had not begun, its checkpoints too.
+    call_slots: limits how many calls are made at the same time. LangGraph's `max_concurrency` is not used for that:
+    when it is cancelled, it leaves tasks that have not started behind, and their checkpoints.
     """
 
     event_log: EventEmitter

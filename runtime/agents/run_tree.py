@@ -1,7 +1,7 @@
-"""Runs that are steps of other runs: what those above are told of them, and how they end together.
+"""Parent and child runs: which events and usage parents receive, and how runs end together.
 
-All of it happens in the transaction of what it follows from. Rows are locked from below upwards, never downwards: a
-run's end reaches the runs below it through a job.
+Parents are updated in the transaction of the child. Rows are locked from child to parent, never the other way: the end
+of a run reaches its children through a job.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,18 +45,18 @@ _REQUEST_CANCEL = (
 
 
 def has_agent_nodes(graph: Mapping[str, Any]) -> bool:
-    """Whether runs of a graph have runs below them."""
+    """Whether runs of a graph may have child runs."""
     return any(node["type"] == "agent" for node in graph["nodes"].values())
 
 
 def close_run(statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[str, Any]) -> None:
-    """A run has ended: add what it used to those above, have the next one go on, and those below end."""
-    *used, parent_id = statements.rows(_SELECT_USAGE, run_id)[0]
-    above = parent_id
-    while above is not None:
-        updated = statements.rows(_ADD_USAGE, *used, above)
-        # One that goes on hands over what it has used when it ends itself.
-        above = updated[0][1] if updated and updated[0][0] in ENDED else None
+    """Follow the end of a run: add its usage to its parents, continue its parent, and have its children cancelled."""
+    *usage, parent_id = statements.rows(_SELECT_USAGE, run_id)[0]
+    ancestor_id = parent_id
+    while ancestor_id is not None:
+        updated = statements.rows(_ADD_USAGE, *usage, ancestor_id)
+        # A parent that has not ended passes its usage on when it ends.
+        ancestor_id = updated[0][1] if updated and updated[0][0] in ENDED else None
     if parent_id is not None:
         jobs.enqueue_in(statements, ADVANCE, {"run_id": parent_id}, f"run:{parent_id}:child:{run_id}")
     if has_agent_nodes(graph):
@@ -66,34 +66,34 @@ def close_run(statements: Statements, jobs: Jobs, run_id: str, graph: Mapping[st
 def emit_to_parents(
     statements: Statements, parent_id: str, emitted: Iterable[tuple[str, Mapping[str, Any], str | None]], at: datetime
 ) -> list[str]:
-    """Have what a run tells stand among the events of those above it, too; their ids. told: type, payload, subject."""
+    """Add events of a run to its parents. emitted: type, payload and subject of each. Returns the parents' ids."""
     events, ids = list(emitted), []
-    above: str | None = parent_id
-    while above is not None and events:
-        reserved = statements.rows(_RESERVE_SEQ, len(events), above)
+    ancestor_id: str | None = parent_id
+    while ancestor_id is not None and events:
+        reserved = statements.rows(_RESERVE_SEQ, len(events), ancestor_id)
         if not reserved:
             break
-        last, following = reserved[0]
-        first = last - len(events) + 1
+        last_seq, next_id = reserved[0]
+        first_seq = last_seq - len(events) + 1
         rows = [
-            (above, first + index, type_, to_json(payload).decode(), subject, at)
+            (ancestor_id, first_seq + index, type_, to_json(payload).decode(), subject, at)
             for index, (type_, payload, subject) in enumerate(events)
         ]
         statements.execute_many(_INSERT_EVENT, rows)
-        ids.append(above)
-        above = following
+        ids.append(ancestor_id)
+        ancestor_id = next_id
     return ids
 
 
 async def fail_lost_run(services: Services, database: Database, run: Any) -> None:
-    """End a run whose job was given up, or is no more: nobody would go on with it. run: its row."""
-    lost = RunFailed("worker_lost", "No process could go on with the run.")
+    """Fail a run whose job failed or no longer exists, so that nothing would continue it. run: its row."""
+    failure = RunFailed("worker_lost", "No process could continue the run.")
     now = services.clock.now()
 
     def work(statements: Statements) -> None:
-        ended = statements.rows(_FAIL_RUN, to_json(lost.error).decode(), now, run.id, run.job_id or "")
-        for seq, webhook_url in ended:
-            statements.rows(_INSERT_EVENT, run.id, seq, "run_failed", to_json(lost.event).decode(), "run_end", now)
+        ended_rows = statements.rows(_FAIL_RUN, to_json(failure.error).decode(), now, run.id, run.job_id or "")
+        for seq, webhook_url in ended_rows:
+            statements.rows(_INSERT_EVENT, run.id, seq, "run_failed", to_json(failure.event).decode(), "run_end", now)
             close_run(statements, services.jobs, run.id, run.graph_spec)
             if webhook_url is not None:
                 services.jobs.enqueue_in(statements, WEBHOOK, {"run_id": run.id}, f"webhook:{run.id}")
@@ -105,20 +105,20 @@ async def fail_lost_run(services: Services, database: Database, run: Any) -> Non
 
 
 async def request_cancel(services: Services, database: Database, run: Any) -> str | None:
-    """`cancelled` at once where no worker has the run, else `cancelling`; None where it has ended, or is frozen.
+    """Cancel a run. run: its row.
 
-    run: its row.
+    Returns `cancelled` where no worker executes it, `cancelling` where one does, None where it has ended or is frozen.
     """
     if run.job_id == FROZEN:
         return None
     if run.status != "running":
-        # What waits must not be done for a run that is no more.
+        # Pending calls must not be executed for a run that has ended.
         await services.approvals.abandon(run.id)
     now = services.clock.now()
 
     def work(statements: Statements) -> str | None:
-        if ended := statements.rows(_CANCEL_RUN, now, run.id, FROZEN):
-            seq, webhook_url = ended[0]
+        if ended_rows := statements.rows(_CANCEL_RUN, now, run.id, FROZEN):
+            seq, webhook_url = ended_rows[0]
             statements.rows(_INSERT_EVENT, run.id, seq, "run_cancelled", "{}", "run_end", now)
             close_run(statements, services.jobs, run.id, run.graph_spec)
             if webhook_url is not None:
@@ -128,10 +128,10 @@ async def request_cancel(services: Services, database: Database, run: Any) -> st
 
     status = await services.part(TransactionRunners).get_runner(database).run(work, announce=True)
     if status == "cancelled":
-        # It may have begun to wait since its row was read.
+        # It may have asked for an approval since its row was read.
         await services.approvals.abandon(run.id)
     services.jobs.wake()
-    watch = services.of(RunWatcher)
-    watch.notify_listeners(run.id)
-    watch.request_refresh()
+    watcher = services.of(RunWatcher)
+    watcher.notify_listeners(run.id)
+    watcher.request_refresh()
     return status

@@ -1,4 +1,4 @@
-"""Who is interested in runs, in this process: those who listen to their events, and those who make them."""
+"""Watches runs for this process: for readers of their events, and for executors that must notice a cancellation."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunWatcher:
-    """One for each process. What happens in another process is seen at its announcement, by one look for all runs."""
+    """Watches runs; one for each process. An announcement of another process causes one query for all watched runs."""
 
     def __init__(self, services: Services) -> None:
         self._listeners: dict[str, set[asyncio.Event]] = {}
@@ -28,7 +28,7 @@ class RunWatcher:
 
     @contextlib.contextmanager
     def subscribe(self, run_id: str, database: Database) -> Iterator[asyncio.Event]:
-        """An event that is set when there may be something new to read of the run."""
+        """Yield an event that is set whenever the run may have something new to read."""
         news = asyncio.Event()
         self._databases[run_id] = database
         self._listeners.setdefault(run_id, set()).add(news)
@@ -43,7 +43,7 @@ class RunWatcher:
 
     @contextlib.contextmanager
     def watch_cancellation(self, run_id: str, database: Database, cancel: Callable[[], None]) -> Iterator[None]:
-        """Have `cancel` called when somebody wants the run to end."""
+        """Call `cancel` when somebody asks to cancel the run."""
         self._databases[run_id] = database
         self._cancels[run_id] = cancel
         try:
@@ -53,7 +53,7 @@ class RunWatcher:
             self._forget_run(run_id)
 
     def notify_listeners(self, run_id: str) -> None:
-        """There is something new of the run."""
+        """Wake the readers of a run: there is something new to read."""
         for news in self._listeners.get(run_id, ()):
             news.set()
 
@@ -63,13 +63,13 @@ class RunWatcher:
             self._last_seqs.pop(run_id, None)
 
     def request_refresh(self) -> None:
-        """See what has become of the runs that somebody here is interested in."""
+        """Query the watched runs soon."""
         self._is_stale = bool(self._databases)
         if self._is_stale and (self._refresh_task is None or self._refresh_task.done()):
             self._refresh_task = asyncio.create_task(self._refresh_until_fresh(), name="runs")
 
     async def _refresh_until_fresh(self) -> None:
-        # What was written after a look had begun may not be in it.
+        # A query may miss what was written after it began, so it is repeated.
         while self._is_stale:
             self._is_stale = False
             await self._refresh_once()
@@ -85,8 +85,8 @@ class RunWatcher:
                 _log.warning("runs: the database does not answer (%s)", exc)
 
     async def _refresh_runs(self, database: Database, ids: list[str]) -> None:
-        for few in range(0, len(ids), 500):
-            query = select(runs.c.id, runs.c.last_seq, runs.c.status).where(runs.c.id.in_(ids[few : few + 500]))
+        for start in range(0, len(ids), 500):
+            query = select(runs.c.id, runs.c.last_seq, runs.c.status).where(runs.c.id.in_(ids[start : start + 500]))
             async with database.reading() as connection:
                 rows = (await connection.execute(query)).all()
             for row in rows:

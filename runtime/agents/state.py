@@ -1,4 +1,4 @@
-"""The state of a run as LangGraph keeps it: what its nodes write, and how writes of one moment are joined."""
+"""The state of a run in LangGraph: its channels, and how writes of parallel tasks are merged."""
 
 import operator
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ def _merge_dicts(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _append_messages(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Messages are added to those of their node; None begins it anew."""
+    """Append messages to those of their node; None clears them."""
     return one | {node: [] if more is None else [*one.get(node, ()), *more] for node, more in other.items()}
 
 
@@ -28,7 +28,7 @@ class State(TypedDict, total=False):
 
 
 def build_initial_state(run_input: Mapping[str, Any], *, tainted: bool = False) -> State:
-    """The state in which a run begins. tainted: whether its input holds text from outside."""
+    """Build the state in which a run begins. tainted: whether its input contains text from outside."""
     return {
         "input": dict(run_input),
         "state": {},
