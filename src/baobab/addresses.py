@@ -1,4 +1,4 @@
-"""The addresses of stores, as settings hold them: what is not one is refused where it is read."""
+"""Types for the addresses of stores in settings. A malformed address is refused when the settings are read."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ _OBJECTS_URL = "must be file:///FOLDER or s3://BUCKET/PREFIX"
 
 
 def _check_database_url(value: str) -> str:
-    # The name that drivers know; the other is an older spelling of it.
+    # Drivers know only `postgresql`; `postgres` is an older spelling.
     value = value.replace("postgres://", "postgresql://", 1) if value.startswith("postgres://") else value
     return _with_scheme(value, ("sqlite:///", "postgresql://"), _DATABASE_URL)
 

@@ -1,4 +1,4 @@
-"""What `baobab backup` takes from the settings: where the data is, and what of it is not in files."""
+"""What `baobab backup` reads from the settings: where the data is, and which of it a backup leaves out."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +21,12 @@ def data_source(settings: Settings) -> Source:
 
 
 def list_left_out(settings: Settings, *, secret_key: bool) -> Iterator[str]:
-    """What a backup does not hold, a sentence each."""
+    """Yields a sentence for each thing that a backup does not hold."""
     if not secret_key:
-        yield "The key that secrets are sealed with is not in it: without it they cannot be read."
+        yield "The backup does not hold the key that secrets are sealed with; without it they cannot be read."
     if settings.valkey_url and settings.kv_durable == "valkey":
-        yield "The key-value store is in Valkey: it is not in it."
+        yield "The backup does not hold the key-value store, which is in Valkey."
     if settings.regions:
-        yield f"Regions of {settings.regions} have stores of their own: what those hold elsewhere is not in it."
+        yield f"The backup does not hold the data of the regions in {settings.regions}, which have stores of their own."
     if settings.objects_url:
-        yield f"Files are kept in {settings.objects_url}: they are not in it."
+        yield f"The backup does not hold the files, which are in {settings.objects_url}."

@@ -22,18 +22,18 @@ _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class CommandError(click.ClickException):
-    """One line on standard error, exit status 1."""
+    """An error that is shown as one line on standard error; the exit status is 1."""
 
 
 @click.group(context_settings=_HELP)
 @click.version_option(__version__, prog_name="baobab")
 def main() -> None:
-    """A backend for AI agents and the apps around them: one registry of tools, over MCP and REST.
+    """A backend for AI agents and the apps around them: one set of tools, over MCP and REST.
 
-    Settings are environment variables with the prefix BAOBAB_, such as BAOBAB_DATA (the folder where everything is
-    kept, `data` by default) and BAOBAB_PORT; docs/settings.md lists them all. Start with `baobab serve`.
+    Start with `baobab serve`. Settings are environment variables with the prefix BAOBAB_, such as BAOBAB_DATA (the
+    folder that holds everything, `data` by default) and BAOBAB_PORT; docs/settings.md lists them all.
     """
-    # Whatever a command makes, keys and data alike, is for the account that runs it.
+    # What a command creates, keys and data alike, is readable only by the account that runs it.
     os.umask(0o077)
 
 
@@ -41,12 +41,12 @@ def main() -> None:
 @click.option("--host", help="Address to listen on [BAOBAB_HOST, 127.0.0.1].")
 @click.option("--port", type=int, help="Port to listen on [BAOBAB_PORT, 8000].")
 @click.option("--workers", type=int, help="Server processes [BAOBAB_WORKERS, 1].")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def serve(**given: Any) -> None:
     """Start the server.
 
-    The first start makes the data folder, a first account and its API key, and prints the key this once. SIGTERM or
-    Ctrl-C stops it: requests under way are finished first.
+    The first start creates the data folder, a first account and its API key, and prints the key, only this once.
+    SIGTERM or Ctrl-C stops the server: requests in progress are finished first.
     """
     from baobab.serving import run
 
@@ -54,11 +54,11 @@ def serve(**given: Any) -> None:
 
 
 @main.command()
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def worker(data: Path | None) -> None:
-    """Make durable jobs without serving requests, until SIGTERM or Ctrl-C.
+    """Run durable jobs without serving requests, until SIGTERM or Ctrl-C.
 
-    Servers make them too, unless BAOBAB_JOBS=0 leaves all of them to workers.
+    Servers run jobs too, unless BAOBAB_JOBS=0 leaves them all to workers.
     """
     settings = _load_settings(data=data)
 
@@ -74,11 +74,11 @@ def worker(data: Path | None) -> None:
 
 
 @main.command()
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def migrate(data: Path | None) -> None:
-    """Bring the database to the schema of this version.
+    """Update the database to the schema of this version.
 
-    `baobab serve` does so by itself; run it beforehand when you want to see it happen.
+    `baobab serve` does this by itself. Run this command first if you want to see what it applies.
     """
     from baobab.storage.databases import database_at
     from baobab.storage.migrate import migrate as apply
@@ -99,12 +99,12 @@ def migrate(data: Path | None) -> None:
 
 @main.command("forget-store")
 @click.argument("store")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def forget_store(store: str, data: Path | None) -> None:
-    """Accept that the data of a store is lost, and begin anew with an empty one.
+    """Accept that the data of a store is lost, and start again with an empty one.
 
-    STORE is the name that the error of the start tells, such as `kv:local` or `objects:local`. Restore a backup
-    instead where there is one.
+    STORE is the name in the error of the start, such as `kv:local` or `objects:local`. If you have a backup, restore it
+    instead.
     """
     from baobab.storage.databases import database_at
     from baobab.storage.identity import forget_store as forget
@@ -118,25 +118,25 @@ def forget_store(store: str, data: Path | None) -> None:
             await database.close()
 
     if not _run(work()):
-        raise CommandError(f"no store of the name {store} is known; the start names the one that is missing")
-    click.echo(f"The next start begins anew with an empty {store}.")
+        raise CommandError(f"there is no store {store}; use the name that the error of the start gives")
+    click.echo(f"The next start creates an empty {store}.")
 
 
 @main.command()
-@click.option("--to", required=True, help="Empty database, postgresql://..., or new folder that will have the rows.")
-@click.option("--valkey", help="Empty Valkey or Redis that will have the key-value store: redis://...")
-@click.option("--objects", help="Empty place that will have the files: s3://BUCKET/PREFIX.")
+@click.option("--to", required=True, help="Where the rows go: an empty database, postgresql://..., or a new folder.")
+@click.option("--valkey", help="Where the key-value store goes: an empty Valkey or Redis, redis://...")
+@click.option("--objects", help="Where the files go: an empty s3://BUCKET/PREFIX.")
 @click.option("--data", type=Path, help="Folder of the installation [BAOBAB_DATA, data].")
-@click.option("--dry-run", is_flag=True, help="Look at both sides and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check both sides and change nothing.")
 def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None, *, dry_run: bool) -> None:
-    """Carry an installation on files over to Postgres, or one on Postgres to files.
+    """Move an installation from files to Postgres, or from Postgres to files.
 
-    The installation is the one that the settings name. --to postgresql://... carries its rows, its keys and, with
-    --objects, its files to servers; --to FOLDER carries all of it into a new folder.
+    --to postgresql://... copies the rows, the keys and, with --objects, the files of the installation that the settings
+    name. --to FOLDER copies all of it into a new folder.
 
-    Stop its servers and workers first; none can start while this runs. The source is read and not changed. The target
-    must be empty, and serves nobody until everything has arrived and is found to be the same. Killed in the middle,
-    run the same command again: it goes on. A password may be left to PGPASSWORD or ~/.pgpass.
+    Stop its servers and workers first; none can start while this runs. The source is only read. The target must be
+    empty, and cannot be used until everything has arrived and has been compared. If the command is interrupted, run it
+    again: it continues. You can leave a password to PGPASSWORD or ~/.pgpass.
     """
     from baobab.transfer_command import target_settings
     from baobab.transfer_command import transfer as carry
@@ -150,11 +150,12 @@ def transfer(to: str, valkey: str | None, objects: str | None, data: Path | None
 
 
 @main.command()
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def init(data: Path | None) -> None:
-    """Make the data folder, the first account and its API key, without starting the server.
+    """Create the data folder, the first account and its API key, without starting the server.
 
-    Prints the key, this once. Does nothing when there is an account already; `baobab keys create` makes another key.
+    Prints the key, only this once. Does nothing if there is an account already; `baobab keys create` creates another
+    key.
     """
     from baobab.tools.accounts.first_account import ensure_first_account
 
@@ -165,12 +166,12 @@ def init(data: Path | None) -> None:
             return await ensure_first_account(application.services, settings.bootstrap_key or None)
 
     key = _run(work())
-    click.echo(key or "There is an account already. `baobab keys create` makes another key.", err=key is None)
+    click.echo(key or "There is an account already. `baobab keys create` creates another key.", err=key is None)
 
 
 @main.command()
 def openapi() -> None:
-    """Print the OpenAPI 3.1 document of the REST door."""
+    """Print the OpenAPI 3.1 document of the REST API."""
     from baobab.http.openapi import build_document
 
     click.echo(json.dumps(build_document(_build_registry(), __version__, _load_settings().address), indent=2))
@@ -179,7 +180,7 @@ def openapi() -> None:
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Names, schemas and effects as JSON.")
 def tools(*, as_json: bool) -> None:
-    """Print the catalogue of tools: name, effect, route and what each is for."""
+    """Print all tools: name, effect, route and what each does."""
     registry = _build_registry()
     if as_json:
         click.echo(json.dumps([_describe_tool(tool) for tool in registry.tools.values()], indent=2))
@@ -193,13 +194,13 @@ def tools(*, as_json: bool) -> None:
 
 @main.command()
 @click.argument("email", required=False)
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
-@click.password_option(help="The new password; asked for when left out.")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
+@click.password_option(help="The new password; the command asks for it if it is left out.")
 def password(email: str | None, data: Path | None, password: str) -> None:
-    """Set the password of the account [EMAIL]; without one, of the first account, `owner@localhost`.
+    """Set the password of the account EMAIL, or of the first account, `owner@localhost`.
 
-    With it a person signs in, to decide approvals or let programs in. It works on the data folder itself, so that it
-    also replaces a password that was forgotten. Every session of the account ends.
+    People sign in with it, to decide on approvals and to connect programs. The command works on the data folder itself,
+    so it can also replace a password that was forgotten. It ends every session of the account.
     """
     from baobab.tools.accounts.password_reset import set_password
 
@@ -209,30 +210,30 @@ def password(email: str | None, data: Path | None, password: str) -> None:
         async with _open_application(settings) as application:
             return await set_password(application.services, email, password)
 
-    click.echo(f"{_run(work())} signs in with the new password from now on.")
+    click.echo(f"{_run(work())} can sign in with the new password.")
 
 
 @main.group()
 def keys() -> None:
-    """API keys of the first account, and the keys that secrets are sealed with.
+    """Manage the first account's API keys, and the keys that secrets are sealed with.
 
-    These commands work on the data folder itself: whoever can read it needs no credential. They may be used while the
-    server runs; it takes notice within a second.
+    These commands work on the data folder itself: whoever can read it needs no credential. You can use them while the
+    server runs; it notices a change within a second.
     """
 
 
 @keys.command("create")
 @click.argument("name")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def keys_create(name: str, data: Path | None) -> None:
-    """Make an API key called NAME with every right of the first account, and print it this once."""
+    """Create an API key called NAME with every right of the first account, and print it, only this once."""
     click.echo(_run(_call_as_first_account(_load_installed_settings(data), "api_keys_create", name=name))["key"])
 
 
 @keys.command("list")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def keys_list(data: Path | None) -> None:
-    """List the live API keys of the first account's organisation; never the keys themselves."""
+    """List the API keys of the first account's organisation that are in force. The keys themselves are not shown."""
     for key in _run(_call_as_first_account(_load_installed_settings(data), "api_keys_list"))["keys"]:
         used = key["last_used_at"].isoformat(timespec="seconds") if key["last_used_at"] else "never used"
         click.echo(f"{key['id']}  {key['prefix']}...  {','.join(key['scopes']):24} {used:26} {key['name']}")
@@ -240,10 +241,10 @@ def keys_list(data: Path | None) -> None:
 
 @keys.command("revoke")
 @click.argument("key_id")
-@click.option("--keep-made", is_flag=True, help="Leave what was made with it in force.")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--keep-made", is_flag=True, help="Do not revoke the keys that were created with it.")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
-    """Revoke the API key with the id KEY_ID, and the keys that were made with it.
+    """Revoke the API key with the id KEY_ID, and the keys that were created with it.
 
     They stop working within a second, on every worker.
     """
@@ -251,17 +252,17 @@ def keys_revoke(key_id: str, data: Path | None, *, keep_made: bool) -> None:
     revoked = _run(_call_as_first_account(settings, "api_keys_revoke", key_id=key_id, keep_made=keep_made))[
         "keys_revoked"
     ]
-    click.echo("Revoked." if revoked == 1 else f"Revoked, with {revoked - 1} keys that were made with it.")
+    click.echo("Revoked." if revoked == 1 else f"Revoked, with {revoked - 1} keys that were created with it.")
 
 
 @keys.command("rotate-secret")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def keys_rotate_secret(data: Path | None) -> None:
-    """Make a new key for sealing secrets, and seal everything anew with it.
+    """Create a new key for sealing secrets, and seal every secret again with it.
 
-    The old key stays in DATA/secret.key behind the new one, so that backups can still be read. Servers that run keep
-    working with the old key; restart them when this has finished. With BAOBAB_SECRET_KEY set, put a new key in front
-    of that list first; this command then only seals anew.
+    The old key stays in DATA/secret.key behind the new one, so that backups can still be read. Running servers keep
+    using the old key; restart them when this has finished. If BAOBAB_SECRET_KEY is set, put a new key in front of that
+    list first; this command then only seals again.
     """
     from baobab.storage.rotation import reseal, rotate_key
 
@@ -274,19 +275,19 @@ def keys_rotate_secret(data: Path | None) -> None:
             databases = {stores.database for stores in application.services.regions.values()}
             return sum([await reseal(database, application.services.vault) for database in databases])
 
-    click.echo(f"Sealed {_run(work())} secrets anew.")
+    click.echo(f"Sealed {_run(work())} secrets with the new key.")
 
 
 @main.command("plan")
 @click.argument("org", type=Word())
 @click.argument("plan", type=click.Choice(list(PLANS)), required=False, metavar="[PLAN]")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def plan_(org: str, plan: str | None, data: Path | None) -> None:
-    """Print the plan of the organisation ORG; with [PLAN], give it that one.
+    """Print the plan of the organisation ORG, or change it to PLAN.
 
-    The plan is one of those in docs/settings.md. ORG is the id of an organisation, or the e-mail address of the account
-    whose personal one it is. A running server knows it at once; what is there already stays, also where it is more than
-    the plan has room for.
+    ORG is the id of an organisation, or the e-mail address of the account whose personal organisation it is.
+    docs/settings.md describes the plans. A running server uses the new plan at once. What the organisation has already
+    stays, even if the new plan allows less.
     """
     from baobab.plan_command import change_plan, show_plan
 
@@ -295,20 +296,20 @@ def plan_(org: str, plan: str | None, data: Path | None) -> None:
 
 @main.group("credits")
 def credits_() -> None:
-    """What organisations may spend on models: look, top up, set terms.
+    """Show and change what organisations may spend on models.
 
-    There is no payment provider in Baobab: how an organisation pays is between it and you, and these commands write
-    down what you agreed. They work on the data folder itself and may be used while the server runs; what they change
-    is in force at once. ORG is the id of an organisation, or the e-mail address of the account whose personal one it
-    is. Amounts are US dollars with up to 9 decimals.
+    There is no payment provider in Baobab: how an organisation pays is between it and you, and these commands record
+    what you agreed. They work on the data folder itself. You can use them while the server runs; changes take effect at
+    once. ORG is the id of an organisation, or the e-mail address of the account whose personal organisation it is.
+    Amounts are US dollars with up to 9 decimals.
     """
 
 
 @credits_.command("show")
 @click.argument("org", type=Word())
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def credits_show(org: str, data: Path | None) -> None:
-    """Print what the organisation ORG has: allowance, top-ups, floor, reservations and budgets."""
+    """Print the credits of the organisation ORG: allowance, top-ups, floor, reservations and budgets."""
     from baobab.credit_commands import show_credits
 
     _print_lines(data, lambda services: show_credits(services, org))
@@ -317,26 +318,28 @@ def credits_show(org: str, data: Path | None) -> None:
 @credits_.command("top-up")
 @click.argument("org", type=Word())
 @click.argument("usd", type=Dollars())
-@click.option("--reference", type=Word(), required=True, help="Names the payment; the same one twice is one top-up.")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option(
+    "--reference", type=Word(), required=True, help="Names the payment. A reference that was used before adds nothing."
+)
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def credits_top_up(org: str, usd: int, reference: str, data: Path | None) -> None:
-    """Give the organisation ORG credits of USD dollars, which do not expire; print what it has then."""
+    """Add credits of USD dollars, which do not expire, to the organisation ORG, and print its credits."""
     from baobab.credit_commands import top_up
 
     if not usd:
-        raise CommandError("A top-up of nothing: give more than 0 dollars.")
+        raise CommandError("The top-up is 0 dollars: give more than 0.")
     _print_lines(data, lambda services: top_up(services, org, usd, reference))
 
 
 @credits_.command("terms")
 @click.argument("org", type=Word())
-@click.option("--allowance", type=Dollars(), help="Dollars given each month, instead of what its plan gives.")
+@click.option("--allowance", type=Dollars(), help="Dollars per month, instead of the allowance of its plan.")
 @click.option("--floor", type=Dollars(below=True), help="How far below zero it may go, such as -10.")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def credits_terms(org: str, allowance: int | None, floor: int | None, data: Path | None) -> None:
-    """Set terms of its own for the organisation ORG; print what it has then.
+    """Set the organisation ORG's own terms, and print its credits.
 
-    Both are set at once: an option that is left out is what its plan says again.
+    This sets both terms at once: an option that you leave out goes back to what its plan says.
     """
     from baobab.credit_commands import set_terms
 
@@ -356,14 +359,14 @@ def _print_lines(data: Path | None, work: Callable[[Any], Coroutine[Any, Any, li
 
 @main.command()
 @click.argument("run", type=Word())
-@click.option("--app", type=Word(), help="The app that the run must be of.")
-@click.option("--agent", is_flag=True, help="With the graph that the agent has now, instead of the run's own.")
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
+@click.option("--app", type=Word(), help="The app that the run must belong to.")
+@click.option("--agent", is_flag=True, help="Use the graph that the agent has now, instead of the run's own.")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None:
-    """Go through the ended run RUN once more with what its tools and models answered then, and compare.
+    """Replay the ended run RUN with the answers that its tools and models gave then, and compare.
 
-    Nothing is called, asked or written. Prints the events of the run: `-` before one that is not there this time, `+`
-    before a new one. Exit status 1 where there is any such.
+    No tool or model is called, and nothing is written. Prints the events of the run: `-` before an event that is
+    missing this time, `+` before a new one. The exit status is 1 if there is any difference.
     """
     from baobab.replay_command import replay as replay_run
 
@@ -382,37 +385,44 @@ def replay(run: str, app: str | None, data: Path | None, *, agent: bool) -> None
 
 @main.command()
 @click.argument("folder", type=Path)
-@click.option("--data", type=Path, help="Folder where everything is kept [BAOBAB_DATA, data].")
-@click.option("--without-secret-key", is_flag=True, help="Leave secret.key out; keep it elsewhere, then.")
+@click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
+@click.option("--without-secret-key", is_flag=True, help="Leave secret.key out. Keep it somewhere else.")
 def backup(folder: Path, data: Path | None, *, without_secret_key: bool) -> None:
-    """Copy the data folder into FOLDER, new or empty, while servers work on it.
+    """Copy the data folder into FOLDER, which is new or empty, while servers use it.
 
-    All databases are copied as they were at one moment. FOLDER holds the key that secrets are sealed with, too: it is
-    as secret as the data folder. Where the rows are in Postgres, pg_dump does this: see docs/scaling.md.
+    All databases are copied as of one moment. FOLDER also holds the key that secrets are sealed with, so it is as
+    secret as the data folder. If the rows are in Postgres, use pg_dump: see docs/scaling.md.
     """
-    from baobab import backup as what
+    from baobab import backup as backup_source
     from baobab.storage.backup.backup import back_up
 
     settings = _load_settings(data=data)
-    keep = not without_secret_key
-    made = _translate_errors(lambda: back_up(what.data_source(settings), folder, __version__, secret_key=keep))
-    click.echo(f"Backed up {len(made.files)} files, {made.bytes} bytes.")
-    for sentence in what.list_left_out(settings, secret_key=made.secret_key):
+    with_secret_key = not without_secret_key
+    manifest = _translate_errors(
+        lambda: back_up(backup_source.data_source(settings), folder, __version__, secret_key=with_secret_key)
+    )
+    click.echo(f"Backed up {len(manifest.files)} files, {manifest.bytes} bytes.")
+    for sentence in backup_source.list_left_out(settings, secret_key=manifest.secret_key):
         click.echo(sentence, err=True)
 
 
 @main.command()
 @click.argument("folder", type=Path)
-@click.option("--data", type=Path, help="Folder to put it into, new or empty [BAOBAB_DATA, data].")
+@click.option("--data", type=Path, help="New or empty folder to restore to [BAOBAB_DATA, data].")
 def restore(folder: Path, data: Path | None) -> None:
-    """Put a backup from FOLDER in the place of a data folder, when all of it is as it was backed up."""
+    """Restore a backup from FOLDER as the data folder, after checking that the backup is complete and unchanged."""
     from baobab.storage.backup.restore import restore as put_back
 
     settings = _load_settings(data=data)
-    made = _translate_errors(lambda: put_back(folder, settings.data))
-    click.echo(f"Restored {len(made.files)} files, {made.bytes} bytes, of {made.made_at:%Y-%m-%d %H:%M:%S} UTC.")
-    if not made.secret_key:
-        click.echo("The key that secrets are sealed with was not in it: put secret.key in, or set it.", err=True)
+    manifest = _translate_errors(lambda: put_back(folder, settings.data))
+    click.echo(
+        f"Restored {len(manifest.files)} files, {manifest.bytes} bytes, of {manifest.made_at:%Y-%m-%d %H:%M:%S} UTC."
+    )
+    if not manifest.secret_key:
+        click.echo(
+            "The backup did not hold the key that secrets are sealed with: put secret.key into the folder.",
+            err=True,
+        )
 
 
 def _load_settings(**given: Any) -> Settings:
@@ -423,7 +433,7 @@ def _load_settings(**given: Any) -> Settings:
 
 
 def _load_installed_settings(data: Path | None) -> Settings:
-    """The settings of an installation that is there: a command that works on one must not make another."""
+    """Loads the settings of an existing installation. Raises CommandError if there is none, instead of creating one."""
     from baobab.storage.backup.errors import NoDataFolder
     from baobab.storage.databases import SQLITE
 
@@ -460,7 +470,9 @@ def _describe_tool(tool: Any) -> dict[str, Any]:
 async def _open_application(
     settings: Settings, *, jobs: int = 0, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Any]:
-    """jobs: how many are made at once meanwhile; a command that is over in a moment begins none, and calls no model."""
+    """Opens the application without model servers. jobs: how many durable jobs it runs at once; 0 for a short
+    command.
+    """
     from baobab.composition import open_application
 
     quiet = settings.model_copy(update={"jobs": jobs, "ai_probe": False})
@@ -469,7 +481,7 @@ async def _open_application(
 
 
 async def _call_as_first_account(settings: Settings, tool: str, **arguments: Any) -> Any:
-    """Call a tool as the first account: on the command line the data folder is the credential."""
+    """Calls a tool as the first account: on the command line, access to the data folder is the credential."""
     from baobab.tools.accounts.first_account import first_account
     from baobab.tools.core.context import RequestContext
 
@@ -484,7 +496,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _translate_errors(work: Callable[[], T]) -> T:
-    """Run, and tell what an operator can mend in one line instead of a traceback."""
+    """Calls `work` and turns errors that an operator can fix into a CommandError of one line."""
     from baobab.composition import RegionUnavailable
     from baobab.storage.backup.errors import BackupError
     from baobab.storage.database import DatabaseUnavailable

@@ -1,4 +1,4 @@
-"""The composition: settings in, a house that runs out. The only place that knows every room."""
+"""The composition root: builds the running application from the settings. The only module that knows every part."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class RegionUnavailable(Exception):
-    """A store of a further region did not open. The message is one line, for operators."""
+    """A store of another region could not be opened. The message is one line, for operators."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ async def open_application(
     further: Sequence[Toolset] = (),
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Application]:
-    """Open every store, migrate, and close all of it again, whatever happens in between.
+    """Opens every store, migrates the databases and starts the background tasks; closes all of it on exit.
 
-    further: toolsets beside our own. environment: where keys of model providers are found; without one there is the
-    built-in model only, and none are looked for on this machine.
+    further: toolsets beside our own. environment: the variables that hold the keys of model providers. Without it there
+    is only the built-in model, and no model servers are looked for on this machine.
     """
     clock, ids = clock or SystemClock(), ids or Ids()
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -103,8 +103,8 @@ async def open_application(
         credits_ = Credits(database, clock, ids)
         directory = Directory(database, clock, own_notices, credits_)
         signers = Signers(database, clock, ids, secret_vault, own_notices)
-        # The first start makes the platform's pair. Later ones find out here whether they hold the key that sealed it:
-        # better now than at the first secret that somebody needs.
+        # The first start creates the platform's key pair. Later starts fail here if they do not have the secret key
+        # that sealed it, instead of at the first secret that somebody needs.
         await signers.public_keys(PLATFORM)
         http_client = Egress(allow=settings.egress_allow)
         stack.push_async_callback(http_client.close)
@@ -130,7 +130,7 @@ async def open_application(
         tracing = await stack.enter_async_context(open_tracing(settings.otel_url, content=settings.trace_content))
         media = Media(gateway.catalogue, list_providers(environment or {}), http_client)
         stack.push_async_callback(media.close)
-        # What streams still used when the server stops is written down before the ledger closes.
+        # The usage of streams that are still open at the stop is recorded before the ledger closes.
         stack.push_async_callback(wait_for_endings)
         services = Services(
             options=build_options(settings),
@@ -170,7 +170,7 @@ async def open_application(
 
 
 async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.AsyncExitStack) -> dict[str, Stores]:
-    """The stores of every region, open; those that name one database share it."""
+    """Opens the stores of every region. Regions with the same database address share one Database."""
     databases: dict[str, Database] = {}
     regions: dict[str, Stores] = {}
     for name, place in settings.all_regions.items():
@@ -193,7 +193,7 @@ async def _open_regions(settings: Settings, clock: Clock, stack: contextlib.Asyn
 
 
 async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores], clock: Clock) -> None:
-    """StoreLost where a store is empty that was not, or is another installation's."""
+    """Raises StoreLost if a store is empty that was not before, or belongs to another installation."""
     own = regions[settings.region].database
     identity = await Identity.load(own, settings.region, clock.now())
     for region, stores in regions.items():
@@ -201,25 +201,25 @@ async def _require_own_stores(settings: Settings, regions: Mapping[str, Stores],
             await identity.require_rows(stores.database, region)
         await identity.require_kv(stores.kv, region)
         place = settings.all_regions[region]
-        # Beside rows on servers, a folder for objects is each machine's own.
+        # With the rows in Postgres, every machine has its own folder of objects.
         shared = place.objects_url.startswith("s3:") or stores.database.dialect == "sqlite"
         try:
             await identity.require_objects(stores.objects, region, shared=shared)
         except ObjectError as exc:
-            # It is asked for with the first file, and readiness tells meanwhile.
+            # Not needed before the first file; until then `/health/ready` reports it.
             _log.warning("objects: the store of the region %s does not answer (%s)", region, type(exc).__name__)
     await identity.remember()
 
 
 @contextlib.asynccontextmanager
 async def _open_limiter(settings: Settings, clock: Clock) -> AsyncIterator[Limiter]:
-    """Counts that all workers share where there is a server for them, else each worker's own."""
+    """Opens the rate limiter: shared by all workers if there is a Valkey, else one for each worker."""
     if not settings.valkey_url:
         yield RateLimits(clock)
         return
     pipeline = Pipeline(settings.valkey_url, timeout=_LIMITS_TIMEOUT_SECONDS)
     with contextlib.suppress(ValkeyUnavailable):
-        # It goes on trying; until then each worker counts by itself.
+        # It keeps trying to connect; until then each worker counts by itself.
         await pipeline.open()
     try:
         yield SharedRateLimits(SlidingWindows(pipeline), clock)
@@ -229,7 +229,7 @@ async def _open_limiter(settings: Settings, clock: Clock) -> AsyncIterator[Limit
 
 def build_options(settings: Settings) -> Options:
     host = urlsplit(settings.address).hostname or "localhost"
-    # An address that is no name cannot have subdomains; every `*.localhost` leads back to this machine.
+    # An IP address cannot have subdomains; every `*.localhost` resolves to this machine.
     nameless = host == "localhost" or host.replace(".", "").isdigit() or ":" in host
     return Options(
         base_url=settings.address,
@@ -249,7 +249,7 @@ def build_options(settings: Settings) -> Options:
 
 @contextlib.asynccontextmanager
 async def _run_housekeeping(services: Services) -> AsyncIterator[None]:
-    """What must happen every so often while the house stands, and once more when it closes."""
+    """Runs the periodic maintenance tasks while the application is open, and a last flush when it closes."""
     stores = services.regions.values()
     flush: MaintenanceTasks = (
         services.audit_log.flush,
@@ -279,7 +279,7 @@ async def _run_periodically(seconds: float, works: MaintenanceTasks) -> None:
 
 
 async def _run_each(works: MaintenanceTasks) -> None:
-    """Each by itself: a store that does not answer must not keep the others from being looked after."""
+    """Runs every task, even if another one fails because its store does not answer."""
     for work in works:
         try:
             await work()

@@ -1,4 +1,4 @@
-"""`baobab credits`: what the operator gives organisations, and what these have."""
+"""`baobab credits`: shows and changes what organisations may spend."""
 
 from collections.abc import Iterator
 
@@ -14,48 +14,56 @@ from baobab.tools.core.services import Services
 
 
 async def show_credits(services: Services, organisation: str) -> list[str]:
-    """What an organisation has, in lines for people. NoCreditAccount."""
+    """Returns the credits of an organisation, as lines for people. Raises NoCreditAccount."""
     return await _credit_lines(services.part(Credits), await find_organisation(services, organisation))
 
 
 async def top_up(services: Services, organisation: str, amount: int, reference: str) -> list[str]:
-    """Add nano-dollars, once for each reference; what it has then. NoCreditAccount, TopUpConflict."""
-    found = await find_organisation(services, organisation)
+    """Adds nano-dollars, once for each reference, and returns the new state as lines. Raises NoCreditAccount,
+    TopUpConflict.
+    """
+    organisation_id = await find_organisation(services, organisation)
     async with services.database.writing_unit() as unit:
-        mine = (credit_top_ups.c.organisation_id == found, credit_top_ups.c.reference == reference)
-        before = (await unit.execute(select(credit_top_ups.c.amount).where(*mine))).first()
-        await services.part(Credits).top_up(found, amount, reference, unit=unit)
+        same_top_up = (credit_top_ups.c.organisation_id == organisation_id, credit_top_ups.c.reference == reference)
+        before = (await unit.execute(select(credit_top_ups.c.amount).where(*same_top_up))).first()
+        await services.part(Credits).top_up(organisation_id, amount, reference, unit=unit)
         if before is None:
             data = {"amount_usd": dollars(amount)}
-            await services.audit_log.record_operator(unit, "credits.top_up", found, "top_up", reference, data)
-    return await _credit_lines(services.part(Credits), found)
+            await services.audit_log.record_operator(unit, "credits.top_up", organisation_id, "top_up", reference, data)
+    return await _credit_lines(services.part(Credits), organisation_id)
 
 
 async def set_terms(services: Services, organisation: str, allowance: int | None, floor: int | None) -> list[str]:
-    """Terms of its own, in nano-dollars; None is what its plan says. What it has then. NoCreditAccount."""
-    found = await find_organisation(services, organisation)
+    """Sets an organisation's own terms, in nano-dollars; None means the terms of its plan. Returns the new state as
+    lines. Raises NoCreditAccount.
+    """
+    organisation_id = await find_organisation(services, organisation)
     terms_text = {"allowance_usd": allowance, "floor_usd": floor}
     data = {name: None if amount is None else dollars(amount) for name, amount in terms_text.items()}
     async with services.database.writing_unit() as unit:
-        await services.part(Credits).set_terms(found, allowance=allowance, floor=floor, unit=unit)
-        await services.audit_log.record_operator(unit, "credits.terms", found, "organisation", found, data)
-    return await _credit_lines(services.part(Credits), found)
+        await services.part(Credits).set_terms(organisation_id, allowance=allowance, floor=floor, unit=unit)
+        await services.audit_log.record_operator(
+            unit, "credits.terms", organisation_id, "organisation", organisation_id, data
+        )
+    return await _credit_lines(services.part(Credits), organisation_id)
 
 
 async def find_organisation(services: Services, text: str) -> str:
-    """The id of an organisation that is named by it, or by the address of the account whose personal one it is."""
+    """Returns the id of an organisation. `text` is that id, or the e-mail address of the account whose personal
+    organisation it is. Raises NoCreditAccount.
+    """
     query = select(organisations.c.id).where(organisations.c.id == text)
     if "@" in text:
         owner = select(members.c.organisation_id).join(accounts).where(accounts.c.email == text.lower())
         owned = organisations.c.id.in_(owner.where(members.c.role == "owner"))
         query = select(organisations.c.id).where(organisations.c.personal, owned)
     async with services.database.reading() as connection:
-        found: str | None = (await connection.execute(query)).scalar()
-    if found is None:
+        organisation_id: str | None = (await connection.execute(query)).scalar()
+    if organisation_id is None:
         raise NoCreditAccount(
-            remediation="Name it by its id, or by the e-mail address of the account whose personal one it is."
+            remediation="Give its id, or the e-mail address of the account whose personal organisation it is."
         )
-    return found
+    return organisation_id
 
 
 async def _credit_lines(credits_: Credits, organisation: str) -> list[str]:

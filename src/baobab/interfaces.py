@@ -1,4 +1,4 @@
-"""What stands on FastAPI and the MCP library. Imported by the annex, late and in a thread (annex.py)."""
+"""The interfaces that need FastAPI or the MCP library. The lazy mount imports this module late, in a thread."""
 
 from baobab.http.fastapi_app import build_fastapi_app
 from baobab.mcp_server.completion import Completion

@@ -1,7 +1,7 @@
-"""The annex: FastAPI and the MCP server, opened beside a house that answers already.
+"""The lazy mount: FastAPI and the MCP server, loaded after the server has begun to answer.
 
-Importing them takes a second of CPU. It happens in a thread after the start; a request for what they serve waits. An
-import that fails is tried again, and `/health/ready` says so meanwhile.
+Their import takes a second of CPU. It runs in a thread after the start, and requests that need them wait. A failed
+import is tried again; meanwhile `/health/ready` reports it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LazyMount:
-    """An ASGI application that is there once it has been loaded."""
+    """An ASGI application that answers as soon as FastAPI and the MCP server are loaded."""
 
     def __init__(
         self,
@@ -44,9 +44,8 @@ class LazyMount:
         sessions: bool = False,
         import_interfaces: Callable[[], Any] | None = None,
     ) -> None:
-        """extensions: what the MCP door serves beside our own (mcp_server/extension.py); sessions: see McpDoor.
-
-        import_doors: imports the module `baobab.interfaces`, in a thread.
+        """extensions: what the MCP endpoint serves beside our own (mcp_server/extension.py). sessions: see McpEndpoint.
+        import_interfaces: imports the module `baobab.interfaces`; runs in a thread.
         """
         self._registry = registry
         self._settings = settings
@@ -64,10 +63,10 @@ class LazyMount:
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Loads it beside whatever is done meanwhile, and closes it at the end."""
+        """Loads the interfaces in the background, and closes them on exit."""
         stop = asyncio.Event()
         # The MCP server's task group must be left by the task that entered it.
-        task = asyncio.create_task(self._run(stop), name="annex")
+        task = asyncio.create_task(self._run(stop), name="lazy-mount")
         try:
             yield
         finally:
@@ -80,12 +79,14 @@ class LazyMount:
             error = Unavailable("This part of the server is still starting.")
             await send_error(reply_to(scope, respond), error, STRUCTURED, docs, [])
             return
-        # An agent's every call comes this way: it does not pass through FastAPI.
+        # Every MCP call comes this way, so it does not pass through FastAPI.
         serve = self._mcp_endpoint if scope["path"] in ("/mcp", "/mcp/") else self._fastapi_app
         await serve(scope, receive, respond)
 
     async def _wait_until_ready(self) -> bool:
-        """Whether it is there within the time that a request waits; one that failed before is not waited for."""
+        """Waits until the interfaces are loaded, for a limited time; returns whether they are. If loading has failed,
+        it returns False at once.
+        """
         if self._states[_PART] == "failed":
             return False
         with contextlib.suppress(TimeoutError):
@@ -102,7 +103,7 @@ class LazyMount:
                 await asyncio.wait_for(stop.wait(), pause)
                 return
         async with self._mcp_endpoint.manager.run():
-            # What start-up made stays: out of the collector's rounds it cuts the slowest answers under load.
+            # The objects made so far live on: without them in garbage collection the slowest answers are faster.
             gc.collect()
             gc.freeze()
             self._states[_PART] = "ok"
@@ -112,21 +113,21 @@ class LazyMount:
             self._states[_PART] = "starting"
 
     async def _load(self) -> bool:
-        """Whether FastAPI and the MCP server could be imported and built."""
+        """Imports and builds FastAPI and the MCP server; returns whether that succeeded."""
         try:
             build = await self._libraries.get()
             self._fastapi_app, self._mcp_endpoint = await asyncio.to_thread(self._build, build)
         except ModuleNotFoundError as exc:
             self._note_missing(str(exc.name))
             return False
-        except Exception:  # noqa: BLE001 - whatever it is, the rest of the server goes on, and this is tried again
+        except Exception:  # noqa: BLE001 - the rest of the server keeps running, and loading is tried again
             _log.exception("FastAPI and the MCP server did not load; they are loaded again in some seconds")
             return False
         self._missing.pop(_PART, None)
         return True
 
     def _note_missing(self, module: str) -> None:
-        """Say once, in a line, what must be installed: no attempt will do better before that."""
+        """Logs once which module must be installed: further attempts fail until it is."""
         if self._missing.get(_PART) != module:
             self._missing[_PART] = module
             _log.error("/mcp and /docs are not served: the Python module is not installed", extra={"missing": module})

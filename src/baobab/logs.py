@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, on standard error."""
+"""Logging: one JSON object per line, on standard error."""
 
 import json
 import logging
@@ -28,6 +28,6 @@ def configure(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # These tell at info what is of no use to an operator, and sometimes what must not be logged.
+    # At `info` these log what no operator needs, and sometimes what must not be logged.
     for name in ("uvicorn.error", "uvicorn.asgi", "alembic", "mcp", "httpx", "httpx2", "aiosqlite", "sqlalchemy"):
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -1,4 +1,4 @@
-"""What arguments and options of the command line may be."""
+"""Types of the arguments and options of the command line."""
 
 import click
 
@@ -6,7 +6,7 @@ from baobab.tools.core.money import nanos
 
 
 class Dollars(click.ParamType[int]):
-    """Exact dollars, as whole nano-dollars; with `below` at most 0, such as `-10`."""
+    """An exact amount of dollars, converted to nano-dollars. With `below` it is at most 0, such as `-10`."""
 
     name = "USD"
 
@@ -24,7 +24,7 @@ class Dollars(click.ParamType[int]):
 
 
 class Word(click.ParamType[str]):
-    """A text that can be stored, and shown on one line."""
+    """A text of 1 to 200 printable characters, which fits on one line."""
 
     name = "text"
 

@@ -1,4 +1,4 @@
-"""`baobab plan`: which plan an organisation has."""
+"""`baobab plan`: shows or changes the plan of an organisation."""
 
 from sqlalchemy import select, update
 
@@ -9,22 +9,26 @@ from baobab.tools.core.services import Services
 
 
 async def show_plan(services: Services, organisation: str) -> list[str]:
-    """The plan of an organisation and its caps, in lines for people. NoCreditAccount."""
+    """Returns the plan of an organisation and its caps, as lines for people. Raises NoCreditAccount."""
     return await _plan_lines(services, await find_organisation(services, organisation))
 
 
 async def change_plan(services: Services, organisation: str, plan: str) -> list[str]:
-    """Give an organisation another plan; what it has then. What is there already stays. NoCreditAccount."""
-    found = await find_organisation(services, organisation)
+    """Gives an organisation another plan and returns it as `show_plan` does. Existing apps and data stay. Raises
+    NoCreditAccount.
+    """
+    organisation_id = await find_organisation(services, organisation)
     async with services.database.writing_unit() as unit:
-        here = organisations.c.id == found
-        before = (await unit.execute(select(organisations.c.plan).where(here))).scalar_one()
+        is_organisation = organisations.c.id == organisation_id
+        before = (await unit.execute(select(organisations.c.plan).where(is_organisation))).scalar_one()
         if before != plan:
-            await unit.execute(update(organisations).where(here).values(plan=plan))
-            await services.notices.publish(unit, "organisation", found)
+            await unit.execute(update(organisations).where(is_organisation).values(plan=plan))
+            await services.notices.publish(unit, "organisation", organisation_id)
             data = {"plan": plan, "before": before}
-            await services.audit_log.record_operator(unit, "organization.plan", found, "organisation", found, data)
-    return await _plan_lines(services, found)
+            await services.audit_log.record_operator(
+                unit, "organization.plan", organisation_id, "organisation", organisation_id, data
+            )
+    return await _plan_lines(services, organisation_id)
 
 
 async def _plan_lines(services: Services, organisation: str) -> list[str]:

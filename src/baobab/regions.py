@@ -1,4 +1,4 @@
-"""The file of further regions: TOML, a table for each, with the addresses of its own stores.
+"""The file of further regions: TOML, with one table per region that holds the addresses of its stores.
 
 [eu-west-1]
 database_url = "postgresql://baobab:PASSWORD@db.eu-west-1.example.com/baobab"
@@ -15,7 +15,7 @@ from baobab.addresses import DatabaseUrl, KvDurable, ObjectsUrl, RegionName, Val
 
 
 class Region(BaseModel):
-    """Where one region keeps what belongs to its apps. Each means what the setting of its name means."""
+    """Where one region stores the data of its apps. Each field means what the setting of the same name means."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,18 +29,18 @@ _File = TypeAdapter(dict[RegionName, Region])
 
 
 def read_regions(path: Path) -> dict[str, Region]:
-    """The regions of a file, in its order; ValueError says in one line what is wrong with it."""
+    """Reads the regions of a file, in its order. Raises ValueError with one line that says what is wrong with it."""
     try:
         return _File.validate_python(tomllib.loads(path.read_text()))
     except OSError as exc:
         raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ValueError(f"{path} is no TOML: {exc}") from exc
+        raise ValueError(f"{path} is not valid TOML: {exc}") from exc
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
         # The value is left out: it may hold a password.
         message = str(fault["msg"]).removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            message = f"there is no such field; there are {', '.join(Region.model_fields)}"
+            message = f"there is no such field; the fields are {', '.join(Region.model_fields)}"
         raise ValueError(f"{path}: {where}: {message}") from exc

@@ -1,4 +1,4 @@
-"""`baobab replay`: an ended run again, from its record, as a test of its graph."""
+"""`baobab replay`: replays an ended run from its record, as a test of its graph."""
 
 from typing import Any
 
@@ -14,19 +14,20 @@ from baobab.tools.core.services import Services
 class NoSuchRun(NotFound):
     code = "run_not_found"
     summary = "There is no such run."
-    remediation = "Take the id of a run: op:agents_runs_list lists them."
+    remediation = "Use the id of a run: op:agents_runs_list lists them."
 
 
 class NotReplayable(Conflict):
     code = "run_not_replayable"
     summary = "The run cannot be replayed."
-    remediation = "Only runs that have ended are replayed, and only while all their results are kept."
+    remediation = "Replay a run that has ended and whose results are all still stored."
 
 
 async def replay(services: Services, run_id: str, app_id: str | None, *, present: bool) -> tuple[list[str], bool]:
-    """Its events in lines for people, and whether they are the same now. NoSuchRun, NotReplayable.
+    """Replays a run; returns its events as lines for people, and whether they are the same as before.
 
-    present: with the graph that its agent has now, instead of the one that it began with.
+    present: use the graph that the agent has now, instead of the one that the run began with. Raises NoSuchRun,
+    NotReplayable.
     """
     database, run = await _load_run(services, run_id, app_id)
     if run.status not in ENDED:
@@ -35,7 +36,7 @@ async def replay(services: Services, run_id: str, app_id: str | None, *, present
     try:
         result = await replay_run(database, run, graph)
     except ResultNotRecorded as exc:
-        raise NotReplayable(f"A result was too large to be kept: {exc}.") from exc
+        raise NotReplayable(f"A result was too large to be stored: {exc}.") from exc
     verdict = "The replay is the same." if result.same else "The replay differs."
     return [f"run {run.id} of {run.agent}, {run.status}", *result.lines, verdict], result.same
 
@@ -53,9 +54,9 @@ async def _load_run(services: Services, run_id: str, app_id: str | None) -> tupl
 
 
 async def _load_graph(database: Database, run: Any) -> Any:
-    mine = (agents.c.app_id == run.app_id, agents.c.name == run.agent, agents.c.deleted_at.is_(None))
+    same_agent = (agents.c.app_id == run.app_id, agents.c.name == run.agent, agents.c.deleted_at.is_(None))
     async with database.reading() as connection:
-        found = (await connection.execute(select(agents.c.graph_spec).where(*mine))).scalar()
-    if found is None:
-        raise NotReplayable(f"There is no agent {run.agent} any more.")
-    return found
+        graph = (await connection.execute(select(agents.c.graph_spec).where(*same_agent))).scalar()
+    if graph is None:
+        raise NotReplayable(f"The agent {run.agent} does not exist any more.")
+    return graph

@@ -1,4 +1,4 @@
-"""The server: the house behind its doors, as one ASGI application."""
+"""The server: the application and its interfaces (REST and MCP) as one ASGI application."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,9 @@ from baobab.tools.core.lifecycle import Lifecycle
 
 
 class Server:
-    """Opens the house when the lifespan starts and closes it when it ends; in between the front answers."""
+    """The ASGI application that uvicorn runs: it opens the application when the lifespan starts and closes it at the
+    end.
+    """
 
     def __init__(
         self,
@@ -36,8 +38,8 @@ class Server:
         import_interfaces: Callable[[], Any] | None = None,
         **parts: Any,
     ) -> None:
-        """extensions, sessions: what the MCP door is given beside our own; import_doors: how the annex imports what it
-        serves, left out as usual; parts: what the composition is given.
+        """extensions, sessions: passed to the MCP endpoint. import_interfaces: replaces the function with which the
+        lazy mount imports FastAPI and the MCP server. parts: passed to `open_application`.
         """
         self._settings = settings
         self._extensions = extensions
@@ -57,7 +59,7 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def open(self) -> Any:
-        """The house with its doors open: what tests enter without a lifespan."""
+        """Opens the application and its interfaces. Tests call it directly, without a lifespan."""
         settings = self._settings
         async with contextlib.AsyncExitStack() as stack:
             application = await stack.enter_async_context(open_application(settings, **self._parts))
@@ -91,15 +93,13 @@ class Server:
         await send({"type": "lifespan.shutdown.complete"})
 
     def _drain_at_sigterm(self) -> None:
-        """Put our handler before the one that uvicorn has set in this worker."""
+        """Replaces the SIGTERM handler that uvicorn has set in this worker by one that drains first."""
         stop = signal.getsignal(signal.SIGTERM)
         if callable(stop) and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, partial(self.drain, stop))
 
     def drain(self, stop: Callable[[int, Any], object], number: int, frame: Any) -> None:
-        """Tell balancers that this process will stop, and stop when they have had time to see it; the second time at
-        once.
-        """
+        """Reports `draining` to load balancers and calls `stop` after `drain_seconds`; at once the second time."""
         seconds = 0 if self.lifecycle.draining else self._settings.drain_seconds
         self.lifecycle.draining = True
         if seconds:
@@ -114,7 +114,7 @@ def list_own_hosts(settings: Settings) -> list[str]:
 
 
 def create() -> Server:
-    """What a worker process starts: settings come from the environment."""
+    """Creates the server of a worker process, with settings from the environment."""
     settings = load_settings()
     configure(settings.log_level)
     _end_with_parent()
@@ -122,7 +122,7 @@ def create() -> Server:
 
 
 def _end_with_parent() -> None:
-    """Stop this worker when the process that started it is gone: killed, it can tell nobody to stop."""
+    """Stops this worker when its parent process has ended. A parent that is killed cannot tell its workers to stop."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -135,7 +135,7 @@ def _end_with_parent() -> None:
 
 
 def export_environment(settings: Settings) -> None:
-    """Hand settings on to worker processes."""
+    """Writes the settings into the environment, where worker processes read them."""
     for name, value in settings.model_dump().items():
         text = ",".join(value) if isinstance(value, tuple) else str(value)
         os.environ[f"BAOBAB_{name.upper()}"] = text

@@ -1,4 +1,4 @@
-"""Serving: the house on a socket, in one process or several."""
+"""Serves the application on a socket, in one process or several."""
 
 import asyncio
 import contextlib
@@ -26,13 +26,13 @@ _BACKLOG = 2048
 _GRACE_SECONDS = 10
 _HUNG_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 75
-_KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` makes another"
+_KEY_ELSEWHERE = "the one shown at the first start; `baobab keys create NAME` creates another"
 
 
 def run(settings: Settings) -> None:
-    """Serve until told to stop."""
+    """Serves requests until the process is told to stop."""
     configure(settings.log_level)
-    # The address is taken first: the first key must not be made, and then lost, when the port is in use.
+    # Bind the port first: if it is in use, the first API key must not be created and then lost.
     with _create_listener(settings) as listener:
         if settings.workers == 1:
             _serve_in_process(settings, listener)
@@ -52,11 +52,11 @@ def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
     asgi_server = server.Server(settings, environment=os.environ)
 
     async def serve() -> None:
-        # Opened here and not in uvicorn's lifespan, so that whoever started us is told what keeps it from opening.
+        # Opened here and not in uvicorn's lifespan, so that a failure to open reaches the caller as an exception.
         async with asgi_server.open():
-            # The front itself: nothing stands between it and the requests.
-            front: Any = asgi_server.rest_app
-            config = uvicorn.Config(app=front, lifespan="off", **_uvicorn_options(settings))
+            # The RestApp itself, so that no wrapper adds to the time of each request.
+            rest_app: Any = asgi_server.rest_app
+            config = uvicorn.Config(app=rest_app, lifespan="off", **_uvicorn_options(settings))
             await _SingleProcessServer(config, settings, asgi_server).serve([listener])
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -65,7 +65,7 @@ def _serve_in_process(settings: Settings, listener: socket.socket) -> None:
 
 def _serve_in_workers(settings: Settings, listener: socket.socket) -> None:
     asgi_server = server.Server(settings)
-    # Several processes must not race for the first start; this one makes everything that they then find.
+    # Worker processes must not race for the first start: this process creates the data folder and account for them.
     asyncio.run(_run_first_start(asgi_server))
     server.export_environment(settings)
     with tempfile.TemporaryDirectory(prefix="baobab-metrics-") as folder:
@@ -94,7 +94,9 @@ class _SingleProcessServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, but the signal is not raised again at the end: the house is still to be closed then."""
+        """Handles signals as uvicorn does, but does not raise them again at the end: the application must still be
+        closed.
+        """
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._asgi_server.drain, self.handle_exit, signal.SIGTERM, None)
         loop.add_signal_handler(signal.SIGINT, self.handle_exit, signal.SIGINT, None)
@@ -102,12 +104,12 @@ class _SingleProcessServer(uvicorn.Server):
 
 
 def _describe_models(settings: Settings) -> str:
-    found = [provider.name for provider in list_providers(os.environ, parse_servers(settings.ai_servers))]
-    return ", ".join(found) or "built-in ones only; set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's"
+    names = [provider.name for provider in list_providers(os.environ, parse_servers(settings.ai_servers))]
+    return ", ".join(names) or "built-in ones only; set OPENAI_API_KEY, ANTHROPIC_API_KEY or another provider's"
 
 
 def render_welcome(settings: Settings, key: str | None) -> str:
-    """What a person needs to go on."""
+    """Renders what the operator reads at the start: the key, the addresses and the first steps."""
     address = settings.address
     key_text = f"{key}   (shown this once)" if key else _KEY_ELSEWHERE
     bearer = f"Bearer {key or 'YOUR_KEY'}"
@@ -124,7 +126,7 @@ def render_welcome(settings: Settings, key: str | None) -> str:
         "",
         "  Add it to an MCP client, in a shell or in the file that is named:",
         *(f"  - {name}\n    {line}" for name, line in clients.items()),
-        "  Make an app:",
+        "  Create an app:",
         f'    curl -s {address}/init -H "Authorization: {bearer}" -d \'{{"name": "hello"}}\'',
         "",
     ]
@@ -149,6 +151,6 @@ def _uvicorn_options(settings: Settings) -> dict[str, Any]:
         "forwarded_allow_ips": list(settings.trusted_proxies),
         "timeout_keep_alive": _KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": _GRACE_SECONDS,
-        # On a machine that is overloaded a worker that is merely slow to answer must not be taken for dead.
+        # On an overloaded machine, a worker that is only slow to answer must not be taken for dead.
         "timeout_worker_healthcheck": _HUNG_SECONDS,
     }

@@ -1,4 +1,4 @@
-"""Settings: environment variables with the prefix BAOBAB_. A wrong or unknown one is an error in one line."""
+"""Settings: environment variables with the prefix BAOBAB_. A wrong or unknown variable is an error of one line."""
 
 import difflib
 import os
@@ -23,15 +23,17 @@ WordList = Annotated[tuple[str, ...], NoDecode]
 
 
 class SettingsError(Exception):
-    """One line that names the variable and says what it takes."""
+    """A setting is wrong. The message is one line that names the variable and says what it takes."""
 
 
 class Settings(BaseSettings):
-    """Made by `load`, which refuses unknown variables."""
+    """The settings of an installation. Create them with `load_settings`, which refuses unknown variables."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    data: Path = Field(Path("data"), description="Folder for the database, keys and objects; made when absent.")
+    data: Path = Field(
+        Path("data"), description="Folder for the database, keys and objects; created if it does not exist."
+    )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Server processes.")
@@ -39,29 +41,29 @@ class Settings(BaseSettings):
         0,
         ge=0,
         le=600,
-        description="After SIGTERM, how long the server still takes requests while `/health/ready` says `draining`.",
+        description="Seconds after SIGTERM in which the server still takes requests; `/health/ready` says `draining`.",
     )
-    base_url: str = Field("", description="Address under which clients reach the server; HOST and PORT when empty.")
+    base_url: str = Field("", description="Address at which clients reach the server; HOST and PORT if empty.")
     database_url: DatabaseUrl = Field(
-        "", description="Database of rows: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
+        "", description="Database: `sqlite:///FILE`, `postgresql://...`, or empty for a file in DATA."
     )
     valkey_url: ValkeyUrl = Field(
         "", description="Valkey or Redis for the key-value store and rate limits, `redis://...`; empty for none."
     )
     kv_durable: KvDurable = Field(
         "database",
-        description="Where there is a Valkey: whether the key-value store's durable tier is beside the rows, or in it.",
+        description="With VALKEY_URL: where the durable tier of the key-value store is, in the database or in Valkey.",
     )
     objects_url: ObjectsUrl = Field(
-        "", description="Where files are kept: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
+        "", description="Where files are stored: `s3://BUCKET/PREFIX`, `file:///FOLDER`, or empty for DATA/objects."
     )
     jobs: int = Field(
-        8, ge=0, le=1000, description="Durable jobs at work at once in a process; 0 leaves them to other processes."
+        8, ge=0, le=1000, description="Durable jobs that a process runs at once; 0 leaves them to other processes."
     )
     secret_key: str = Field(
         "",
         repr=False,
-        description="Keys for sealing secrets: base64url of 32 bytes, newest first; DATA/secret.key when empty.",
+        description="Keys for sealing secrets: base64url of 32 bytes, newest first; DATA/secret.key if empty.",
     )
     bootstrap_key: str = Field(
         "",
@@ -73,23 +75,23 @@ class Settings(BaseSettings):
         "info", description="Least severity that is logged."
     )
     access_log: float = Field(
-        0.01, ge=0, le=1, description="Share of answered requests that are logged; 5xx always are."
+        0.01, ge=0, le=1, description="Share of requests that are logged, 0 to 1; answers with 5xx are always logged."
     )
     region: RegionName = Field("local", description="Name of this installation's own region.")
     regions: str = Field(
-        "", description="TOML file of further regions, each a table with the addresses of its own stores; or empty."
+        "", description="TOML file of further regions: one table per region, with the addresses of its stores."
     )
     ai_servers: str = Field(
-        "", description="Model servers of your own that speak the OpenAI wire: `name=https://HOST/v1`, comma separated."
+        "", description="Your own model servers with an OpenAI-compatible API: `name=https://HOST/v1`, comma separated."
     )
     ai_markup: int = Field(0, ge=0, le=200, description="Percent added to what providers charge for models.")
     ai_drop_params: bool = Field(
         default=False,
-        description="Leave out parameters that a model does not take instead of refusing them.",
+        description="Whether parameters that a model does not support are left out instead of refused.",
     )
     ai_web_search: Literal["drop", "refuse", "allow"] = Field(
         "drop",
-        description="What becomes of a provider's `web_search` tool: left out, refused, or passed on at your expense.",
+        description="What happens to a provider's `web_search` tool: left out, refused, or passed on at your expense.",
     )
     ai_first_seconds: float = Field(
         600, ge=1, le=7200, description="Longest wait for the first byte of a model's stream, in seconds."
@@ -98,16 +100,16 @@ class Settings(BaseSettings):
         600, ge=1, le=7200, description="Longest silence within a model's stream, in seconds."
     )
     ai_total_seconds: float = Field(
-        1200, ge=1, le=7200, description="Longest time of a call to a model, with all its tries, in seconds."
+        1200, ge=1, le=7200, description="Longest time of a call to a model, with all its retries, in seconds."
     )
     ai_probe: bool = Field(
         default=True, description="Whether model servers on this machine (Ollama and others) are looked for."
     )
     run_retention_days: int = Field(
-        90, ge=0, le=3650, description="Days that ended runs of agents are kept, unless their agent says; 0 for ever."
+        90, ge=0, le=3650, description="Days that ended runs are kept, unless their agent says otherwise; 0 for ever."
     )
     plan: str = Field("playground", description=f"Plan of new organisations: {', '.join(PLANS)}.")
-    signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup makes accounts.")
+    signup: Literal["open", "closed"] = Field("open", description="Whether POST /platform/signup creates accounts.")
     allowed_hosts: WordList = Field((), description="Further host names that clients may use, comma separated.")
     trusted_proxies: WordList = Field(
         (), description="Proxies whose X-Forwarded-For counts: addresses or networks, comma separated."
@@ -116,13 +118,13 @@ class Settings(BaseSettings):
         (), description="Private networks that outgoing requests may reach, comma separated."
     )
     metrics_token: str = Field(
-        "", repr=False, description="Bearer token for /metrics; the one in DATA/metrics.token when empty."
+        "", repr=False, description="Bearer token for /metrics; the one in DATA/metrics.token if empty."
     )
     otel_url: str = Field(
-        "", description="OTLP/HTTP collector; when set, every call is a span, and every call to a model."
+        "", description="OTLP/HTTP collector; if set, every tool call and every model call is a span."
     )
     trace_content: bool = Field(
-        default=False, description="Whether spans of calls to models hold what was asked and answered."
+        default=False, description="Whether spans of model calls hold the prompts and the answers."
     )
 
     @field_validator("allowed_hosts", "trusted_proxies", "egress_allow", mode="before")
@@ -158,7 +160,7 @@ class Settings(BaseSettings):
             if value:
                 decode_keys(value)
         except ValueError as exc:
-            raise ValueError("must be base64url texts of 32 bytes each, the newest first, comma separated") from exc
+            raise ValueError("must be base64url texts of 32 bytes each, newest first, comma separated") from exc
         return value
 
     @field_validator("ai_servers")
@@ -176,8 +178,8 @@ class Settings(BaseSettings):
 
     @property
     def address(self) -> str:
-        """Where clients find the server, without a slash at the end."""
-        # Listening everywhere includes this machine, and that is a name one can go to.
+        """The address at which clients reach the server, without a trailing slash."""
+        # A wildcard address is not one that a client can connect to; this machine's own is.
         name = "127.0.0.1" if self.host in _EVERYWHERE else self.host
         host = f"[{name}]" if ":" in name else name
         return self.base_url or f"http://{host}:{self.port}"
@@ -188,7 +190,7 @@ class Settings(BaseSettings):
 
     @property
     def all_regions(self) -> dict[str, Region]:
-        """Every region by its name, this installation's own first."""
+        """Every region by name, this installation's own first."""
         own = Region(
             database_url=self.rows_url,
             valkey_url=self.valkey_url,
@@ -208,7 +210,7 @@ class Settings(BaseSettings):
 
 
 class _IsolatedSettings(Settings):
-    """Settings of an environment that is given, and not of the process."""
+    """Settings that are read from the arguments alone, not from the process environment."""
 
     @classmethod
     def settings_customise_sources(
@@ -222,11 +224,13 @@ class _IsolatedSettings(Settings):
 
 
 def load_settings(environment: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Settings from the environment; what is given on the command line wins. SettingsError names the first fault."""
+    """Loads the settings from the environment; overrides (of the command line) that are not None win. Raises
+    SettingsError for the first fault.
+    """
     known = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ if environment is None else environment:
         if variable.upper().startswith(PREFIX) and variable not in known:
-            # The prefix, which all of them share, would make everything look alike.
+            # Without the prefix, which would make every name look similar.
             near = difflib.get_close_matches(variable[len(PREFIX) :].lower(), known.values(), n=1)
             others = f"; known are {', '.join(sorted(known))}"
             hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else others

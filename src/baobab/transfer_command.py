@@ -1,4 +1,4 @@
-"""`baobab transfer`: an installation on files becomes one on servers, or the other way round."""
+"""`baobab transfer`: moves an installation from files to servers (Postgres, Valkey, S3), or back."""
 
 import contextlib
 import re
@@ -35,7 +35,7 @@ class _Side:
     rows: Database
     entries: Engine
     objects: ObjectStore | None
-    """None where they stay in the place they are in."""
+    """None if the objects stay where they are."""
 
     async def survey(self, *, tokens: bool) -> Survey:
         return Survey(
@@ -46,63 +46,63 @@ class _Side:
 
 
 def target_settings(here: Settings, to: str, *, valkey_url: str | None, objects_url: str | None) -> Settings:
-    """The settings of an installation after it has been carried over. to: `postgresql://...`, or a folder.
+    """Returns the settings of the installation after the transfer. to: `postgresql://...`, or a folder.
 
-    TransferRefused where it is neither, SettingsError where an address is wrong.
+    Raises TransferRefused if it is neither, SettingsError if an address is wrong.
     """
     if to.startswith(POSTGRES):
         return load_settings(data=here.data, database_url=to, valkey_url=valkey_url, objects_url=objects_url)
     if "://" in to:
         raise TransferRefused("--to must be postgresql://USER:PASSWORD@HOST:PORT/NAME, or a folder")
     if valkey_url:
-        raise TransferRefused("an installation on files keeps its keys there; leave --valkey out")
+        raise TransferRefused("an installation on files keeps its key-value store there too; leave --valkey out")
     objects = here.objects_url if objects_url is None else objects_url
     return load_settings(data=Path(to), database_url="", valkey_url="", objects_url=objects)
 
 
 async def transfer(here: Settings, there: Settings, *, dry_run: bool, print_line: Callable[[str], None]) -> None:
-    """Carry everything over, look whether all of it arrived, and only then make the target usable.
+    """Copies everything to the target, checks that all of it arrived, and only then makes the target usable.
 
-    here, there: the settings of the installation before and after. tell: is given lines for people.
-    TransferRefused says in one line why not, and what to do.
+    here, there: the settings of the installation before and after. print_line: receives lines for people. Raises
+    TransferRefused, whose message is one line that says what is wrong and what to do.
     """
-    # A table is known when the domain that owns it is loaded.
+    # Loading the toolsets registers the tables of all domains.
     tuple(tools.toolsets())
     _require_source(here, there)
     instant = time.time()
-    # Where all entries are in Valkey it has its own way of keeping them.
+    # A durable tier in Valkey stores idempotency tokens in its own way.
     tokens = not any(side.valkey_url and side.kv_durable == "valkey" for side in (here, there))
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_translate_errors("it was interrupted, and goes on when the same command is run again"))
+        stack.enter_context(_translate_errors("the transfer was interrupted; run the same command again to continue"))
         old, new = stack.enter_context(_open_objects(here, there))
         source = await stack.enter_async_context(_open_source(here, lambda: instant, old))
         target = await stack.enter_async_context(_open_target_rows(there))
-        found = await source.survey(tokens=tokens)
-        for line in (*found.render_lines(), *await _list_left_behind(here, source)):
+        source_survey = await source.survey(tokens=tokens)
+        for line in (*source_survey.render_lines(), *await _list_left_behind(here, source)):
             print_line(line)
         if not tokens:
             await _require_finished(source.rows)
         with _translate_errors("the target"):
-            is_resumed = await mark.is_begun(target, found.fingerprint)
+            is_resumed = await mark.is_begun(target, source_survey.fingerprint)
         if dry_run:
-            print_line("Nothing was changed: the target can be reached, and is ours to fill.")
+            print_line("Nothing was changed. The target can be reached and is ready for the transfer.")
             return
         target_entries = await stack.enter_async_context(
             _open_entries("the target's", _build_engine(there, lambda: instant))
         )
         target_side = _Side(target, target_entries, new)
-        await _require_no_foreign_data(target_side, found if is_resumed else Survey({}, {}))
+        await _require_no_foreign_data(target_side, source_survey if is_resumed else Survey({}, {}))
         if not is_resumed:
             with _translate_errors("the target"):
-                await mark.begin_transfer(target, found.fingerprint)
+                await mark.begin_transfer(target, source_survey.fingerprint)
         await rows.copy(source.rows, target)
-        await entries.copy(source.entries, target_entries, found.entries)
+        await entries.copy(source.entries, target_entries, source_survey.entries)
         if old and new:
             await objects.copy(old, new)
-        differences = found.list_differences(await target_side.survey(tokens=tokens))
+        differences = source_survey.list_differences(await target_side.survey(tokens=tokens))
         if differences:
-            named = ", ".join(differences)
-            raise TransferRefused(f"not the same on both sides: {named}; empty the target and begin again")
+            names = ", ".join(differences)
+            raise TransferRefused(f"source and target differ in: {names}; empty the target and begin again")
         _keep_secret(here, there)
         await mark.finish_transfer(target)
     print_line("Verified.")
@@ -117,14 +117,14 @@ def _require_source(here: Settings, there: Settings) -> None:
         raise TransferRefused(
             "both sides are on files: copy the folder with `baobab backup` and `baobab restore`"
             if there.rows_url.startswith(SQLITE)
-            else "only an installation on files can be carried to Postgres, and BAOBAB_DATABASE_URL names a server; "
+            else "only an installation on files can be moved to Postgres, and BAOBAB_DATABASE_URL names a server; "
             "unset BAOBAB_DATABASE_URL, or copy a Postgres database with pg_dump"
         )
     if not here.rows_url.startswith(SQLITE):
         return
     if here.valkey_url:
         raise TransferRefused(
-            "an installation whose rows are on files and whose keys are in Valkey cannot be carried over; "
+            "an installation with its rows in files and its key-value store in Valkey cannot be moved; "
             "unset BAOBAB_VALKEY_URL if that is not so"
         )
     if not _kv_folder(here).is_dir():
@@ -132,19 +132,19 @@ def _require_source(here: Settings, there: Settings) -> None:
 
 
 async def _require_no_foreign_data(target: _Side, ours: Survey) -> None:
-    """ours: what may be there already."""
+    """ours: what an interrupted transfer may have copied already."""
     space = await entries.find_foreign_space(target.entries, ours.entries)
     if space is not None:
-        raise TransferRefused(f"the target's key-value store holds data already (space {space})")
+        raise TransferRefused(f"the target's key-value store already holds data (space {space})")
     if target.objects and not ours.rows and not await objects.is_empty(target.objects):
-        raise TransferRefused("the target's place for objects holds some already")
+        raise TransferRefused("the target's object store already holds objects")
 
 
 @contextlib.asynccontextmanager
 async def _open_source(here: Settings, clock: Callable[[], float], kept: ObjectStore | None) -> AsyncIterator[_Side]:
     source_database = build_source(here.rows_url)
     try:
-        # Before the entries are opened: it is what keeps servers out of both.
+        # Opened before the entries, since its lock keeps servers out of both.
         with _translate_errors("the source"):
             await source_database.open()
         async with _open_entries("the source's", _build_engine(here, clock)) as engine:
@@ -178,11 +178,11 @@ async def _open_entries(whose: str, engine: Engine) -> AsyncIterator[Engine]:
 
 @contextlib.contextmanager
 def _open_objects(here: Settings, there: Settings) -> Iterator[tuple[ObjectStore | None, ObjectStore | None]]:
-    """Both stores where they are two, and nothing to do where they are one."""
+    """Yields the object stores of source and target, or None and None if they are the same store."""
     if here.objects_url == there.objects_url and (here.objects_url or here.data == there.data):
         yield None, None
         return
-    # What is on its way must not lie in the source.
+    # Unfinished copies must not be in the source.
     with tempfile.TemporaryDirectory(prefix="baobab-transfer-") as drafts:
         try:
             stores = _build_store(here, Path(drafts)), _build_store(there, Path(drafts))
@@ -199,7 +199,7 @@ def _build_store(settings: Settings, drafts: Path) -> ObjectStore:
 
 @contextlib.contextmanager
 def _translate_errors(what: str) -> Iterator[None]:
-    """Tell what a store said in one line."""
+    """Turns the errors of a store into TransferRefused, with one line that begins with `what`."""
     try:
         yield
     except DatabaseUnavailable as exc:
@@ -217,20 +217,28 @@ def _kv_folder(settings: Settings) -> Path:
 
 
 async def _require_finished(source: Database) -> None:
-    """An approved call may have been begun, and only its tokens keep what it has done from being done again."""
+    """Raises TransferRefused if an approved call is unfinished: without its tokens, it could be executed a
+    second time.
+    """
     async with source.reading() as connection:
-        begun = await connection.scalar(select(approvals.c.id).where(approvals.c.status == "approved").limit(1))
-    if begun is not None:
-        raise TransferRefused(f"approved call {begun} is not finished; start the server until it is, then stop it")
+        approval_id = await connection.scalar(select(approvals.c.id).where(approvals.c.status == "approved").limit(1))
+    if approval_id is not None:
+        raise TransferRefused(
+            f"approved call {approval_id} is not finished; start the server until it is, then stop it"
+        )
 
 
 async def _list_left_behind(here: Settings, source: _Side) -> list[str]:
-    """What is in the folder and not carried over, so that nobody believes it was."""
-    kept = _kv_folder(here).parent
-    regions = sorted(folder.name for folder in kept.iterdir() if folder != _kv_folder(here)) if kept.is_dir() else []
+    """Returns a line for each thing in the folder that the transfer does not copy."""
+    kv_folder = _kv_folder(here).parent
+    regions = (
+        sorted(folder.name for folder in kv_folder.iterdir() if folder != _kv_folder(here))
+        if kv_folder.is_dir()
+        else []
+    )
     unmoved = source.objects is None and not here.objects_url and (here.data / "objects" / here.region).is_dir()
     return [
-        *(["Left behind: the objects stay where they are; give --objects to carry them over"] if unmoved else []),
+        *(["Left behind: the objects stay where they are; give --objects to move them"] if unmoved else []),
         *(
             f"Left behind: table {name}, which this version does not know"
             for name in await rows.find_unknown_tables(source.rows)
@@ -245,22 +253,22 @@ def _list_next_steps(here: Settings, there: Settings) -> list[str]:
             f"Start it without BAOBAB_DATABASE_URL, with BAOBAB_DATA={there.data} and BAOBAB_REGION={there.region}.",
             f"Secrets are sealed as they were; the keys are in {there.secret_file}.",
             *([f"Files stay where they are: BAOBAB_OBJECTS_URL={there.objects_url}"] if there.objects_url else []),
-            "What is on the servers is as it was. Start nothing on it any more.",
+            "The data on the servers is unchanged. Start nothing on it any more.",
         ]
     keys = "as it is now" if here.secret_key else f"the keys in {here.secret_file}, newest first, commas in between"
-    named = {"DATABASE_URL": there.rows_url, "VALKEY_URL": there.valkey_url, "OBJECTS_URL": there.objects_url}
+    urls = {"DATABASE_URL": there.rows_url, "VALKEY_URL": there.valkey_url, "OBJECTS_URL": there.objects_url}
     return [
         "Secrets are sealed as they were. Every server needs, from now on:",
-        *(f"  BAOBAB_{name}={_without_password(url)}" for name, url in named.items() if url),
+        *(f"  BAOBAB_{name}={_without_password(url)}" for name, url in urls.items() if url),
         *([f"  BAOBAB_KV_DURABLE={there.kv_durable}"] if there.valkey_url else []),
         f"  BAOBAB_REGION={there.region}",
         f"  BAOBAB_SECRET_KEY   {keys}",
-        f"What is in {here.data} is as it was. Start nothing on it any more.",
+        f"The data in {here.data} is unchanged. Start nothing on it any more.",
     ]
 
 
 def _keep_secret(here: Settings, there: Settings) -> None:
-    """Give an installation on files the keys that its secrets are sealed with."""
+    """Writes the keys that secrets are sealed with into the folder of an installation on files."""
     if there.rows_url.startswith(SQLITE) and not there.secret_file.exists():
         keys = here.secret_key.split(",") if here.secret_key else here.secret_file.read_text().split()
         write_private(there.secret_file, "\n".join(key.strip() for key in keys) + "\n")

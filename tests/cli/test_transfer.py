@@ -466,7 +466,7 @@ def test_a_dry_run_changes_nothing(source: Source, target: str) -> None:
 def test_places_for_files_that_are_none_or_taken_are_one_line(source: Source, target: str, tmp_path: Path) -> None:
     assert "s3://BUCKET/PREFIX" in refused(source, target, "--objects", "ftp://files")
     taken = shutil.copytree(source.data / "objects" / "local", tmp_path / "taken")
-    assert "holds some already" in refused(source, target, "--objects", f"file://{taken}")
+    assert "already holds objects" in refused(source, target, "--objects", f"file://{taken}")
     assert verified(transfer(source, target, "--objects", f"file://{tmp_path / 'empty'}"))
     assert asyncio.run(files(store_at("", tmp_path / "empty"))) == FILES
 
@@ -486,7 +486,7 @@ async def test_a_valkey_that_holds_other_apps_is_left_as_it_is(
         async with machine(tmp_path / "other", **own) as client:
             theirs = (await client.post("/init", json={"name": "theirs"})).json()["app_id"]
             assert (await client.put(f"/v1/{theirs}/kv/a", json={"value": 1, "ephemeral": True})).is_success
-            assert f"holds data already (space {theirs})" in refused(source, target, "--valkey", taken.url)
+            assert f"already holds data (space {theirs})" in refused(source, target, "--valkey", taken.url)
             assert (await client.get(f"/v1/{theirs}/kv/_stats")).json()["keys_total"] == 1
     assert verified(transfer(source, target)), "nothing was begun"
 
