@@ -1,4 +1,4 @@
-"""Answers: bytes and headers of results and errors."""
+"""Renders results and errors as the headers and bytes of HTTP answers."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache, partial
@@ -16,13 +16,13 @@ Reply = Callable[[int, Headers, bytes], Awaitable[None]]
 """Sends a whole answer: status, headers, body."""
 
 WHOLE = "baobab.whole"
-"""Where a server that can send a whole answer in one write leaves its Reply, in the request's scope."""
+"""The scope key under which a server puts its Reply, if it can send a whole answer in one write."""
 ON_STOP = "baobab.on_stop"
-"""Where an answer without an end leaves what ends it, in its request's scope: called when the server stops."""
+"""The scope key under which an endless answer puts the function that ends it when the server stops."""
 
 
 def reply_to(scope: MutableMapping[str, Any], respond: Send) -> Reply:
-    # Taken out: it refers to what refers to the scope, and only the garbage collector would end that circle.
+    # Popped, because it refers back to the scope, and only the garbage collector could free that cycle.
     reply: Reply = scope.pop(WHOLE, None) or partial(_send_in_two_messages, respond)
     return reply
 
@@ -44,14 +44,14 @@ async def send_error(reply: Reply, error: BaobabError, envelope: Envelope, docs:
 
 
 def allowance_headers(allowance: Allowance) -> Headers:
-    """What is left, as draft-ietf-httpapi-ratelimit-headers writes it."""
+    """Returns the headers for what is left of a rate limit, as in draft-ietf-httpapi-ratelimit-headers."""
     name, policy = _policy_header(allowance.policy, allowance.limit, allowance.window)
     return [policy, (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowance.remaining, allowance.reset))]
 
 
 @lru_cache(maxsize=256)
 def _policy_header(name: str, limit: int, window: int) -> tuple[bytes, tuple[bytes, bytes]]:
-    """A policy's name as it is written, and the header that tells what it is: the same for every call."""
+    """Returns the quoted name of a policy and the header that describes it, which are the same for every call."""
     quoted = f'"{name}"'.encode()
     return quoted, (b"ratelimit-policy", b"%b;q=%d;w=%d" % (quoted, limit, window))
 

@@ -1,4 +1,6 @@
-"""An endpoint: one tool, bound to its REST route. It translates; every rule is behind `Registry.run`."""
+"""An endpoint: one tool, bound to its REST route. It translates between HTTP and `Registry.run`, which holds every
+rule.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -22,7 +24,7 @@ from baobab.tools.core.registry import Registry
 from baobab.tools.core.stream import Stream
 
 _OPEN = "_"
-"""What a path says of a parameter that it leaves open."""
+"""The value in a path that leaves a parameter to the body."""
 
 
 class Endpoint:
@@ -63,7 +65,7 @@ class Endpoint:
         self._text = not tool.rest.media_type.startswith("application/json")
 
     async def answer(self, request: Request, receive: Any, respond: Send, base_url: str) -> int:
-        """Call the tool and send its result; the status that was sent."""
+        """Calls the tool, sends its result and returns the status that was sent."""
         if self._rest.socket:
             raise UpgradeRequired(headers={"upgrade": "websocket"})
         caller, arguments = await self._read_request(request)
@@ -74,9 +76,9 @@ class Endpoint:
                 raise self._build_misplaced_error()
             for name in self._rest.repeats & body.keys():
                 if arguments[name] not in (_OPEN, body[name]):
-                    raise BadRequest(f"`{name}`: the body says something else than the path.")
+                    raise BadRequest(f"`{name}`: the body and the path have different values.")
             arguments |= body
-        # What is refused from here on is recorded there.
+        # From here on, the registry records refusals itself.
         request.is_dispatched = True
         result, call = await self._registry.run(self.tool, arguments, caller, context)
         request.is_dispatched = False
@@ -101,13 +103,14 @@ class Endpoint:
     async def _read_body(
         self, request: Request, receive: Any, caller: Caller, arguments: Mapping[str, Any], context: RequestContext
     ) -> dict[str, Any]:
-        """The body's object. A large one is read when its caller may send it and there is room, and then only.
+        """Returns the JSON object of the body. A large body is read only after the caller has been admitted, and if
+        there is room for it.
 
-        arguments: what the path, the query and the headers say.
+        arguments: the arguments from the path, the query string and the headers.
         """
         anonymous = isinstance(caller, Anonymous)
         largest = min(self._rest.max_body, LARGE) if anonymous else self._rest.max_body
-        # As large as it says, or as it may be where it does not say.
+        # Without a content-length, the body may be as large as is allowed.
         size = self._rest.max_body if request.content_length < 0 else request.content_length
         if size <= FREE:
             return await read_object(receive, request, largest, self._parser)
@@ -118,7 +121,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def open_stream(self, request: Request, base_url: str) -> AsyncGenerator[Stream, None]:
-        """The stream that a WebSocket asks for, while it has its place."""
+        """Yields the stream that a WebSocket asks for, and holds its place among the open streams meanwhile."""
         caller, arguments = await self._read_request(request)
         result, call = await self._registry.run(self.tool, arguments, caller, self._build_context(request, base_url))
         assert isinstance(result, Stream)
@@ -126,7 +129,7 @@ class Endpoint:
             yield self._guard_stream(result, request, call)
 
     def _guard_stream(self, stream: Stream, request: Request, call: Call) -> Stream:
-        """A stream that ends when whoever reads it may not read it any more."""
+        """Returns the stream, made to end as soon as its reader may not read it any more."""
         if not stream.subject:
             return stream
 
@@ -138,7 +141,7 @@ class Endpoint:
         return replace(stream, pieces=stream_while_allowed(stream.pieces, check))
 
     async def _read_request(self, request: Request) -> tuple[Caller, dict[str, Any]]:
-        """Who asks, and what the path, the query and the headers say."""
+        """Returns the caller, and the arguments from the path, the query string and the headers."""
         if self._key_header is not None and request.authorization is None:
             key = request.header(self._key_header)
             request.authorization = None if key is None else b"Bearer " + key
@@ -147,8 +150,8 @@ class Endpoint:
             caller = await self._authenticate(request)
         arguments = self._read_query(request.query) if request.query else {}
         for name, header in self._from_headers:
-            if name not in arguments and (given := request.header(header)) is not None:
-                arguments[name] = given.decode("latin-1")
+            if name not in arguments and (value := request.header(header)) is not None:
+                arguments[name] = value.decode("latin-1")
         # The path wins: nothing in a query may switch apps.
         captured = request.path_values if request.has_plain_path else map(decode_parameter, request.path_values)
         arguments.update(zip(self._rest.path_parameters, captured, strict=True))
@@ -177,9 +180,9 @@ class Endpoint:
         )
 
     def _build_misplaced_error(self) -> UnknownField:
-        """A path or query parameter named in the body is refused, as every field is that the body does not take."""
+        """Builds the error for a body that holds a parameter of the path or the query string."""
         known = ", ".join(f"`{name}`" for name in self._rest.body_parameters) or "none"
         return UnknownField(
-            "The body names a parameter of the path or the query string.",
+            "The body holds a parameter that belongs in the path or the query string.",
             remediation=f"Leave it out; the fields of the body are {known}.",
         )

@@ -1,4 +1,4 @@
-"""The log of requests that are refused before they reach anything: a sample, for anybody can cause them."""
+"""Logs a sample of the requests that are refused before they reach the application; anybody can cause them."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ _log = logging.getLogger("uvicorn.error")
 
 
 class RefusalLog:
-    """Writes the first refusal at once, and then one in ten seconds with how many others there were."""
+    """Logs the first refusal at once, then one every ten seconds, with the number of others in between."""
 
     def __init__(self) -> None:
         self._next = 0.0

@@ -1,4 +1,4 @@
-"""A request, as the front reads it: the few headers that matter, once."""
+"""A request as the REST door reads it: only the headers that matter, each once."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ from baobab.tools.core.errors import BodyTooLarge, MalformedBody
 Scope = MutableMapping[str, Any]
 
 LARGE = 2**20
-"""Bytes of a body that anybody may send, and that is parsed at once: some milliseconds."""
+"""Bytes of the largest body that anybody may send, and that is parsed at once, in some milliseconds."""
 
 _GIVEN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _PROCESS = f"req_{secrets.token_hex(5)}"
@@ -33,20 +33,20 @@ def new_request_id() -> str:
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was whole."""
+    """The client closed the connection before its request was complete."""
 
 
 class Request:
-    """What the front needs to know of a request; `tool` and `captured` once its path has led somewhere."""
+    """The parts of a request that the REST door needs; `tool` and `path_values` are set once the route is known."""
 
     tool: Tool | None = None
     path_values: PathValues = ()
-    """What the parameters of the path took, in its order, still encoded."""
+    """The path parameters, in the order of the path, still percent-encoded."""
     is_dispatched = False
-    """Whether the registry has the call, and records by itself how it is refused."""
+    """Whether the registry has the call; it then records a refusal itself."""
 
     def __init__(self, scope: Scope, reply: Reply) -> None:
-        # A name given twice is the last one's; Host, where that would matter, is refused before.
+        # Of a repeated header the last value wins; a repeated Host, where that would matter, is refused before this.
         given = self._given = dict(scope["headers"])
         self.reply = reply
         self.method: str = scope.get("method", "GET")
@@ -58,13 +58,13 @@ class Request:
         self.authorization: bytes | None = given.get(b"authorization")
         self.origin: bytes | None = given.get(b"origin")
         self.plain = given.keys().isdisjoint(_MORE_IDENTITY)
-        """Whether `authorization` alone says who calls."""
+        """Whether `authorization` alone identifies the caller."""
         self.id = self._given_id() if b"x-request-id" in given else new_request_id()
         self.headers: Headers = [(b"x-request-id", self.id.encode()), _NOSNIFF]
-        """Headers of the answer, as far as they are known."""
+        """The headers of the answer that are known so far."""
 
     def header(self, name: bytes) -> bytes | None:
-        """Any other header, by its name in lower case."""
+        """Returns any other header, by its name in lower case."""
         return self._given.get(name)
 
     @property
@@ -86,13 +86,13 @@ class Request:
 
     @property
     def trace(self) -> str:
-        """The W3C `traceparent`, as it came; empty where there is none."""
+        """The W3C `traceparent` header as it was sent; empty if there is none."""
         parent: bytes = self._given.get(b"traceparent", b"")
         return parent.decode("latin-1")
 
     @property
     def content_length(self) -> int:
-        """As the client says; -1 when it does not."""
+        """The length that the client declares; -1 if it declares none."""
         return int(self._given.get(b"content-length", -1))
 
     @property
@@ -101,7 +101,7 @@ class Request:
 
     @property
     def has_plain_path(self) -> bool:
-        """Whether nothing in the path is encoded."""
+        """Whether nothing in the path is percent-encoded."""
         return "%" not in self.path and self.path.isascii()
 
     def _given_id(self) -> str:
@@ -109,16 +109,16 @@ class Request:
         return given.decode() if _GIVEN_ID.fullmatch(given) else new_request_id()
 
     def get_captured(self, name: str | None) -> str | None:
-        """What a parameter of the path captured, still encoded."""
+        """Returns a path parameter by name, still percent-encoded; None if the path has none of that name."""
         names = self.tool.rest.path_parameters if self.tool and self.tool.rest else ()
         return self.path_values[names.index(name)] if name in names else None
 
 
 class LargeBodyParser:
-    """Parses one at a time, in turns of whoever they are for, and lets as much time pass before the next one.
+    """Parses large bodies one at a time, in fair order among callers, with a pause as long as each parse after it.
 
-    The parser stops the event loop even from a thread, up to a second for millions of small values: the pauses leave
-    half of the time to all other requests.
+    The parser holds the GIL even in a thread, up to a second for millions of small values. The pauses leave half of the
+    time to all other requests.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,9 @@ class LargeBodyParser:
 
 
 async def read_object(receive: Any, request: Request, max_bytes: int, parser: LargeBodyParser) -> dict[str, Any]:
-    """The JSON object of a body; an empty body is an empty object."""
+    """Reads the JSON object of a body; an empty body is an empty object. Raises BodyTooLarge, MalformedBody,
+    ClientGone.
+    """
     if request.content_length > max_bytes:
         raise _build_too_large(max_bytes)
     message = await receive()
@@ -166,10 +168,10 @@ async def read_object(receive: Any, request: Request, max_bytes: int, parser: La
 
 def parse_object(raw: bytes) -> dict[str, Any]:
     try:
-        # A field given twice would be read differently by different parsers: the last wins here, as in JavaScript.
+        # Parsers differ on repeated fields: here the last one wins, as in JavaScript.
         value = from_json(raw, allow_inf_nan=False)
     except ValueError as exc:
-        # The parser's text names the place, and never repeats the input.
+        # The parser's message names the position and never repeats the input.
         raise MalformedBody(f"The body is not valid JSON: {exc}.") from exc
     if not isinstance(value, dict):
         raise MalformedBody(f"The body must be a JSON object, not {_json_type(value)}.")

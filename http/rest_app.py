@@ -1,4 +1,6 @@
-"""The front of the REST door: pure ASGI, in front of FastAPI. Host, route, origin, answer; whatever else passes on."""
+"""The REST application: pure ASGI, in front of FastAPI. It checks host and origin, finds the tool of the route and
+answers; other paths go to the fallback.
+"""
 
 import logging
 import random
@@ -35,7 +37,7 @@ ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("baobab.access")
-# What opens something by itself and may stand in a path: invitations, and keys that somebody put there by mistake.
+# Secrets that may be in a path: invitations, and keys that somebody put there by mistake.
 _TOKENS = re.compile(r"\b(inv|bb_sk|bb_sub|bb_rt)_[A-Za-z0-9]{8,}")
 
 
@@ -49,7 +51,9 @@ class RestApp:
         access_log: float = 0.0,
         stream_limits: StreamLimits | None = None,
     ) -> None:
-        """bounds: other ones than usual of how many streams may be open."""
+        """fallback: serves every path that is not a tool's. stream_limits: how many streams may be open, if not as many
+        as usual.
+        """
         options = registry.services.options
         self._registry = registry
         self._fallback = fallback
@@ -79,7 +83,7 @@ class RestApp:
         except DatabaseUnavailable as exc:
             _log.warning("a store does not answer", extra={"request_id": request.id, "reason": exc.reason})
             status = await self._refuse(request, Unavailable("The database does not answer."))
-        except Exception:  # noqa: BLE001 - the one place where this door turns what nobody expected into an answer
+        except Exception:  # noqa: BLE001 - the one place where the REST door answers unexpected errors
             name = request.tool and request.tool.name
             _log.exception("unexpected error", extra={"request_id": request.id, "tool": name})
             status = await self._refuse(request, Internal())
@@ -103,35 +107,35 @@ class RestApp:
         await serve_socket(self._endpoints[tool.name], request, receive, respond, self._base_url)
 
     async def _find_socket_tool(self, scope: Scope, request: Request) -> Tool:
-        """The tool of a WebSocket's path. NoSocket, WrongHost, OriginRefused."""
+        """Returns the tool of a WebSocket's path. Raises NoSocket, WrongHost, OriginRefused."""
         host = self._hosts.find(request.host)
         if host is None:
             raise WrongHost
         if host.subdomain is not None:
             await self._enter_app(scope, request, host.subdomain)
-        found = self._trie.find(request.path)
-        tool = found[0].get("GET") if found else None
-        if found is None or tool is None or tool.rest is None or not tool.rest.socket:
+        match = self._trie.find(request.path)
+        tool = match[0].get("GET") if match else None
+        if match is None or tool is None or tool.rest is None or not tool.rest.socket:
             raise NoSocket
-        request.tool, request.path_values = tool, found[1]
+        request.tool, request.path_values = tool, match[1]
         if request.origin is not None:
             await self._origins.cors_headers(request, request.get_captured(tool.app_parameter))
         return tool
 
     async def _answer(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
-        """Send what the request asks for; the status that was sent."""
+        """Answers the request and returns the status that was sent."""
         host = self._hosts.find(request.host)
         if host is None:
             raise WrongHost
         if host.subdomain is not None:
             await self._enter_app(scope, request, host.subdomain)
-        found = self._trie.find(request.path)
-        if found is None:
+        match = self._trie.find(request.path)
+        if match is None:
             request.headers += await self._origins.cors_headers(request, None)
             if request.is_preflight:
                 return await _answer_options(request, {})
             return await self._forward(scope, receive, respond, request)
-        methods, request.path_values = found
+        methods, request.path_values = match
         method = request.method
         tool = request.tool = _select_tool(methods, method)
         if request.origin is not None:
@@ -143,7 +147,7 @@ class RestApp:
         return await self._endpoints[tool.name].answer(request, receive, respond, self._base_url)
 
     async def _enter_app(self, scope: Scope, request: Request, subdomain: str) -> None:
-        """Give a path on an app's own host the app id that it leaves out."""
+        """Adds the app id to the path of a request on an app's own host, where the path leaves it out."""
         app_id = await self._registry.services.directory.app_id_at(subdomain)
         if app_id is None:
             raise AppNotFound(f"No app has the subdomain `{subdomain[:63]}`.")
@@ -151,7 +155,7 @@ class RestApp:
         scope["raw_path"] = request.path.encode("latin-1")
 
     async def _forward(self, scope: Scope, receive: Any, respond: Send, request: Request) -> int:
-        """What FastAPI and the MCP door serve. It gets our headers; its 404 becomes ours."""
+        """Passes the request to the fallback, and adds our headers to its answer."""
         sent = 0
 
         def merge_headers(status: int, given: Headers) -> Headers:
@@ -168,14 +172,14 @@ class RestApp:
         async def reply_on(status: int, given: Headers, body: bytes) -> None:
             await request.reply(status, merge_headers(status, given), body)
 
-        # Whoever reads the request again must find the id that the answer tells: audit rows name it.
+        # The fallback must use the request id that the answer gives, because audit rows name it.
         identified = (b"x-request-id", request.id.encode())
         scope["headers"] = [*(pair for pair in scope["headers"] if pair[0] != b"x-request-id"), identified]
         scope[WHOLE] = reply_on
         try:
             await self._fallback(scope, receive, send_on)
         finally:
-            # As in reply_to: where nobody took it, it must not stay in the scope that it leads back to.
+            # As in reply_to: left in the scope, it would form a reference cycle with it.
             scope.pop(WHOLE, None)
         return sent
 
@@ -191,16 +195,16 @@ class RestApp:
 
 
 def _deny_websocket(scope: Scope, receive: Any, respond: Send) -> Send:
-    """Sends an HTTP answer in place of the WebSocket that was asked for, where the server can."""
-    can = "websocket.http.response" in scope.get("extensions", {})
+    """Returns a `send` that answers over HTTP instead of opening the WebSocket, if the server supports that."""
+    is_supported = "websocket.http.response" in scope.get("extensions", {})
 
     async def send(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             await receive()
-        if can:
+        if is_supported:
             await respond({**message, "type": f"websocket.{message['type']}"})
         elif message["type"] == "http.response.start":
-            # All that is left is 403.
+            # Without the extension, the server can only answer 403.
             await respond({"type": "websocket.close", "code": 1008})
 
     return send
@@ -212,12 +216,14 @@ async def _answer_options(request: Request, methods: Methods) -> int:
 
 
 def _select_tool(methods: Methods, method: str) -> Tool:
-    """The tool of a method; for one that the path does not take, any, since its family words the refusal."""
+    """Returns the tool of a method. For a method that the path does not have, returns any of its tools, whose family
+    formats the error.
+    """
     return methods.get(method) or methods.get("GET") or next(iter(methods.values()))
 
 
 def _path_arguments(request: Request, tool: Tool) -> dict[str, str]:
-    """What the path says of its parameters; as it was sent, where that is no text."""
+    """Returns the parameters of the path by name, decoded where that is possible."""
     names = tool.rest.path_parameters if tool.rest else ()
     return {name: _decode_or_keep(raw) for name, raw in zip(names, request.path_values, strict=False)}
 
@@ -230,8 +236,8 @@ def _decode_or_keep(raw: str) -> str:
 
 
 def _allow_header(methods: Methods) -> str:
-    named = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
-    return ", ".join(sorted(named))
+    names = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
+    return ", ".join(sorted(names))
 
 
 def _log_access(request: Request, status: int, started: float) -> None:

@@ -1,4 +1,4 @@
-"""Calls: `tools/call`, from its parameters to its result, for the visitor that makes it."""
+"""Answers `tools/call`: from its parameters to its result."""
 
 import logging
 from dataclasses import replace
@@ -34,7 +34,9 @@ class ToolCalls:
     async def __call__(
         self, ctx: Any, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What the tool answered, or how it refused. MCPError for a tool that the visitor is not offered."""
+        """Calls a tool and returns its result, or its error as a result. Raises MCPError for a tool that the client is
+        not offered.
+        """
         client = get_client(ctx)
         offer = self._catalogue.get_offer(client)
         try:
@@ -51,18 +53,18 @@ class ToolCalls:
                 return _request_decision(error)
             return results.render_failure(error)
         except BaobabError as error:
-            through = params.name == meta_tools.CALL and offer.has_search
-            if isinstance(error, ToolNotFound | ApprovalStateSpent) and not through:
+            is_indirect = params.name == meta_tools.CALL and offer.has_search
+            if isinstance(error, ToolNotFound | ApprovalStateSpent) and not is_indirect:
                 raise MCPError(types.INVALID_PARAMS, error.message, results.render_error_data(error)) from None
             return results.render_failure(error)
-        except Exception:  # noqa: BLE001 - where this door turns what nobody expected into an answer
+        except Exception:  # noqa: BLE001 - the one place where the MCP door answers unexpected errors
             return report_unexpected(client, params.name)
         return results.render_success(tool, result, client, ctx.protocol_version)
 
     async def _run_tool(
         self, tool: Tool, arguments: dict[str, Any], client: McpClient, ctx: Any, params: types.CallToolRequestParams
     ) -> Any:
-        """The result of a tool. A client that asked for progress hears of it all the time that the call takes."""
+        """Returns the result of a tool. A client that asked for progress is notified all through the call."""
         if "progress_token" not in (params.meta or {}):
             return (await self._registry.run(tool, arguments, client.caller, client.context))[0]
         heartbeat = Heartbeat(ctx.session.report_progress, tool.name)
@@ -73,9 +75,10 @@ class ToolCalls:
     async def resolve_tool(
         self, client: McpClient, offer: Offer, name: str, arguments: dict[str, Any]
     ) -> tuple[Tool, dict[str, Any]]:
-        """The tool that is meant and its arguments. ToolNotFound for one that there is not, or not in this view.
+        """Returns the tool that is called and its arguments.
 
-        KeyLimited or Forbidden for one that the visitor's credential keeps it from: which tools there are is no secret.
+        Raises ToolNotFound for a tool that does not exist or is not in this view; KeyLimited or Forbidden for one that
+        the client's credential may not use, since the list of tools is not secret.
         """
         if name == meta_tools.CALL and offer.has_search:
             name, arguments = meta_tools.parse_call(arguments)
@@ -84,21 +87,21 @@ class ToolCalls:
             error = self._build_missing_error(name, client, offer)
             refused = self._registry.tools.get(name)
             if refused is not None and not isinstance(error, ToolNotFound):
-                given = meta_tools.bind_app(arguments, client, refused.app_parameter)
-                await self._registry.record_refusal(refused, given, client.context, error)
+                bound_arguments = meta_tools.bind_app(arguments, client, refused.app_parameter)
+                await self._registry.record_refusal(refused, bound_arguments, client.context, error)
             raise error
         return tool, meta_tools.bind_app(arguments, client, tool.app_parameter)
 
     def _build_missing_error(self, name: str, client: McpClient, offer: Offer) -> BaobabError:
-        """Why a tool is not offered to a visitor."""
+        """Builds the error that says why a tool is not offered to a client."""
         tool = self._registry.tools.get(name)
         if tool is None or not tool.mcp:
-            near = get_close_matches(name[:128], offer.tools, 3)
-            nearest = f" The nearest: {', '.join(near)}." if near else ""
-            finds = "search_tools finds tools by what they do." if offer.has_search else "List the tools."
+            similar = get_close_matches(name[:128], offer.tools, 3)
+            nearest = f" The nearest: {', '.join(similar)}." if similar else ""
+            remedy = "search_tools finds tools by what they do." if offer.has_search else "List the tools."
             # Some clients show the message alone.
             message = ToolNotFound.summary + nearest
-            return ToolNotFound(message, remediation=finds, details={"name": name[:128]})
+            return ToolNotFound(message, remediation=remedy, details={"name": name[:128]})
         if not tool.access.admits(client.caller):
             return Forbidden(f"This credential may not use {name}. Who may: {tool.access.description}")
         exceeded = key_limits.find_exceeded_limit(client.caller, tool)
@@ -115,16 +118,16 @@ class ToolCalls:
     ) -> types.CallToolResult:
         query, limit = meta_tools.parse_search(arguments)
         best = await self._catalogue.index.find_best(query, limit, offer.tools)
-        found: dict[str, Any] = {"tools": [offer.describe(tool, text=True) for tool in best]}
+        result: dict[str, Any] = {"tools": [offer.describe(tool, text=True) for tool in best]}
         if not best:
-            found |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}
-        return results.render_search(found, client, protocol_version)
+            result |= {"hint": meta_tools.NOTHING_FOUND, "families": offer.families}
+        return results.render_search(result, client, protocol_version)
 
     async def _wait_for_decision(self, client: McpClient, approval_id: str, responses: Any) -> None:
-        """Wait a while for the decision on a call that is made again after its person was shown where to decide.
+        """Waits for the decision on a call that is repeated after its person was shown where to decide.
 
-        The state is sealed and bound to caller, tool and arguments (the SDK's boundary has opened it). The answers
-        that came with it decide nothing: they came through the credential that proposed the call.
+        The state is sealed and bound to caller, tool and arguments (the SDK has opened it). The client's responses
+        decide nothing, since they come through the credential that proposed the call.
         """
         approvals = self._registry.services.approvals
         actions = [getattr(answer, "action", None) for answer in (responses or {}).values()]
@@ -135,13 +138,13 @@ class ToolCalls:
 
 
 def report_unexpected(client: McpClient, tool: str) -> types.CallToolResult:
-    """The answer to what nobody expected: nothing of the exception that is being handled, which goes into the log."""
+    """Logs the exception that is being handled, and returns an answer that holds nothing of it."""
     _log.exception("unexpected error", extra={"request_id": client.context.request_id, "tool": tool})
     return results.render_failure(Internal())
 
 
 def _supports_url_elicitation(ctx: Any) -> bool:
-    """Whether the client can show its person an address (2026 protocol: it says so with each request)."""
+    """Whether the client can show its person a URL. With the 2026 protocol it says so in each request."""
     if ctx.protocol_version < "2026":
         return False
     capabilities = ctx.session.client_capabilities
@@ -150,7 +153,7 @@ def _supports_url_elicitation(ctx: Any) -> bool:
 
 
 def _request_decision(error: ApprovalRequired) -> types.InputRequiredResult:
-    """Ask the client to show its person where to decide; the call goes on when the client makes it again."""
+    """Asks the client to show its person where to decide; the call continues when the client repeats it."""
     request = types.ElicitRequest(
         params=types.ElicitRequestURLParams(
             message=f"A call waits for your approval.\n{error.details['summary']}", url=error.details["decide_at"]

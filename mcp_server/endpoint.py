@@ -1,4 +1,6 @@
-"""The door: finds out who calls and what they asked to see, and lets the lane or the protocol server answer."""
+"""The MCP endpoint: identifies the caller and the toolsets of the connection, and lets the fast path or the protocol
+server answer.
+"""
 
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -35,15 +37,15 @@ Scope = MutableMapping[str, Any]
 MAX_BODY = 4 * 2**20
 _MODERN = frozenset(version.encode() for version in MODERN_PROTOCOL_VERSIONS)
 _LISTS = ("tools/list", "prompts/list", "resources/templates/list")
-"""What is answered without a call of a tool, which would take from the caller's requests itself."""
+"""Methods that call no tool, so that nothing else counts them against the caller's rate limit."""
 _SUPPORTED = frozenset(version.encode() for version in SUPPORTED_PROTOCOL_VERSIONS)
 
 
 class McpEndpoint:
-    """An ASGI endpoint for /mcp. Every request stands alone: no worker knows more of a client than another.
+    """The ASGI endpoint for /mcp. It is stateless: any worker can answer any request of a client.
 
-    sessions: keep sessions for the protocols before 2026. Only for the conformance run, whose fixtures ask the client
-    back in the middle of a call; no tool of ours does.
+    sessions: keep SDK sessions for the protocols before 2026. Only for the conformance run, whose fixtures send
+    requests back to the client during a call; none of our tools does.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class McpEndpoint:
         self.manager = StreamableHTTPSessionManager(
             server,
             stateless=not sessions,
-            # The front has checked Host and Origin already, by the same lists as for every other door.
+            # The RestApp has already checked Host and Origin, by the same lists as for every other path.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=MAX_BODY,
         )
@@ -79,7 +81,7 @@ class McpEndpoint:
         self._addresses = Addresses(self._base_url, services.options.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Any, respond: Any) -> None:
-        # uvicorn's parser leaves the blanks behind a value, which are no part of it (RFC 9110, 5.5).
+        # uvicorn's parser keeps trailing blanks, which do not belong to the value (RFC 9110, 5.5).
         scope["headers"] = [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]
         request = Request(scope, reply_to(scope, respond))
         try:
@@ -100,7 +102,7 @@ class McpEndpoint:
         elif request.method == "GET":
             await self._changes.stream(client, scope, receive, respond)
         elif request.method == "DELETE":
-            # A client that says good-bye is right to; there is nothing to end.
+            # A client may end its session, but there is no state to remove.
             await request.reply(204, [], b"")
         else:
             await refuse(respond, 405, MethodNotAllowed(), [(b"allow", b"DELETE, GET, POST")])
@@ -118,26 +120,26 @@ class McpEndpoint:
         return McpClient(caller, self._views.get_view(request.query), context, self._find_session(request, caller))
 
     def _find_session(self, request: Request, caller: Caller) -> str | None:
-        """The session that a request names, where it is its caller's own."""
-        named = request.header(b"mcp-session-id")
-        if named is None or self._sessions:
+        """Returns the session id that a request names, if it belongs to the caller."""
+        header = request.header(b"mcp-session-id")
+        if header is None or self._sessions:
             return None
-        session_id = named.decode("latin-1")
+        session_id = header.decode("latin-1")
         return session_id if self._own_sessions.is_session_of(session_id, caller) else None
 
     def _build_challenge(self, request: Request) -> str:
-        """Where a client that has no credential, or a void one, finds out how to get one (RFC 9728, RFC 6750)."""
-        void = ', error="invalid_token"' if request.authorization is not None else ""
+        """Builds the WWW-Authenticate header, which tells a client how to get a credential (RFC 9728, RFC 6750)."""
+        error = ', error="invalid_token"' if request.authorization is not None else ""
         metadata = f"{self._addresses.find(request.host)}/.well-known/oauth-protected-resource/mcp"
-        return f'Bearer resource_metadata="{metadata}", scope="mcp"{void}'
+        return f'Bearer resource_metadata="{metadata}", scope="mcp"{error}'
 
     async def _handle_message(
         self, request: Request, client: McpClient, scope: Scope, receive: Any, respond: Any
     ) -> None:
         version = request.header(b"mcp-protocol-version")
         modern = version in _MODERN
-        named = request.header(b"mcp-session-id") is not None
-        if not modern and not self._sessions and named and client.session is None:
+        has_session_id = request.header(b"mcp-session-id") is not None
+        if not modern and not self._sessions and has_session_id and client.session is None:
             await refuse(respond, 404, UnknownSession())
             return
         try:
@@ -156,14 +158,14 @@ class McpEndpoint:
     async def _handle_single(
         self, message: Any, raw: bytes, request: Request, client: McpClient, scope: Scope, receive: Any, respond: Any
     ) -> None:
-        """Answer one message."""
+        """Answers one message."""
         if not _has_valid_id(message):
             await refuse(respond, 400, NoMessage())
             return
         version = request.header(b"mcp-protocol-version")
         if version is not None and version not in _SUPPORTED:
-            asked, request_id = version.decode("latin-1")[:40], message.get("id") if isinstance(message, dict) else None
-            await refuse_version(respond, request_id, asked, MODERN_PROTOCOL_VERSIONS)
+            request_id = message.get("id") if isinstance(message, dict) else None
+            await refuse_version(respond, request_id, version.decode("latin-1")[:40], MODERN_PROTOCOL_VERSIONS)
             return
         method = message.get("method") if isinstance(message, dict) else None
         if method == "notifications/cancelled" and client.session is not None:
@@ -195,14 +197,14 @@ class McpEndpoint:
     async def _handle_batch(
         self, parts: list[Any], request: Request, client: McpClient, scope: Scope, receive: Any, respond: Any
     ) -> None:
-        """Answer messages one after the other, and all together."""
+        """Answers the messages of a batch one after the other, and sends all answers together."""
         if len(parts) > MOST:
             await refuse(respond, 400, BatchTooLong(details={"limit": MOST}))
             return
         answers = []
         for part in parts:
             if not isinstance(part, dict) or part.get("method") == "initialize":
-                answers.append(render_invalid_part("A batch holds messages, and no initialize."))
+                answers.append(render_invalid_part("A batch may hold only messages other than `initialize`."))
                 continue
             capture = ResponseCapture()
             single = Request(scope, reply_to(scope, capture))
@@ -215,7 +217,7 @@ class McpEndpoint:
 
 
 async def _read_body(request: Request, receive: Any) -> bytes:
-    """The whole body; BodyTooLarge as soon as it is known to be."""
+    """Reads the whole body. Raises BodyTooLarge as soon as it is known to be too large, ClientGone."""
     parts, size, more = [], max(0, request.content_length), True
     if size <= MAX_BODY:
         size = 0
@@ -232,7 +234,7 @@ async def _read_body(request: Request, receive: Any) -> bytes:
 
 
 def _add_session_header(respond: Any, session_id: str) -> Any:
-    """A `send` that tells the client of `initialize` its session."""
+    """Returns a `send` that adds the session id to the answer of `initialize`."""
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.start" and message["status"] == 200:
@@ -243,7 +245,7 @@ def _add_session_header(respond: Any, session_id: str) -> Any:
 
 
 def _replay_body(raw: bytes, receive: Any) -> Any:
-    """A `receive` that gives the body once more, and then what follows it."""
+    """Returns a `receive` that gives the body once more, and then what follows it."""
     waiting = [{"type": "http.request", "body": raw, "more_body": False}]
 
     async def receive_replayed() -> Any:
@@ -253,7 +255,7 @@ def _replay_body(raw: bytes, receive: Any) -> Any:
 
 
 def _accepts_plain_json(request: Request) -> bool:
-    """Whether the headers ask for nothing but JSON for JSON."""
+    """Whether the request sends JSON, and accepts JSON as well as a stream."""
     media = request.header(b"content-type") or b""
     accepted = request.header(b"accept") or b""
     takes_both = b"application/json" in accepted and b"text/event-stream" in accepted
@@ -261,7 +263,9 @@ def _accepts_plain_json(request: Request) -> bool:
 
 
 def _has_valid_id(message: Any) -> bool:
-    """Whether an answer could name what it is to; one with a broken id would be taken for a notification."""
+    """Whether the id, if there is one, is an integer or a string. The SDK would take a message with another id for a
+    notification.
+    """
     return not isinstance(message, dict) or "id" not in message or type(message["id"]) in (int, str)
 
 

@@ -1,8 +1,9 @@
-"""The lane: the two requests that agents make all day, `tools/call` and `tools/list`, answered without the SDK's
-machinery around them: by the same catalogue, the same rules and the same words.
+"""The fast path: answers `tools/call` and `tools/list`, the requests that agents make all day, without the SDK's
+machinery.
 
-It takes only what is plainly right and short. Whatever is not (another method, a header that disagrees, an unknown
-tool, a call that may take long or may need approval) is left to the protocol server.
+It uses the same catalogue, rules and texts. It takes only requests that are plainly valid and short. Anything else
+(another method, a header that disagrees, an unknown tool, a call that may take long or need approval) goes to the
+protocol server.
 """
 
 from collections.abc import Mapping
@@ -29,12 +30,12 @@ from baobab.tools.core.pagination import CursorInvalid
 from baobab.tools.core.registry import Registry
 
 _MODERN = "2026-07-28"
-# Those before know no structured results, and their lists are sieved by the SDK.
+# Earlier versions have no structured results, and the SDK filters their lists.
 _VERSIONS = {version.encode(): version for version in ("2025-06-18", "2025-11-25", _MODERN)}
 
 
 AnswerParts = tuple[bytes, ...]
-"""The parts of an answer between its id and the members of its `_meta`, which come last."""
+"""The parts of an answer after its id; the last one holds the members of its `_meta`."""
 
 
 class FastPath:
@@ -47,17 +48,17 @@ class FastPath:
         foreign: frozenset[str],
         sessions: Sessions,
     ) -> None:
-        """foreign: names of tools that are not the registry's."""
+        """foreign: the names of tools that are not in the registry."""
         self._registry = registry
         self._catalogue = catalogue
         self._calls = calls
         self._sessions = sessions
         self._foreign = foreign | {meta_tools.SEARCH}
-        # Every answer of the 2026 protocol says which server gave it.
+        # Every answer of the 2026 protocol names the server.
         self._server_info = to_json({SERVER_INFO_META_KEY: server_info})[1:-1]
 
     async def answer(self, message: Any, headers: Headers, client: McpClient) -> bytes | None:
-        """The answer to a message; None where it is not for the lane."""
+        """Returns the answer to a message; None if the fast path does not take it."""
         if not isinstance(message, dict):
             return None
         method, params, request_id = message.get("method"), message.get("params", {}), message.get("id")
@@ -79,7 +80,7 @@ class FastPath:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(request_id), *parts, *self._render_end(meta, version)))
 
     def _render_end(self, meta: bytes, version: str) -> AnswerParts:
-        """The end of an answer. meta: members of its `_meta`, without braces."""
+        """Renders the end of an answer. meta: the members of its `_meta`, without braces."""
         if version == _MODERN:
             comma = b"," if meta else b""
             return b',"resultType":"complete","_meta":{', meta, comma, self._server_info, b"}}}"
@@ -93,9 +94,9 @@ class FastPath:
             page = offer.get_page(cursor)
         except CursorInvalid:
             return None
-        more = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)
-        fresh = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS if version == _MODERN else b""
-        return b',"result":{"tools":', page.tools, more, fresh, b""
+        next_cursor = b"" if page.next_cursor is None else b',"nextCursor":' + to_json(page.next_cursor)
+        caching = b',"ttlMs":%d,"cacheScope":"private"' % FRESH_MS if version == _MODERN else b""
+        return b',"result":{"tools":', page.tools, next_cursor, caching, b""
 
     async def _call_tool(
         self, params: dict[str, Any], offer: Offer, client: McpClient, version: str, request_id: Any
@@ -104,7 +105,7 @@ class FastPath:
         arguments = params.get("arguments", {})
         simple = isinstance(name, str) and isinstance(arguments, dict)
         meta = params.get("_meta")
-        # Who wants to hear of progress needs a stream.
+        # Progress notifications need a stream.
         wants_progress = isinstance(meta, dict) and "progressToken" in meta
         if not simple or wants_progress or name in self._foreign or params.keys() - {"_meta", "name", "arguments"}:
             return None
@@ -143,7 +144,7 @@ def _render_refusal(refusal: types.CallToolResult) -> AnswerParts:
 
 
 def _find_version(method: str, params: dict[str, Any], pairs: Headers) -> str | None:
-    """The version that a request speaks, where its headers and its envelope are as that version wants them."""
+    """Returns the protocol version of a request, if its headers and envelope are valid for that version."""
     headers = dict(pairs)
     version = _VERSIONS.get(headers.get(b"mcp-protocol-version", b""))
     if (
@@ -156,18 +157,18 @@ def _find_version(method: str, params: dict[str, Any], pairs: Headers) -> str | 
 
 
 def _is_envelope_valid(method: str, params: dict[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Whether headers and envelope are whole and agree, as the 2026 protocol asks of each request.
+    """Whether headers and envelope are complete and agree, as the 2026 protocol requires of each request.
 
-    Only what is so to the letter goes on here; other spellings (a header in base64, one that stands twice) and the
-    inner shape of what the client tells of itself are the protocol server's to judge.
+    Only exact matches pass. The protocol server judges other spellings (a header in base64 or sent twice) and the inner
+    shape of the client's information.
     """
     meta = params.get("_meta")
     if not isinstance(meta, dict):
         return False
-    named = method == "tools/list" or headers.get(b"mcp-name", b"").decode("latin-1") == params.get("name")
+    names_agree = method == "tools/list" or headers.get(b"mcp-name", b"").decode("latin-1") == params.get("name")
     info = meta.get(CLIENT_INFO_META_KEY)
     return (
-        named
+        names_agree
         and headers.get(b"mcp-method") == method.encode()
         and meta.get(PROTOCOL_VERSION_META_KEY) == _MODERN
         and (info is None or (isinstance(info, dict) and {"name", "version"} <= info.keys()))

@@ -1,4 +1,4 @@
-"""A bounded table of looked-up things, each with its own deadline, one look-up at a time per key."""
+"""A cache of limited size: each entry has its own expiry, and each key is loaded by one caller at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Keeps what `load` answered: a value for `keep` seconds, None for `keep_absent`.
+    """Stores the results of `load`: a value for `keep` seconds, None for `keep_absent`.
 
-    Callers that ask for the same key while it is being loaded share that one load. A key forgotten during its load
-    is not kept, so that a change which arrives in between is never overwritten by the older answer.
+    Callers that ask for a key while it is being loaded share that load. If a key is forgotten during its load, the
+    result is not stored, so that a change in between is never overwritten by the older value.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Cache(Generic[K, V]):
         self._loading: dict[K, asyncio.Future[V | None]] = {}
 
     def find_cached(self, key: K) -> V | None:
-        """What is in memory now; None also when nothing is, or when it is too old."""
+        """Returns the value that is in memory now; None also if there is none, or if it has expired."""
         entry = self._entries.get(key)
         return entry[1] if entry is not None and entry[0] > self._time() else None
 
@@ -46,7 +46,7 @@ class Cache(Generic[K, V]):
         loading = self._loading.get(key)
         if loading is None:
             loading = self._loading[key] = asyncio.ensure_future(self._fill(key))
-        # One caller that goes away must not take the others' answer with it.
+        # A caller that is cancelled must not cancel the load of the others.
         return await asyncio.shield(loading)
 
     def forget(self, key: K) -> None:

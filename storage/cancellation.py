@@ -1,4 +1,4 @@
-"""What is not left half done because nobody waits for it any more."""
+"""Protects work from the cancellation of its caller."""
 
 import asyncio
 from asyncio import ensure_future
@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """What it comes to. A caller who is cancelled meanwhile, however often, hears of that when it is done."""
+    """Runs a coroutine to its end even if the caller is cancelled, and returns its result. A cancelled caller gets
+    CancelledError afterwards.
+    """
     task = ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -1,4 +1,4 @@
-"""The clock and the source of identifiers, injected everywhere so that tests hold them still."""
+"""The clock and the source of identifiers. They are injected everywhere, so that tests can control them."""
 
 import secrets
 import string
@@ -16,14 +16,14 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
     def now(self) -> datetime:
-        """The same instant, with its zone (UTC)."""
+        """Returns the same instant as an aware datetime in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds of a clock that never jumps, for measuring how long something took or how often it happened."""
+        """Seconds of a clock that never jumps, for measuring durations."""
 
 
 class SystemClock:
-    # The functions themselves: they are asked several times in each call.
+    # The functions themselves, without a wrapper, because each call of a tool uses them several times.
     time = staticmethod(system.time)
     monotonic = staticmethod(system.monotonic)
 
@@ -44,7 +44,7 @@ class Ids:
         return "".join(secrets.choice(_BASE36) for _ in range(length))
 
     def secret(self, length: int) -> str:
-        """A string of `length` letters and digits: 5.95 bits each."""
+        """Returns a string of `length` letters and digits, with 5.95 bits of entropy each."""
         return "".join(secrets.choice(_BASE62) for _ in range(length))
 
     def hex(self, length: int) -> str:

@@ -1,4 +1,4 @@
-"""The rows: SQLAlchemy Core over SQLite or Postgres, one short transaction at a time."""
+"""The database: SQLAlchemy Core over SQLite or Postgres, in short transactions."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,13 +20,13 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 class Execute(Protocol):
-    """What runs one statement in some transaction."""
+    """A function that runs one statement in some transaction."""
 
     async def __call__(self, statement: Executable, rows: Any = None, /) -> CursorResult[Any]: ...
 
 
 class DatabaseUnavailable(Exception):
-    """The database did not answer. `reason` is for operators, not for callers: it may hold what the server said."""
+    """The database did not answer. `reason` is for operators, not for callers: it may hold the server's own message."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -34,64 +34,66 @@ class DatabaseUnavailable(Exception):
 
 
 class DatabaseDamaged(DatabaseUnavailable):
-    """What the database has is not what it wrote: only a backup helps."""
+    """The database file is corrupt; only a backup helps."""
 
 
 class DatabaseBusy(DatabaseUnavailable):
-    """Somebody else would have to be waited for."""
+    """The write lock is held by somebody else, and the caller asked not to wait."""
 
 
 class Database(ABC):
-    """One database of rows.
+    """One database.
 
-    Writes take turns, among processes too: whoever writes sees what everybody wrote before, and nobody writes in
-    between. A reader never waits for a writer.
+    Transactions that write exclude each other, across processes too: a writer sees everything that was written before,
+    and nothing is written in between. A reader never waits for a writer.
     """
 
     _reading: ClassVar[Mapping[str, Any]]
     """The options of a transaction that sees one state of the rows and changes nothing."""
     _writing: ClassVar[Mapping[str, Any]]
     _always_locks: ClassVar[bool] = True
-    """Whether two transactions that write exclude each other whatever they do."""
+    """Whether any two transactions that write exclude each other, whatever rows they change."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._write_lock = asyncio.Lock()
         self.damage: str | None = None
-        """What the first statement said that met damage; it stays so until the database is opened anew."""
+        """The error of the first statement that found damage; kept until the database is opened again."""
 
     @abstractmethod
     async def open(self) -> None: ...
 
     @abstractmethod
     async def ping(self) -> None:
-        """Ask the database for something that only it can answer; DatabaseUnavailable."""
+        """Runs a query that only a working database can answer. Raises DatabaseUnavailable."""
 
     @abstractmethod
     def _lock_among_processes(self) -> AbstractAsyncContextManager[None]:
-        """The turn among processes, where it is taken before a transaction begins."""
+        """Holds the write lock among processes, if the database takes it before a transaction begins."""
 
     @abstractmethod
     async def _begin_writing(self, connection: AsyncConnection) -> None:
-        """What a transaction that writes does first."""
+        """Runs the first statement of a transaction that writes."""
 
     @abstractmethod
     async def announce_at_commit(self, unit: "Unit") -> None:
-        """Wake other processes that await an announcement, when the unit is committed; what `Unit.announce` is for."""
+        """Wakes other processes that wait for an announcement, when the unit is committed; called for
+        `Unit.announce`.
+        """
 
     def announce_in(self, connection: Connection) -> None:  # noqa: B027 - most need not
-        """The same in a transaction of `storage.transactions`, where it is the transaction that says it."""
+        """Does the same in a transaction of `storage.transactions`, if the announcement is part of the transaction."""
 
     @abstractmethod
     async def wait_for_announcement(self, seconds: float) -> None:
-        """Return when another process has announced something, and after so many seconds at the latest."""
+        """Returns when another process has announced something, or after `seconds`."""
 
     async def close(self) -> None:
         await self._engine.dispose()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of the rows and changes nothing."""
+        """Opens a transaction that sees one state of the rows and changes nothing."""
         with ErrorTranslator(self):
             async with self._engine.connect() as connection:
                 await connection.execution_options(**self._reading)
@@ -100,10 +102,10 @@ class Database(ABC):
 
     @asynccontextmanager
     async def writing(self, *, write_lock: bool = True) -> AsyncIterator[AsyncConnection]:
-        """A transaction that commits when the block ends and leaves nothing when it raises.
+        """Opens a transaction that commits when the block ends and rolls back when it raises.
 
-        turn: False for a single statement that is exact by itself; it then waits for nobody's turn where the database
-        can do without (docs/decisions/0012-postgres-turns.md).
+        write_lock: False for a single statement that is correct without the lock; where the database allows it, it then
+        waits for no other writer (docs/decisions/0012-postgres-turns.md).
         """
         with ErrorTranslator(self):
             async with self._hold_write_lock(write_lock or self._always_locks), self._engine.connect() as connection:
@@ -123,13 +125,13 @@ class Database(ABC):
 
     @property
     def connections_in_use(self) -> int:
-        """How many connections of this process somebody works with at the moment."""
+        """How many connections of this process are in use at the moment."""
         pool = self._engine.pool
         return pool.checkedout() if isinstance(pool, QueuePool) else 0
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`, for the few statements that the two say differently."""
+        """`sqlite` or `postgresql`, for the few statements that differ between the two."""
         return self._engine.dialect.name
 
     def build_unit(self, *, write: bool) -> "Unit":
@@ -137,7 +139,7 @@ class Database(ABC):
 
     @asynccontextmanager
     async def writing_unit(self) -> AsyncIterator["Unit"]:
-        """A unit that writes: committed when the block ends, with nothing left when it raises."""
+        """Yields a unit that writes: committed when the block ends, rolled back when it raises."""
         unit = self.build_unit(write=True)
         try:
             yield unit
@@ -166,20 +168,22 @@ class Unit:
         return self._connection is None and self._after is None
 
     async def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
-        """Run one statement; IntegrityError is the caller's to translate, for only it knows what it means."""
+        """Runs one statement. An IntegrityError passes through, since only the caller knows what it means."""
         connection = await self._begin()
-        # Here too: what the context makes of an error when it is left comes too late for the caller.
+        # Translate here too: the caller must see the translated error before the context is left.
         with ErrorTranslator(self.database):
             return await connection.execute(statement, rows)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Call a function that makes several statements and waits for nothing else; IntegrityError as above."""
+        """Calls a function that runs several statements and waits for nothing else. An IntegrityError passes
+        through.
+        """
         connection = await self._begin()
         with ErrorTranslator(self.database):
             return await connection.run_sync(work)
 
     def announce(self) -> None:
-        """Have other processes look for what this unit has written, as soon as it is committed."""
+        """Tells other processes to look for what this unit has written, as soon as it is committed."""
         self._announcing = True
 
     def after_commit(self, action: Callable[[], None]) -> None:
@@ -188,7 +192,9 @@ class Unit:
         self._after.append(action)
 
     async def commit(self) -> None:
-        """Whole, with what is to follow it: a caller who is cancelled meanwhile hears of that afterwards."""
+        """Commits, then runs the actions of `after_commit`. Both finish even if the caller is cancelled, which then
+        takes effect.
+        """
         if self._context is None:
             self._run_after_commit()
         else:
@@ -213,7 +219,7 @@ class Unit:
         if self._connection is None:
             context = self.database.writing() if self.writes else self.database.reading()
             self._connection = await context.__aenter__()
-            # Only now is there something to leave.
+            # Set only once the context has been entered, so that it is never left otherwise.
             self._context = context
         return self._connection
 
@@ -235,13 +241,15 @@ class Unit:
         try:
             await context.__aexit__(type(reason), reason, reason.__traceback__)
         except BaseException as exc:
-            # The context re-raises what it was given; the caller holds that one already.
+            # The context raises `reason` again, which the caller handles already.
             if exc is not reason and not isinstance(exc, DatabaseUnavailable):
                 raise
 
 
 class ErrorTranslator:
-    """Foreign exceptions become ours at this boundary; a broken constraint passes, its meaning is the caller's."""
+    """Turns SQLAlchemy's errors into ours. An IntegrityError passes through, since only the caller knows what
+    it means.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database

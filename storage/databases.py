@@ -1,4 +1,4 @@
-"""Which database an address means."""
+"""Chooses the kind of database by its URL."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 
 
 def database_at(url: str) -> Database:
-    """The database of a URL: `sqlite:///FILE` or `postgresql://...`. It is not open yet."""
+    """Returns the database of a URL (`sqlite:///FILE` or `postgresql://...`), not open yet."""
     if url.startswith(SQLITE):
         return SqliteDatabase(Path(url.removeprefix(SQLITE)))
-    # Loading the driver costs a tenth of a second that an embedded start need not pay.
+    # Importing the driver takes a tenth of a second, which a start on SQLite can save.
     from baobab.storage.postgres import PostgresDatabase
 
     return PostgresDatabase(url)

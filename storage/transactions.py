@@ -1,8 +1,7 @@
-"""Transactions made by one function that waits for nothing outside, for those who make hundreds of them a second.
+"""Fast transactions: each is one synchronous function, for code that makes hundreds of them a second.
 
-`Database.writing` hands each statement over to a thread and back where the database is a file, several times over, and
-makes each statement anew; that is most of what a short transaction costs. Here statements are text, and the function
-is run as a whole.
+In SQLite, `Database.writing` hands each statement to a thread and back several times, and compiles it anew; that is
+most of the cost of a short transaction. Here statements are text, and the function runs as a whole.
 """
 
 import asyncio
@@ -22,39 +21,46 @@ from baobab.storage.sqlite_writer import SqliteWriter, bind_values, encode_value
 T = TypeVar("T")
 
 _MAX_CONSECUTIVE = 250
-"""Transactions made at once, between two that move the log into the file if it is long: some thousand pages."""
+"""Transactions on the event loop in a row, before a thread must make one, which checkpoints a long WAL."""
 
 
 class Statements(Protocol):
-    """The statements of one transaction, in Postgres's words but for `?`, a value, and `IN ?`, a list of texts.
+    """Runs the statements of one transaction, in Postgres's SQL with two exceptions: `?` is a value, and `IN ?` a list
+    of texts.
 
-    `FOR NO KEY UPDATE OF locked` is for the rows of whatever table is called so, where the database locks rows. Days
-    and instants are given as such and come back as the database has them.
+    `FOR NO KEY UPDATE OF locked` locks the rows of the table with the alias `locked`, where the database locks rows.
+    Days and instants are given as `date` and `datetime`, and come back as the database stores them.
     """
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]: ...
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
-        """The same statement for each row of values."""
+        """Runs the same statement for each row of values."""
         ...
 
 
 class TransactionRunner(Protocol):
-    """Not in turn where the database can do without: what the function decides on, it must lock."""
+    """Runs transactions without the write lock where the database allows it: the function must lock the rows that it
+    decides on.
+    """
 
     async def run(self, work: Callable[[Statements], T], *, durable: bool = True, announce: bool = False) -> T:
-        """Its result, committed; what it raised, with nothing left; DatabaseUnavailable, IntegrityError (SQLAlchemy's).
+        """Commits and returns the function's result, or rolls back and raises what it raised.
 
-        durable: False to return before the disk has it. It outlives the process all the same; a failure of power may
-        take the last of such transactions, whole ones, and none that a durable one has followed.
-        announce: have other processes look for what was written, as `Unit.announce` does.
+        durable: False to return before the transaction is on disk. It survives the end of the process; a power failure
+        may lose the last such transactions, each as a whole, but none that a durable one has followed.
 
-        A caller who is cancelled hears of that when it is over, whichever way.
+        announce: tell other processes to look for what was written, as `Unit.announce` does.
+
+        The transaction finishes even if the caller is cancelled. Raises DatabaseUnavailable, and SQLAlchemy's
+        IntegrityError.
         """
         ...
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
-        """The same, before this returns and not durable. Busy, with nothing done, where that would have to wait."""
+        """Does the same synchronously and not durably. Raises DatabaseBusy, with nothing done, if it would have to
+        wait.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -67,13 +73,15 @@ def build_runner(database: Database) -> TransactionRunner:
 
 
 async def run_in_unit(unit: Unit, work: Callable[[Statements], T]) -> T:
-    """The work's result, as a part of a unit that writes: committed with all else that it does, or not at all."""
+    """Runs `work` as part of a unit that writes, and returns its result; it is committed or rolled back with
+    the unit.
+    """
     statements_type = _SqliteStatements if isinstance(unit.database, SqliteDatabase) else _PostgresStatements
     return await unit.run(lambda connection: work(statements_type(connection)))
 
 
 class TransactionRunners:
-    """Those on each of several databases, made when they are first asked for."""
+    """The transaction runners of several databases, each built when it is first needed."""
 
     def __init__(self) -> None:
         self._runners: dict[Database, TransactionRunner] = {}
@@ -84,8 +92,8 @@ class TransactionRunners:
         return self._runners[database]
 
     async def close(self) -> None:
-        for transactions in self._runners.values():
-            await transactions.close()
+        for runner in self._runners.values():
+            await runner.close()
 
 
 class PostgresTransactionRunner:
@@ -108,10 +116,10 @@ class PostgresTransactionRunner:
             return await connection.run_sync(work)
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
-        raise DatabaseBusy("the database is elsewhere")
+        raise DatabaseBusy("a Postgres transaction has to wait for the server")
 
     async def close(self) -> None:
-        """Nothing of its own is open."""
+        """Does nothing: the runner has no connection of its own."""
 
 
 class _PostgresStatements:
@@ -119,23 +127,23 @@ class _PostgresStatements:
         self._connection = connection
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        found = self._connection.exec_driver_sql(_translate_placeholders(text), values)
-        return [tuple(row) for row in found] if found.returns_rows else []
+        cursor = self._connection.exec_driver_sql(_translate_placeholders(text), values)
+        return [tuple(row) for row in cursor] if cursor.returns_rows else []
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         self._connection.exec_driver_sql(_translate_placeholders(text), [tuple(row) for row in rows])
 
 
 class _SqliteStatements:
-    """Those of a unit; all others are a SqliteLine's."""
+    """The statements of a unit; SqliteTransactionRunner uses SqliteWriter instead."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
-        worded, given = bind_values(text, values)
-        found = self._connection.exec_driver_sql(worded, tuple(given))
-        return [tuple(row) for row in found] if found.returns_rows else []
+        statement, bound_values = bind_values(text, values)
+        cursor = self._connection.exec_driver_sql(statement, tuple(bound_values))
+        return [tuple(row) for row in cursor] if cursor.returns_rows else []
 
     def execute_many(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         self._connection.exec_driver_sql(text, [tuple(encode_values(row)) for row in rows])
@@ -147,10 +155,10 @@ def _translate_placeholders(text: str) -> str:
 
 
 class SqliteTransactionRunner:
-    """Takes its turn among writers as another process does.
+    """Takes the write lock like another process would.
 
-    Where the turn is free and the disk is not waited for, a transaction is made at once, on the event loop: that takes
-    less time than to hand it over to a thread. A thread makes all others.
+    A transaction that is not durable runs at once on the event loop if the lock is free: that takes less time than
+    handing it to a thread. All others run in a thread.
     """
 
     def __init__(self, database: SqliteDatabase) -> None:
@@ -172,7 +180,7 @@ class SqliteTransactionRunner:
         if self._closed:
             raise DatabaseUnavailable("the database is closed")
         if not durable:
-            # The thread can wait.
+            # If the lock is held, the thread waits for it.
             with contextlib.suppress(DatabaseBusy):
                 return self.run_now(work)
         self._consecutive = 0
@@ -182,14 +190,19 @@ class SqliteTransactionRunner:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, durable)
 
     def run_now(self, work: Callable[[Statements], T]) -> T:
-        quick = self._immediate_writer
-        if quick is None or self._closed or self._consecutive >= _MAX_CONSECUTIVE or not quick.acquire_lock(wait=False):
-            raise DatabaseBusy("somebody else has the turn")
+        writer = self._immediate_writer
+        if (
+            writer is None
+            or self._closed
+            or self._consecutive >= _MAX_CONSECUTIVE
+            or not writer.acquire_lock(wait=False)
+        ):
+            raise DatabaseBusy("another writer holds the write lock")
         self._consecutive += 1
         try:
-            return quick.run(work, durable=False)
+            return writer.run(work, durable=False)
         finally:
-            quick.release_lock()
+            writer.release_lock()
 
     async def close(self) -> None:
         if not self._closed:
@@ -203,13 +216,13 @@ class SqliteTransactionRunner:
         self._waiting_writer.acquire_lock(wait=True)
         try:
             if self._immediate_writer is None:
-                # It never moves the log into the file: that waits for the disk.
+                # It never checkpoints, because a checkpoint waits for the disk.
                 self._immediate_writer = SqliteWriter(self._path, busy_timeout=0, wal_autocheckpoint=0)
             return self._waiting_writer.run(work, durable=durable)
         finally:
             self._waiting_writer.release_lock()
 
     def _close(self) -> None:
-        for line in (self._immediate_writer, self._waiting_writer):
-            if line is not None:
-                line.close()
+        for writer in (self._immediate_writer, self._waiting_writer):
+            if writer is not None:
+                writer.close()
