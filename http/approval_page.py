@@ -1,4 +1,4 @@
-"""The pages on which a person decides about a waiting call, or finds what waits: static files that ask REST."""
+"""The pages on which a person sees waiting calls and decides on them: static files whose scripts call the REST API."""
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -19,5 +19,5 @@ def approval_routes() -> list[Route]:
 
 
 async def _list(_request: Request) -> Response:
-    # Relative, as everything on the page is, so that it works below a proxy's prefix.
+    # A relative address also works below a proxy's prefix.
     return RedirectResponse("approvals/", status_code=307)

@@ -1,4 +1,4 @@
-"""Bytes of bodies that are being read or parsed in this process: one budget, of which nobody may take all."""
+"""A budget of bytes for the request bodies that this process reads and parses at the same time."""
 
 import contextlib
 from collections import Counter
@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from baobab.tools.core.errors import BusyWithBodies
 
 FREE = 64 * 1024
-"""Bytes of a body that are not counted: there are only so many connections."""
+"""Bytes up to which a body is not counted; the number of connections limits such bodies."""
 
 
 class BodyBudget:
-    """in_all: bytes of all bodies at once; of_one: of one caller, or of one address without a credential."""
+    """in_all: bytes of all bodies together. of_one: of one caller. of_anonymous: of all callers without a credential
+    together.
+    """
 
     def __init__(self, in_all: int = 256 * 2**20, of_one: int = 96 * 2**20, of_anonymous: int = 64 * 2**20) -> None:
         self._in_all = in_all
@@ -22,7 +24,10 @@ class BodyBudget:
 
     @contextlib.contextmanager
     def hold(self, owner: str, size: int, *, anonymous: bool) -> Iterator[None]:
-        """Room for a body of so many bytes, from before it is read until it was parsed; BusyWithBodies."""
+        """Reserves room for a body from before it is read until it has been parsed. Raises BusyWithBodies.
+
+        owner: the caller, or the network of an anonymous caller.
+        """
         if (
             self._total + size > self._in_all
             or self._held[owner] + size > self._of_one

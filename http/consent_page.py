@@ -1,4 +1,6 @@
-"""The page on which a person lets an MCP client have a key, or refuses it: static files that ask the REST door."""
+"""The page on which a person allows an MCP client a key, or refuses it: static files whose script calls the
+REST API.
+"""
 
 from starlette.routing import Route
 

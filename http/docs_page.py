@@ -1,4 +1,4 @@
-"""The API reference at /docs: three static files that draw the server's own /openapi.json, offline."""
+"""The API reference at /docs: three static files that render the server's own /openapi.json, offline."""
 
 from starlette.routing import Route
 

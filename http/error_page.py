@@ -1,4 +1,4 @@
-"""/docs/errors: every code, what it means and what to do; where `documentation_url` leads."""
+"""/docs/errors: every error code, what it means and what to do; the target of `documentation_url`."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _ENTRY = '<section id="{anchor}"><h2>{codes}</h2>{causes}</section>'
 _CAUSE = "<p>{status} · {summary}</p><p><b>Do:</b> {remedy}</p>"
 _POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-# What a door refuses before it has found an operation.
+# Errors that occur before a request has been matched to an operation.
 _BEFORE_OPERATIONS: tuple[type[BaobabError], ...] = (
     BusyWithBodies,
     MethodNotAllowed,
@@ -45,16 +45,16 @@ Cause = tuple[int, str, str]
 
 @dataclass
 class Section:
-    """What stands under one anchor: codes that differ in case only, and what each of their causes asks for."""
+    """The section of one anchor: error codes that differ only in case, and their causes."""
 
     codes: set[str] = field(default_factory=set)
     causes: set[Cause] = field(default_factory=set)
 
 
 def collect_errors(registry: Registry, interface_errors: Sequence[type[BaobabError]] = ()) -> dict[str, Section]:
-    """All codes that can be answered, in the words of their families, by their anchor.
+    """Returns a section for each error code that can be answered, by anchor, in the format of its envelope.
 
-    of_doors: what other doors refuse by themselves.
+    interface_errors: errors that other interfaces raise themselves.
     """
     sections: defaultdict[str, Section] = defaultdict(Section)
 
@@ -74,7 +74,7 @@ def collect_errors(registry: Registry, interface_errors: Sequence[type[BaobabErr
 
 
 def name_operation_routes(text: str, registry: Registry) -> str:
-    """A text of an error with each operation by its tool's name and by its route."""
+    """Replaces each operation in an error's text by the name of its tool and its route."""
 
     def name_with_route(name: str) -> str:
         route = registry.name_by_route(name)

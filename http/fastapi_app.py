@@ -1,4 +1,4 @@
-"""What stands behind the front: FastAPI, for pages, streams, WebSockets and the MCP door."""
+"""The FastAPI application behind the RestApp: pages, the OpenAPI document, metrics, sign-in and OAuth."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,11 +59,11 @@ def build_fastapi_app(
 
 
 def _call_once(make: Callable[[], Any]) -> Callable[[], Any]:
-    made: list[Any] = []
+    results: list[Any] = []
 
     def get() -> Any:
-        if not made:
-            made.append(make())
-        return made[0]
+        if not results:
+            results.append(make())
+        return results[0]
 
     return get

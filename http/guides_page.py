@@ -1,4 +1,4 @@
-"""/docs/guides: the pages of the documentation, for people as HTML and for programs as Markdown."""
+"""/docs/guides: the documentation, as HTML for people and as Markdown for programs."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -27,10 +27,12 @@ ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def guide_routes(missing: ASGI) -> list[Route]:
-    """missing: what answers where there is no such page."""
+    """missing: the application that answers if there is no such page."""
 
     def guide(request: Request) -> ASGI:
-        """Not `async`: the first drawing of a long page takes a good part of a second, in a thread."""
+        """Not `async`, so that it runs in a thread: the first rendering of a long page takes a good part of a
+        second.
+        """
         return _answer_guide(request) or missing
 
     return [
@@ -75,7 +77,7 @@ def _build_renderer() -> MarkdownIt:
 
 
 def _rewrite_addresses(tokens: Sequence[Token]) -> None:
-    """Give headings the addresses that links to them name, and links the addresses of the pages here."""
+    """Gives headings the ids that links use, and links the addresses of the pages on this server."""
     slugs = Slugs()
     for at, token in enumerate(tokens):
         if token.type == "heading_open":

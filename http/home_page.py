@@ -1,4 +1,4 @@
-"""`/`: what this server is and where to go on, for people and for programs; and what stands where there is no page."""
+"""The home page at `/`, for people and for programs, and the page for addresses that do not exist."""
 
 from collections.abc import Awaitable, Callable
 from html import escape
@@ -26,12 +26,12 @@ _HOME = """{logo}<h1>Baobab</h1>
 <p>This server is a backend for AI agents and the apps around them: key-value store, models, agents, approvals. Programs
 reach it over MCP and REST.</p>
 <ul><li><a href="docs/guides">Guides</a>: how things work, with examples</li>
-<li><a href="docs">API reference</a>: every operation, to try out</li>
+<li><a href="docs">API reference</a>: every operation, which you can try out</li>
 <li><a href="approvals/">Approvals</a>: calls that wait for a person's decision</li>
-<li><a href="programs/">Connected programs</a>: what acts here as you, and how you take that away</li>
-<li><a href="llms.txt">llms.txt</a>: the same for language models</li></ul>
+<li><a href="programs/">Connected programs</a>: programs that act for you, and how to revoke their access</li>
+<li><a href="llms.txt">llms.txt</a>: this overview for language models</li></ul>
 <h2>Connect a client</h2>
-<p>MCP clients reach this server at <code>{mcp}</code>. One that can sign you in by itself needs nothing but this
+<p>MCP clients reach this server at <code>{mcp}</code>. A client that can sign you in needs only this
 address. With an API key, one line is enough:</p>
 {clients}"""
 _LOST = """<h1>There is no such page</h1><p><a href="{root}">Baobab</a> · <a href="{root}docs/guides">Guides</a> ·
@@ -42,7 +42,7 @@ ASGI = Callable[[Scope, Any, Any], Awaitable[None]]
 
 def home_routes(version: str, base_url: str, missing: ASGI) -> list[Route]:
     async def home(request: Request) -> ASGI:
-        # On an app's own host this is the address of nothing: the front has led the path into the app.
+        # On an app's own host there is no home page: the RestApp has put the app id into the path.
         if request.scope["raw_path"] != b"/":
             return missing
         return _render_home(base_url) if accepts(request, _HTML) else _render_facts(version, base_url)
@@ -54,7 +54,7 @@ def home_routes(version: str, base_url: str, missing: ASGI) -> list[Route]:
 
 
 def missing_page(docs: str) -> ASGI:
-    """What stands behind everything: nothing, said to a person who looks for a page as a page."""
+    """Returns the application that answers 404: as a page if the client accepts HTML, else as an error in JSON."""
 
     async def refuse(scope: Scope, receive: Any, respond: Any) -> None:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and accepts(Request(scope), _HTML):

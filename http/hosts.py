@@ -1,4 +1,4 @@
-"""Hosts: which names this server answers for, and which of them is an app's own."""
+"""The host names that this server answers for, and the subdomains of apps."""
 
 import re
 from collections.abc import Iterable
@@ -12,25 +12,25 @@ _SCHEME = re.compile(r"https?://")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A name that counts: the platform's, or `subdomain` of it."""
+    """A host name that is allowed: the platform's own, or `subdomain` below it."""
 
     name: str
     subdomain: str | None = None
 
 
 class Hosts:
-    """The allow-list. Without one, a page of any site could reach a server on loopback by rebinding its own name."""
+    """The allowed host names. Without them, any site could reach a server on loopback by DNS rebinding."""
 
     def __init__(self, own: Iterable[str], base_domain: str) -> None:
-        named = {name.lower() for name in own}
-        self._own = named | set(_LOOPBACK)
-        # A page on the reader's own machine is the platform's only where the platform runs there too.
-        self._pages = self._own if base_domain == "localhost" else named
+        own_names = {name.lower() for name in own}
+        self._own = own_names | set(_LOOPBACK)
+        # A page from a loopback address is the platform's own only if the platform runs on that machine.
+        self._pages = self._own if base_domain == "localhost" else own_names
         self._suffix = "." + base_domain.lower()
         self._known: dict[bytes, Host | None] = {}
 
     def find(self, header: bytes) -> Host | None:
-        """The host that a Host header names; None for a stranger."""
+        """Returns the host that a Host header names; None if it is not allowed."""
         try:
             return self._known[header]
         except KeyError:
@@ -58,9 +58,9 @@ class Hosts:
 
 
 class Addresses:
-    """The addresses of this server, one for each name that it is reached by: a client compares them with its own.
+    """The addresses of this server, one for each of its names. Clients compare them with the address that they use.
 
-    A loopback name counts only where the server's own is one: a proxy may put it in place of what was asked for.
+    Loopback names count only if the server's own name is one, because a proxy may put one into the Host header.
     """
 
     def __init__(self, base_url: str, allowed_hosts: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ class Addresses:
             self._names |= set(_LOOPBACK)
 
     def find(self, host: bytes) -> str:
-        """The address by the name of a Host header; the server's own address where that name is none of these."""
+        """Returns the address with the name of a Host header; the server's base URL if the name is not allowed."""
         authority = host.decode("latin-1").lower()
         if authority != self._authority and _host_name(authority) in self._names:
             return f"{self._scheme}://{authority}"
@@ -79,13 +79,13 @@ class Addresses:
 
 
 def _host_name(authority: str) -> str:
-    """The name in `name:port`; empty for what is not of that form."""
-    found = _AUTHORITY.fullmatch(authority)
-    return (found[1] or found[2].rstrip(".")) if found else ""
+    """Returns the name in `name:port`; empty if the text does not have that form."""
+    match = _AUTHORITY.fullmatch(authority)
+    return (match[1] or match[2].rstrip(".")) if match else ""
 
 
 def platform_path(path: str, app_id: str) -> str:
-    """The platform's path for a path on an app's own host, where the app id is left out."""
+    """Returns the platform's path for a path on an app's own host, which leaves the app id out."""
     first, slash, rest = path[1:].partition("/")
     if first in ("v1", "health", "docs", "openapi.json", "llms.txt", "mcp"):
         return path

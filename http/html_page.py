@@ -1,4 +1,4 @@
-"""A sheet: a small page of the server's own for people, drawn without scripts, in the style of /docs."""
+"""Small HTML pages without scripts, in the style of /docs."""
 
 from html import escape
 from typing import Final
@@ -24,13 +24,13 @@ _HEADERS: Final = {
 
 
 def render_page(title: str, body: str, *, root: str, status: int = 200) -> Response:
-    """body: HTML. root: the way from the page's address to the server's, such as `../`."""
+    """Renders a page. body: HTML. root: the relative path from the page to the server's root, such as `../`."""
     html = _SHEET.format(title=escape(title), body=body, root=root)
     return Response(html, status, {**_HEADERS, "content-type": "text/html; charset=utf-8"})
 
 
 def text_response(content: str, media_type: str) -> Response:
-    """The same page for programs."""
+    """Returns a page as text for programs, with the same headers."""
     return Response(content, headers={**_HEADERS, "content-type": f"{media_type}; charset=utf-8"})
 
 

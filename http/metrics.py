@@ -19,12 +19,12 @@ from baobab.tools.core.context import RequestContext
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MODEL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200)
 
-# A second series for each, which tells when it began: Prometheus knows that by itself.
+# Without the `_created` series: Prometheus knows by itself when a series began.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class CallMetrics:
-    """Times calls and counts failures; the series of a tool are looked up once."""
+    """Measures calls and counts failures. The label lookup of each tool's series happens once."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -60,16 +60,16 @@ class CallMetrics:
         self._observe: dict[tuple[str, str], Callable[[float], None]] = {}
 
     def __call__(self, tool: Tool, context: RequestContext, outcome: str, seconds: float) -> None:
-        timed = (tool.name, context.name)
-        observe = self._observe.get(timed)
+        labels = (tool.name, context.name)
+        observe = self._observe.get(labels)
         if observe is None:
-            observe = self._observe[timed] = self._seconds.labels(*timed).observe
+            observe = self._observe[labels] = self._seconds.labels(*labels).observe
         observe(seconds)
         if outcome != "ok":
             self._failures.labels(tool.name, context.name, outcome).inc()
 
     def observe_model(self, model_call: ModelCall) -> None:
-        """Count a call to a model that has ended."""
+        """Records a model call that has ended."""
         labels = (model_call.model, model_call.payer)
         self._model_seconds.labels(*labels).observe(model_call.seconds)
         if model_call.code:
@@ -87,6 +87,6 @@ class CallMetrics:
     def render_text(self) -> bytes:
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self.registry)
-        everybody = CollectorRegistry()
-        multiprocess.MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
-        return generate_latest(everybody)
+        all_processes = CollectorRegistry()
+        multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
+        return generate_latest(all_processes)

@@ -1,4 +1,4 @@
-"""/metrics: for the operator alone."""
+"""/metrics, which only the operator may read."""
 
 import hmac
 
@@ -24,5 +24,5 @@ def metrics_route(registry: Registry, metrics: CallMetrics, token: str) -> Route
 
 
 def _may_read(request: Request, token: str) -> bool:
-    """Whether a request has the token. Its address counts for nothing: behind a proxy every client is on loopback."""
+    """Whether a request has the token. Its IP address does not count: behind a proxy every client is on loopback."""
     return hmac.compare_digest(request.headers.get("authorization", "").encode(), f"Bearer {token}".encode())

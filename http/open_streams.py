@@ -1,4 +1,4 @@
-"""Streams of events that are open: how many there may be, and whether each may go on."""
+"""Limits how many event streams may be open, and closes a stream whose reader loses access."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,14 @@ from baobab.tools.core.errors import BaobabError, TooManyStreams
 from baobab.tools.core.rate_limits import network
 
 RECHECK_SECONDS = 14.0
-"""Streams say something every 15 seconds, so that each is looked at again within 30."""
+"""Streams send something every 15 seconds, so that access is checked again within 30."""
 
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """Open streams of a worker: in all, of one subject such as a run, and of one caller (strangers: one address)."""
+    """The most streams that may be open in a worker: in all, of one subject such as a run, and of one caller (without a
+    credential: of one network).
+    """
 
     in_all: int = 2000
     of_subject: int = 64
@@ -25,7 +27,7 @@ class StreamLimits:
 
 
 class OpenStreams:
-    """Those of one worker."""
+    """Counts the open streams of one worker."""
 
     def __init__(self, limits: StreamLimits | None = None) -> None:
         self._limits = limits or StreamLimits()
@@ -33,19 +35,19 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def hold_place(self, caller: Caller, address: str, subject: str) -> Iterator[None]:
-        """A place for one stream while it is open; TooManyStreams."""
+        """Counts a stream while it is open. Raises TooManyStreams."""
         limits = self._limits
-        whose = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
-        taken = {("all", ""): limits.in_all, ("run", subject): limits.of_subject, ("caller", whose): limits.of_caller}
-        for key, limit in taken.items():
+        owner = network(address) if isinstance(caller, Anonymous) else caller.actor_id or ""
+        places = {("all", ""): limits.in_all, ("run", subject): limits.of_subject, ("caller", owner): limits.of_caller}
+        for key, limit in places.items():
             if self._open[key] >= limit:
                 raise TooManyStreams(details={"limit": limit, "of": key[0]})
-        self._open.update(taken.keys())
+        self._open.update(places.keys())
         try:
             yield
         finally:
-            self._open.subtract(taken.keys())
-            for key in taken:
+            self._open.subtract(places.keys())
+            for key in places:
                 if not self._open[key]:
                     del self._open[key]
 
@@ -53,7 +55,7 @@ class OpenStreams:
 async def stream_while_allowed(
     pieces: AsyncGenerator[bytes, None], check: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[bytes, None]:
-    """The pieces, for as long as `check` does not raise: it is asked before a piece that comes long after the last."""
+    """Yields the pieces until `check` raises. It is called before a piece if the last check is long enough ago."""
     loop = asyncio.get_running_loop()
     checked_at = loop.time()
     async with contextlib.aclosing(pieces):
@@ -62,7 +64,7 @@ async def stream_while_allowed(
                 try:
                     await check()
                 except (BaobabError, DatabaseUnavailable):
-                    # A client that is sent away for nothing comes again; one that is let on has no end.
+                    # Also end it if the check itself fails: the client can connect again.
                     return
                 checked_at = loop.time()
             yield piece

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the registry: what runs is what is described."""
+"""Builds the OpenAPI document from the registry, so that it describes exactly what runs."""
 
 import re
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ _BEARER = "bearer"
 _ANON_KEY = "anonKey"
 _TITLE = "Baobab"
 _DESCRIPTION = (
-    "A backend for AI agents and the apps around them. Every operation is one tool: its operationId is the name by "
-    "which MCP clients and agents call the same thing, where models are offered it (docs/tools.md says where not)."
+    "A backend for AI agents and the apps around them. Every operation is one tool: its operationId is the name of the "
+    "tool that MCP clients and agents call. A few tools are not offered to models; docs/tools.md says which."
 )
 _MEANINGS = {
     101: "The WebSocket is open.",
     200: "Done.",
-    201: "Made.",
+    201: "Created.",
     202: "Accepted.",
     204: "Done; no body.",
     503: "Not ready.",
 }
-_REQUEST_ID = {"description": "Names this request in logs.", "schema": {"type": "string"}}
+_REQUEST_ID = {"description": "The id of this request in logs.", "schema": {"type": "string"}}
 
 
 def build_document(registry: Registry, version: str, base_url: str) -> Schema:
@@ -106,8 +106,8 @@ def _build_security(tool: Tool) -> list[Schema]:
 
 
 def _build_parameter(name: str, place: str, schema: Schema, *, required: bool) -> Schema:
-    described = {k: v for k, v in schema.items() if k not in ("description", "examples")}
-    parameter: Schema = {"name": name, "in": place, "required": required, "schema": described}
+    value_schema = {k: v for k, v in schema.items() if k not in ("description", "examples")}
+    parameter: Schema = {"name": name, "in": place, "required": required, "schema": value_schema}
     if "description" in schema:
         parameter["description"] = schema["description"]
     if "examples" in schema:
@@ -127,7 +127,7 @@ def _build_body(tool: Tool, rest: RestBinding, required: set[str]) -> Schema:
     if needed:
         schema["required"] = needed
     content: Schema = {"schema": schema}
-    # A tool's example is of all its arguments; those that stand in the path or the query are not the body's.
+    # A tool's example holds all its arguments; those of the path and the query are left out of the body.
     example = {name: value for name, value in tool.examples.items() if name in rest.body_parameters}
     if example:
         content["example"] = example
@@ -153,10 +153,10 @@ def _build_responses(tool: Tool, rest: RestBinding) -> Schema:
 
 
 def _build_error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Schema:
-    worded = [(envelope_for(envelope, kind), kind) for kind in kinds]
-    shapes = [{"$ref": f"#/components/schemas/{name}"} for name in sorted({words.name for words, _ in worded})]
+    pairs = [(envelope_for(envelope, kind), kind) for kind in kinds]
+    shapes = [{"$ref": f"#/components/schemas/{name}"} for name in sorted({words.name for words, _ in pairs})]
     # One code may have several causes, each with its own remedy.
-    causes = sorted({(words.code(kind), kind.summary, kind.remediation) for words, kind in worded})
+    causes = sorted({(words.code(kind), kind.summary, kind.remediation) for words, kind in pairs})
     answer: Schema = {
         "description": ", ".join(f"`{code}`" for code in dict.fromkeys(code for code, *_ in causes)),
         "content": {"application/json": {"schema": shapes[0] if len(shapes) == 1 else {"anyOf": shapes}}},
@@ -170,30 +170,32 @@ def _build_error(envelope: Envelope, kinds: Sequence[type[BaobabError]]) -> Sche
 
 
 def _build_mcp_path() -> Schema:
-    """The MCP door: a protocol of its own, named here so that the document tells where it is."""
+    """Describes /mcp. It has a protocol of its own, and is here so that the document says where it is."""
     described: Schema = {
         "tags": ["system"],
         "security": [{_BEARER: []}],
         "responses": {
             "200": {"description": "JSON-RPC, or a stream of it."},
-            "401": {"description": "No credential, or one that does not count."},
-            "404": {"description": "Mcp-Session-Id names no session of this credential."},
+            "401": {"description": "There is no credential, or it is not valid."},
+            "404": {"description": "Mcp-Session-Id is not a session of this credential."},
         },
     }
-    words = {"get": "Stream of changes", "post": "Send MCP messages", "delete": "End a session"}
-    own: dict[str, Schema] = {
+    summaries = {"get": "Stream of changes", "post": "Send MCP messages", "delete": "End a session"}
+    responses: dict[str, Schema] = {
         "get": {
-            "405": {"description": "This version has no such stream, or as many are open as may be."},
+            "405": {"description": "This protocol version has no such stream, or too many streams are open."},
             "406": {"description": "The request does not accept `text/event-stream`."},
         },
         "post": {
             "202": {"description": "A notification, which has no answer."},
-            "400": {"description": "The body is no message of this protocol, or the address asks for no view."},
+            "400": {
+                "description": "The body is not a message of this protocol, or a parameter of the address is not valid."
+            },
             "406": {"description": "The request does not accept JSON and `text/event-stream`."},
             "413": {"description": "The message is larger than 4 MiB."},
             "415": {"description": "The body is not declared as JSON."},
         },
-        "delete": {"204": {"description": "The session is forgotten by its client; nothing was kept."}},
+        "delete": {"204": {"description": "The session has ended. The server stores nothing of it."}},
     }
     common: Schema = described.pop("responses")
     return {
@@ -202,9 +204,11 @@ def _build_mcp_path() -> Schema:
                 "operationId": f"mcp_{method}",
                 "summary": f"{summary} (Model Context Protocol).",
                 **described,
-                "responses": _without_ok(common) | own[method] if method == "delete" else common | own[method],
+                "responses": _without_ok(common) | responses[method]
+                if method == "delete"
+                else common | responses[method],
             }
-            for method, summary in words.items()
+            for method, summary in summaries.items()
         }
     }
 

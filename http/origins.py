@@ -1,4 +1,4 @@
-"""Web origins: which pages may call, per app (CORS), and what a browser is told about it."""
+"""Web origins: which pages may call, for each app (CORS), and which headers tell the browser so."""
 
 import re
 
@@ -14,7 +14,7 @@ _ALLOWED = (
     b"Content-Type, Authorization, X-Organization-Id, X-Platform-As-User, X-Request-Id, apikey, "
     b"MCP-Protocol-Version, Mcp-Method, Mcp-Name, Last-Event-ID"
 )
-# What the official clients of models send beside the key: there are dozens, and each version has new ones.
+# Headers that the official model clients send: there are dozens, and each version adds new ones.
 _OF_MODEL_CLIENTS = re.compile(
     rb"x-api-key|user-agent|idempotency-key|(?:x-stainless|anthropic|openai|x-client)-[a-z0-9-]{1,60}"
 )
@@ -24,7 +24,7 @@ _EXPOSED = (
     b"X-Baobab-Model, X-Baobab-Cost-Usd, X-Baobab-Cache, X-Baobab-Dropped"
 )
 _PREFLIGHT_SECONDS = b"600"
-# What an MCP client in a browser needs before it has a key: nothing here looks at who the reader is.
+# Paths that an MCP client in a browser needs before it has a key. Their answers do not depend on the caller.
 _PUBLIC = frozenset(
     [
         "/.well-known/oauth-authorization-server",
@@ -42,7 +42,7 @@ _PREFLIGHT_TO_EVERYBODY = [
 ]
 _NOT_OF_AN_APP = (
     "Call this path from a program, or from a page of this server; "
-    "the origins that an app allows open the paths of that app alone."
+    "the allowed origins of an app apply only to the paths of that app."
 )
 
 
@@ -52,7 +52,9 @@ class Origins:
         self._directory = directory
 
     async def cors_headers(self, request: Request, app_id: str | None) -> Headers:
-        """What to tell the browser, or OriginRefused. Requests without an origin come from no page and pass."""
+        """Returns the CORS headers of the answer. Raises OriginRefused. A request without an origin comes from no page
+        and is allowed.
+        """
         origin = request.origin
         if origin is None:
             return []
@@ -86,6 +88,6 @@ class Origins:
 
 
 def _allowed_headers(asked: bytes | None) -> bytes:
-    """The headers that a page may send: the usual ones, and those of the models' clients that it asks for."""
+    """Returns the headers that a page may send: the usual ones, and those of model clients that it asks for."""
     names = (asked or b"")[:_MOST_NAMED].lower().replace(b" ", b"").split(b",")
     return b", ".join((_ALLOWED, *filter(_OF_MODEL_CLIENTS.fullmatch, names)))

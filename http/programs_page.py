@@ -1,4 +1,6 @@
-"""The page on which a person sees the programs that act as them, and takes access away: static files that ask REST."""
+"""The page on which a person sees the programs that act for them, and revokes access: static files whose script calls
+the REST API.
+"""
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -17,5 +19,5 @@ def program_routes() -> list[Route]:
 
 
 async def _with_slash(_request: Request) -> Response:
-    # Relative, as everything on the page is, so that it works below a proxy's prefix.
+    # A relative address also works below a proxy's prefix.
     return RedirectResponse("programs/", status_code=307)

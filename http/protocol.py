@@ -1,8 +1,8 @@
-"""The outermost wall: which bytes count as an HTTP/1.1 request, how many of them, and how soon they must arrive.
+"""The HTTP/1.1 protocol of the server: limits on the shape, the size and the time of a request.
 
 uvicorn's parser takes 8 MiB of headers, any number of Host headers and clients that never finish. Here a request is
-measured before the application sees it, and refused with the platform's error shape. A request that arrives in one
-piece costs one look at its header names: clocks and counters start when a piece leaves something unfinished.
+checked before the application sees it, and refused with the platform's error format. A request that arrives in one
+piece costs one look at its header names; timers and counters start only if a piece leaves something unfinished.
 
     class Protocol(GuardedProtocol):
         is_upload = staticmethod(lambda method, raw_path: raw_path.startswith(b"/v1/files/"))
@@ -106,18 +106,20 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @staticmethod
     def is_upload(method: str, raw_path: bytes) -> bool:  # noqa: ARG004 - subclasses use them
-        """Whether a body may take as long as it moves. `raw_path` is undecoded and includes the root path."""
+        """Whether the body has no total time limit as long as bytes arrive. `raw_path` is undecoded and includes the
+        root path.
+        """
         return False
 
     # -- connection ---------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        # Bytes since the head that is being read began, and those without body content while a body is being read.
+        # Bytes since the current head began, and bytes without body content while a body is being read.
         self._read = 0
         self._barren = 0
         self._has_body_bytes = False
-        # Requests that others were queued behind; the oldest without an answer is the one that runs.
+        # Requests with others queued behind them; the oldest unanswered one is running.
         self._earlier: deque[RequestResponseCycle] = deque()
         self._refusal: BaobabError | None = None
         self._parting = False
@@ -131,8 +133,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_timer()
-        # uvicorn tells the newest request only; with pipelining the one that runs is an older one, and would go on
-        # streaming to nobody.
+        # uvicorn notifies only the newest request; with pipelining an older one is running, and would go on streaming
+        # to nobody.
         for cycle in self._earlier:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -184,7 +186,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.scope is None:
             return
         if self.cycle is not before or (before is not None and self._timed is before):
-            # The head began somewhere inside this piece, behind another request: count from the next piece on.
+            # The head began inside this piece, after another request: count from the next piece on.
             self._read = 0
         if len(self.url) > self.max_target:
             self._refuse(TargetTooLong())
@@ -193,12 +195,12 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._timed is not self.scope:
             self._timed = self.scope
             if self.cycle is not None:
-                # Else it is the first head, whose time began with the connection.
+                # For the first head, the time began with the connection.
                 self._set_deadline(self.head_seconds)
 
     def _watch_body(self, cycle: RequestResponseCycle, size: int) -> None:
         self._read = 0
-        # Bytes without any body in them are trailers or chunk extensions, which nobody reads.
+        # Bytes without body content are trailers or chunk extensions, which nobody reads.
         self._barren = 0 if self._has_body_bytes or self._timed is not cycle else self._barren + size
         self._has_body_bytes = False
         if self._barren > self.max_head or len(self.headers) > self.max_lines:
@@ -213,7 +215,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._held_back = True
 
     def _clear_deadline(self, cycle: RequestResponseCycle) -> None:
-        """Nothing is being read any more."""
+        """Ends the deadline, because nothing is being read any more."""
         self._timed = None
         if not cycle.response_complete:
             self._deadline = None
@@ -225,8 +227,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         names = dict(self.headers)
-        # This runs for every request. One without anything to look into has no name twice, and is short enough that
-        # neither its target nor its head can be too long.
+        # This runs for every request. A usual request repeats no header, and is too short for its target or head to
+        # exceed the limits.
         is_unusual = (
             b"host" not in names
             or b"transfer-encoding" in names
@@ -242,8 +244,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.cycle is not before:
             self.scope[WHOLE] = partial(send_whole, self.cycle)  # type: ignore[literal-required]  # a key of ours
         if is_unusual and self.cycle is not before:
-            # The parser reports trailers as headers: without a list of their own they would join those the application
-            # is reading, a second Host or Authorization among them. (A WebSocket has no cycle and keeps its list.)
+            # The parser reports trailers as headers. Without a new list they would be added to the headers that the
+            # application reads, perhaps a second Host or Authorization. (A WebSocket has no cycle and keeps its list.)
             self.headers = []
         if self.pipeline:
             self._queue_behind(before)
@@ -256,7 +258,7 @@ class GuardedProtocol(HttpToolsProtocol):
         names = [name for name, _ in self.headers]
         if len(self.url) > self.max_target:
             raise TargetTooLong
-        # What was read is an upper bound: other requests may have come in the same piece.
+        # The bytes read are an upper bound: the piece may hold other requests too.
         if len(names) > self.max_lines or (self._read > self.max_head and self._head_size() > self.max_head):
             raise HeadersTooLarge
         hosts = names.count(b"host")
@@ -272,14 +274,14 @@ class GuardedProtocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _check_transfer_coding(self) -> None:
-        # The parser takes `gzip, chunked` and passes the gzip on as the body; it reports `gzip` alone only after the
-        # application was started; and in HTTP/1.0 proxies in front may not know chunks at all.
+        # The parser accepts `gzip, chunked` and passes the gzip on as the body; it reports `gzip` alone only after the
+        # application has started; and proxies may not understand chunks in HTTP/1.0.
         codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         if codings != [b"chunked"] or self.parser.get_http_version() == "1.0":
             raise TransferCodingRefused
 
     def _check_upgrade(self, names: list[bytes]) -> None:
-        # The parser takes whatever follows for another protocol, or for the next request: a body would be smuggled.
+        # The parser takes what follows for another protocol or the next request: a body would be request smuggling.
         lengths = [value for name, value in self.headers if name == b"content-length"]
         if b"transfer-encoding" in names or any(length.strip(b"0") for length in lengths):
             raise UpgradeWithBody
@@ -292,7 +294,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def _find_unanswered(self) -> RequestResponseCycle | None:
-        """The newest request, if it still waits for its answer."""
+        """Returns the newest request, if it has not been answered completely."""
         return None if self.cycle is None or self.cycle.response_complete else self.cycle
 
     def _is_in_body(self) -> bool:
@@ -313,7 +315,7 @@ class GuardedProtocol(HttpToolsProtocol):
             last.on_response = self._on_last_response
 
     def _abandon(self, cycle: RequestResponseCycle) -> RequestResponseCycle | None:
-        """Give up the request whose body is at fault. Returns the one before it if that still waits for its answer."""
+        """Abandons the request with the faulty body. Returns the one before it if that has not been answered yet."""
         cycle.disconnected = True
         cycle.message_event.set()
         if self.pipeline and self.pipeline[0][0] is cycle:
@@ -335,8 +337,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._parting = True
         self.transport.write(_render(reason, self._refused_id, self.server_state.default_headers))
-        # Closing at once, with bytes of the client unread, resets the connection and may destroy the answer on its
-        # way: say that we are done, and read on for a moment.
+        # Closing at once, with unread bytes of the client, resets the connection and may destroy the answer on its
+        # way. Send EOF instead, and keep reading for a moment.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
@@ -345,7 +347,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def _set_deadline(self, seconds: float) -> None:
-        """Move the deadline. The one timer is left alone unless it would ring too late."""
+        """Moves the deadline. The timer is only replaced if it would fire too late."""
         self._deadline = deadline = self.loop.time() + seconds
         self._held_back = self._is_held_back()
         if self._timer is not None and self._timer.when() > deadline:
@@ -370,10 +372,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _on_deadline(self) -> None:
         if self._parting or self._timed is None:
-            # The client has had its answer, or was never heard of.
+            # The client has had its answer, or has never sent anything.
             self.transport.close()
         elif self._is_in_body() and self.cycle.response_complete:
-            # It was answered early, and the rest of the body is late, or has come and no other request after it.
+            # The answer came early, and now the rest of the body or the next request is late.
             self.transport.close()
         elif self._held_back or self._is_held_back():
             self._set_deadline(self.body_seconds if self._is_in_body() else self.head_seconds)
@@ -381,13 +383,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(RequestTimeout())
 
     def _is_held_back(self) -> bool:
-        """Whether it is we who keep the client from sending: back-pressure, or a `100 Continue` not given yet. A span
-        of time that begins or ends so does not count."""
+        """Whether the server itself keeps the client from sending: by back-pressure, or because `100 Continue` has not
+        been sent. Such time does not count.
+        """
         return self.flow.read_paused or (self._is_in_body() and self.cycle.waiting_for_100_continue)
 
 
 def _parse_reason(error: httptools.HttpParserError) -> BaobabError:
-    """What our own callback raised, or what the parser says: a fixed text of its own, never the client's bytes."""
+    """Returns the error that our own callback raised, or one with the parser's message, which never holds the client's
+    bytes.
+    """
     if isinstance(error, httptools.HttpParserCallbackError):
         raised = error.__context__
         return raised if isinstance(raised, BaobabError) else MalformedRequest()

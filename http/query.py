@@ -1,4 +1,4 @@
-"""Query strings: texts turned into what each parameter's schema says, and nothing else."""
+"""Parses query strings into the types of each parameter's schema."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,14 +17,15 @@ Reader = Callable[[str], Any]
 
 
 def build_readers(tool: Tool) -> Mapping[str, Reader]:
-    """For each query parameter of a tool, what turns its text into a value. A text that does not fit stays a text,
-    so that validation refuses it with the field's name."""
+    """Returns the reader of each query parameter of a tool, which converts its text. A text that cannot be converted
+    stays a text, so that the validation's error names the field.
+    """
     properties = tool.input_schema["properties"]
     return {name: _build_reader(properties[name]) for name in (tool.rest.query_parameters if tool.rest else ())}
 
 
 def read_query(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
-    """The arguments of a query string; UnknownField or BadRequest for what the tool does not take."""
+    """Returns the arguments of a query string. Raises UnknownField or BadRequest."""
     values: dict[str, Any] = {}
     if not query:
         return values
@@ -44,7 +45,7 @@ def read_query(query: bytes, known: Mapping[str, Reader]) -> dict[str, Any]:
                 remediation=f"Remove it or correct its name; the query parameters are {names}.",
             )
         if name in values:
-            raise BadRequest(f"`{name}` stands twice in the query string.", remediation="Give each parameter once.")
+            raise BadRequest(f"`{name}` is in the query string twice.", remediation="Give each parameter once.")
         values[name] = reader(_decode_text(raw_value))
     return values
 

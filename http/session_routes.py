@@ -1,7 +1,8 @@
 """The session of the server's own pages: a cookie that only these three routes read.
 
-The cookie holds a sealed refresh token, or a pasted API key. A page asks here for an access token, keeps it in memory
-and sends it as any client does: no operation of REST or MCP ever looks at a cookie, so that none can be forged.
+The cookie holds a sealed refresh token, or an API key that was pasted. A page gets an access token here, holds it in
+memory and sends it as any client does. No REST or MCP operation reads a cookie, so that cross-site request forgery is
+not possible.
 """
 
 import json
@@ -27,7 +28,7 @@ from baobab.tools.core.registry import Registry
 
 COOKIE = "baobab_session"
 PAGE_HEADER = "x-baobab-page"
-"""What only a script of the same origin can send without being asked for leave first."""
+"""A header that only a script of the same origin can send without a preflight."""
 _CONTEXT = "page session"
 _LIFETIME_SECONDS = 7 * 24 * 3600
 _OF_KEY_SECONDS = 12 * 3600
@@ -39,8 +40,8 @@ Answer = Callable[["Sessions", Request, RequestContext], Awaitable[Response]]
 
 class ForeignPage(Forbidden):
     code = "SESSION_FOREIGN_PAGE"
-    summary = "Only pages of this server have a session here."
-    remediation = "Other programs send an access token or an API key in the Authorization header."
+    summary = "Only the pages of this server can use this session."
+    remediation = "From another program, send an access token or an API key in the Authorization header."
 
 
 class Sessions:
@@ -63,21 +64,25 @@ class Sessions:
         return _Endpoint(self, answer)
 
     async def sign_in(self, request: Request, context: RequestContext) -> Response:
-        """Sign in with `{email, password}`, or with `{key}`."""
-        given = await _read_json(request)
-        if isinstance(key := given.get("key"), str):
+        """Signs in with `{email, password}`, or with `{key}`."""
+        body = await _read_json(request)
+        if isinstance(key := body.get("key"), str):
             caller = await self._registry.services.credentials.caller(f"Bearer {key}".encode())
             if not isinstance(caller, Account):
-                raise Unauthenticated("This is no key of an account.")
-            session_data, token, lives = {"key": key}, key, _OF_KEY_SECONDS
+                raise Unauthenticated("This is not the API key of an account.")
+            session_data, token, lifetime = {"key": key}, key, _OF_KEY_SECONDS
         else:
-            credentials = {name: given.get(name) for name in ("email", "password")}
+            credentials = {name: body.get(name) for name in ("email", "password")}
             tokens = await self._registry.call("platform_login", credentials, ANONYMOUS, context)
-            session_data, token, lives = {"refresh_token": tokens["refresh_token"]}, tokens["token"], _LIFETIME_SECONDS
-        return self._set_cookie(session_data, token, time.time() + lives)
+            session_data, token, lifetime = (
+                {"refresh_token": tokens["refresh_token"]},
+                tokens["token"],
+                _LIFETIME_SECONDS,
+            )
+        return self._set_cookie(session_data, token, time.time() + lifetime)
 
     async def issue_token(self, request: Request, context: RequestContext) -> Response:
-        """An access token for the page that asks."""
+        """Returns an access token for the page that asks."""
         session_data = self._read_cookie(request)
         if "key" in session_data:
             return self._set_cookie({"key": session_data["key"]}, session_data["key"], session_data["until"])
@@ -86,7 +91,7 @@ class Sessions:
         return self._set_cookie(renewed, tokens["token"], time.time() + _LIFETIME_SECONDS)
 
     async def sign_out(self, request: Request, context: RequestContext) -> Response:
-        """Sign out: the refresh token is spent, and its successor is nobody's."""
+        """Signs out. It uses the refresh token up and discards the next one."""
         session_data = self._read_cookie(request)
         if "credential" in session_data:
             await self._registry.call("platform_refresh", session_data["credential"], ANONYMOUS, context)
@@ -97,14 +102,14 @@ class Sessions:
     def _read_cookie(self, request: Request) -> dict[str, Any]:
         try:
             sealed = request.cookies.get(COOKIE, "")
-            kept: dict[str, Any] = json.loads(self._registry.services.vault.open(sealed, _CONTEXT))
+            session_data: dict[str, Any] = json.loads(self._registry.services.vault.open(sealed, _CONTEXT))
         except (SecretUnreadable, ValueError) as exc:
-            raise Unauthenticated("Nobody is signed in here.") from exc
-        if kept["until"] <= time.time():
+            raise Unauthenticated("Nobody is signed in.") from exc
+        if session_data["until"] <= time.time():
             raise Unauthenticated("The session has ended.")
-        if "refresh_token" in kept:
-            kept["credential"] = {"refresh_token": kept["refresh_token"]}
-        return kept
+        if "refresh_token" in session_data:
+            session_data["credential"] = {"refresh_token": session_data["refresh_token"]}
+        return session_data
 
     def _set_cookie(self, session_data: dict[str, str], token: str, until: float) -> Response:
         answer = JSONResponse({"token": token}, headers=_UNCACHED)
@@ -154,10 +159,10 @@ def session_routes(registry: Registry) -> list[Route]:
 
 def _require_own_page(request: Request) -> None:
     headers = request.headers
-    foreign = headers.get("sec-fetch-site", "same-origin") != "same-origin"
+    is_cross_site = headers.get("sec-fetch-site", "same-origin") != "same-origin"
     origin = headers.get("origin")
-    elsewhere = origin is not None and urlsplit(origin).netloc != headers.get("host")
-    if PAGE_HEADER not in headers or foreign or elsewhere:
+    is_foreign_origin = origin is not None and urlsplit(origin).netloc != headers.get("host")
+    if PAGE_HEADER not in headers or is_cross_site or is_foreign_origin:
         raise ForeignPage
 
 
@@ -168,9 +173,9 @@ async def _read_json(request: Request) -> dict[str, Any]:
         if len(body) > _LARGEST:
             raise BadRequest("The body is too large.")
     try:
-        given = json.loads(body)
+        value = json.loads(body)
     except ValueError as exc:
-        raise BadRequest("The body is no JSON.") from exc
-    if not isinstance(given, dict):
+        raise BadRequest("The body is not valid JSON.") from exc
+    if not isinstance(value, dict):
         raise BadRequest("The body must be an object.")
-    return given
+    return value

@@ -1,4 +1,6 @@
-"""A WebSocket: the pieces of a stream, each a frame. Opened before it is refused: browsers hide why it was not."""
+"""Serves a stream over a WebSocket, each piece as a frame. Errors are sent after the handshake, because browsers hide
+why one was refused.
+"""
 
 import asyncio
 import contextlib
@@ -21,15 +23,15 @@ _log = logging.getLogger(__name__)
 
 
 async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respond: Send, base_url: str) -> None:
-    """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case."""
+    """Returns when everything has been sent, or as soon as the client is gone. The stream is closed in either case."""
     await receive()
     await respond({"type": "websocket.accept"})
     async with AsyncExitStack() as stack:
         try:
             stream = await stack.enter_async_context(endpoint.open_stream(request, base_url))
         except BaobabError as error:
-            said = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
-            await respond({"type": "websocket.send", "text": to_json(said).decode()})
+            payload = endpoint.tool.toolset.envelope.render(error, f"{base_url}/docs")
+            await respond({"type": "websocket.send", "text": to_json(payload).decode()})
             await respond({"type": "websocket.close", "code": _REFUSED if error.status < Internal.status else _FAILED})
             return
         except Exception:
@@ -39,16 +41,16 @@ async def serve_socket(endpoint: Endpoint, request: Request, receive: Any, respo
 
 
 async def _serve_stream(stream: Stream, receive: Any, respond: Send) -> None:
-    leaving = asyncio.create_task(_wait_for_disconnect(receive))
+    disconnected = asyncio.create_task(_wait_for_disconnect(receive))
     sending = asyncio.create_task(_send_pieces(stream, respond))
     try:
-        await asyncio.wait((leaving, sending), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((disconnected, sending), return_when=asyncio.FIRST_COMPLETED)
         if sending.done():
             await respond({"type": "websocket.close", "code": _FAILED if sending.exception() else _ENDED})
     finally:
-        for task in (leaving, sending):
+        for task in (disconnected, sending):
             task.cancel()
-        await asyncio.gather(leaving, sending, return_exceptions=True)
+        await asyncio.gather(disconnected, sending, return_exceptions=True)
 
 
 async def _send_pieces(stream: Any, respond: Send) -> None:
@@ -58,7 +60,7 @@ async def _send_pieces(stream: Any, respond: Send) -> None:
                 async with asyncio.timeout(_STALLED_SECONDS):
                     await respond({"type": "websocket.send", "text": piece.decode()})
         except TimeoutError:
-            # Reading nothing: there is nobody to tell.
+            # The client reads nothing, so it cannot be told.
             return
         except Exception:
             _log.exception("a stream failed")

@@ -1,4 +1,4 @@
-"""The gauges of the registry as Prometheus text."""
+"""Renders the gauges of the registry as Prometheus text."""
 
 import asyncio
 import logging
@@ -13,13 +13,13 @@ from baobab.tools.core.gauges import Gauge, Reading
 from baobab.tools.core.registry import Registry
 
 _PATIENCE_SECONDS = 3
-"""A store that does not answer must not keep the others' numbers from being told."""
+"""A store that does not answer must not hold up the numbers of the others."""
 
 _log = logging.getLogger(__name__)
 
 
 class _Families(Collector):
-    """What has been read, as the library takes it; nothing of it is kept or shared among processes."""
+    """Passes readings to the Prometheus library; they are not stored or shared among processes."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -29,7 +29,7 @@ class _Families(Collector):
 
 
 async def render_gauges(registry: Registry) -> bytes:
-    """What every gauge reads now. One that cannot be read in time is left out."""
+    """Reads every gauge and renders its value. A gauge that cannot be read in time is left out."""
     readings = await asyncio.gather(*(_read_gauge(registry, gauge) for gauge in registry.gauges))
     families: list[Metric] = []
     for gauge, reading in zip(registry.gauges, readings, strict=True):
@@ -37,9 +37,9 @@ async def render_gauges(registry: Registry) -> bytes:
         for labels, number in (reading or {}).items():
             family.add_metric(labels, number)
         families.append(family)
-    told = CollectorRegistry()
-    told.register(_Families(families))
-    return generate_latest(told)
+    collectors = CollectorRegistry()
+    collectors.register(_Families(families))
+    return generate_latest(collectors)
 
 
 async def _read_gauge(registry: Registry, gauge: Gauge) -> Reading | None:

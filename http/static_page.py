@@ -1,4 +1,4 @@
-"""Static files of the server's own pages: kept in memory, never mixed with those of another release, locked down."""
+"""Serves the static files of the server's own pages from memory, with a strict content security policy."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -17,12 +17,12 @@ CONTENT_SECURITY_POLICY = (
 
 
 def build_page_route(path: str, file: str, content_type: str) -> Route:
-    """The route of one file in `pages/`."""
+    """Builds the route of one file in `pages/`."""
     content = (PAGES / file).read_bytes()
     etag = f'"{sha256(content).hexdigest()[:32]}"'
     headers = {
         "ETag": etag,
-        # The names carry no version: asking about a cached copy each time never mixes files of two releases.
+        # The file names have no version: checking the cached copy each time avoids mixing files of two releases.
         "Cache-Control": "no-cache",
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
         "Referrer-Policy": "no-referrer",
@@ -38,6 +38,6 @@ def build_page_route(path: str, file: str, content_type: str) -> Route:
 
 
 def _matches_etag(if_none_match: str, etag: str) -> bool:
-    """Compare weakly, as RFC 9110 asks of If-None-Match: proxies that compress turn our tag into a weak one."""
+    """Compares weakly, as RFC 9110 requires for If-None-Match: proxies that compress make our tag a weak one."""
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag in tags or tags == ["*"]

@@ -1,4 +1,4 @@
-"""Sending a result piece by piece, for as long as somebody reads it."""
+"""Sends a result piece by piece, as long as the client reads it."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ _HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 async def send_stream(
     stream: Stream, status: int, headers: Headers, receive: Any, respond: Send, *, stalled: float = _STALLED_SECONDS
 ) -> None:
-    """Returns when all has been sent, and as soon as the client is gone. The stream is closed in either case.
+    """Returns when everything has been sent, or as soon as the client is gone. The stream is closed in either case.
 
     stalled: seconds that a client may leave a piece unread.
     """
@@ -24,7 +24,7 @@ async def send_stream(
     timer: asyncio.TimerHandle | None = None
 
     def look() -> None:
-        """One timer for the whole stream: to set one for each piece costs a tenth of what the piece does."""
+        """Uses one timer for the whole stream, since one for each piece would add a tenth to its cost."""
         nonlocal timer
         waited = 0.0 if sending is None else loop.time() - sending
         if deadline.expired():
@@ -35,7 +35,7 @@ async def send_stream(
             timer = loop.call_later(stalled - waited, look)
 
     watcher: asyncio.Task[None] | None = None
-    # With the first piece and not before it: a generator that was never asked for one does not end what it began.
+    # Sent with the first piece and not before, because a generator that was never started would not clean up.
     head: Any = {"type": "http.response.start", "status": status, "headers": headers}
     try:
         async with contextlib.aclosing(stream.pieces) as pieces, asyncio.timeout(None) as deadline:
@@ -55,12 +55,12 @@ async def send_stream(
             await respond({"type": "http.response.body", "body": b""})
             timer.cancel()
     except TimeoutError:
-        # Gone, or reading nothing: there is nobody to tell.
+        # The client is gone or reads nothing, so it cannot be told.
         return
     finally:
-        for ending in (timer, watcher):
-            if ending is not None:
-                ending.cancel()
+        for task in (timer, watcher):
+            if task is not None:
+                task.cancel()
 
 
 async def _end_with_client(receive: Any, deadline: asyncio.Timeout) -> None:

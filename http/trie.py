@@ -1,7 +1,7 @@
-"""The trie: from a method and an undecoded path to the tool that stands there.
+"""The route trie: finds the tools of an undecoded path.
 
-It walks the path as it was sent, because `a%2Fttl` is a key and `a/ttl` asks for a key's time to live. Fixed segments
-win over parameters; a `{name:path}` parameter takes the rest of the path, less a fixed last segment (an action).
+It matches the path as it was sent, because `a%2Fttl` is a key and `a/ttl` asks for a key's time to live. Fixed segments
+win over parameters; a `{name:path}` parameter takes the rest of the path, except for a fixed last segment (an action).
 """
 
 import re
@@ -14,7 +14,7 @@ from baobab.tools.core.errors import BadRequest
 
 Methods = dict[str, Tool]
 PathValues = tuple[str, ...]
-"""What the parameters of a path took, in its order, still encoded."""
+"""The path parameters, in the order of the path, still percent-encoded."""
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TAIL = re.compile(r"\{(\w+):path\}")
@@ -22,7 +22,7 @@ _TAIL = re.compile(r"\{(\w+):path\}")
 
 @dataclass(slots=True)
 class _Tail:
-    """What stands behind a parameter that takes the rest of a path."""
+    """The tools behind a parameter that takes the rest of a path."""
 
     methods: Methods = field(default_factory=dict)
     actions: dict[str, Methods] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class RouteTrie:
                     self._add(tool, tool.rest.method, path)
 
     def find(self, path: str) -> tuple[Methods, PathValues] | None:
-        """The tools of a path by method, and what its parameters captured; None when nothing is there."""
+        """Returns the tools of a path by method, and its path parameters; None if there is no such route."""
         segments = path[1:].split("/")
         node = self._root
         path_values: list[str] = []
-        # The straight way, which nearly every path goes; where it could fork, `_walk` knows the way back.
+        # Nearly every path has one possible route; where it has several, `_match_segments` backtracks.
         for index, segment in enumerate(segments):
             below = node.fixed.get(segment)
             if below is not None:
@@ -82,7 +82,7 @@ class RouteTrie:
 
 def _add_tail(node: _Node, rest: list[str], tool: Tool, method: str) -> None:
     if len(rest) > 1:
-        raise RegistrationError(f"{tool.name}: one fixed segment at most may follow a parameter that takes the rest")
+        raise RegistrationError(f"{tool.name}: at most one fixed segment may follow a parameter that takes the rest")
     if node.tail is None:
         node.tail = _Tail()
     methods = node.tail.actions.setdefault(rest[0], {}) if rest else node.tail.methods
@@ -97,13 +97,13 @@ def _match_segments(
     segment = segments[index]
     fixed = node.fixed.get(segment)
     if fixed is not None:
-        found = _match_segments(fixed, segments, index + 1, captured)
-        if found is not None:
-            return found
+        match = _match_segments(fixed, segments, index + 1, captured)
+        if match is not None:
+            return match
     if node.parameter is not None and segment:
-        found = _match_segments(node.parameter, segments, index + 1, (*captured, segment))
-        if found is not None:
-            return found
+        match = _match_segments(node.parameter, segments, index + 1, (*captured, segment))
+        if match is not None:
+            return match
     return _match_tail(node.tail, segments[index:], captured) if node.tail is not None else None
 
 
@@ -115,11 +115,11 @@ def _match_tail(tail: _Tail, rest: list[str], captured: PathValues) -> tuple[Met
 
 
 def decode_parameter(text: str) -> str:
-    """A path parameter as text; BadRequest for escapes that are none, or that are no UTF-8."""
+    """Decodes a path parameter. Raises BadRequest for broken escapes, or escapes that are not UTF-8."""
     if "%" not in text and text.isascii():
         return text
     if _BROKEN_ESCAPE.search(text):
-        raise BadRequest("The path has a `%` that starts no escape.", remediation="Write `%` as %25 in a path.")
+        raise BadRequest("The path has a `%` that does not begin an escape.", remediation="Write `%` as %25 in a path.")
     raw = bytes(_iterate_bytes(text))
     try:
         return raw.decode()

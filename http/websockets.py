@@ -1,15 +1,17 @@
-"""The protocol of WebSockets: they send events and take nothing in, so a few bytes are the most that a message has."""
+"""The WebSocket protocol of the server. Sockets only send events, so an incoming message may have few bytes."""
 
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 MOST_BYTES = 1024
-"""Of a message, whole or in fragments; 1009 for more."""
+"""The most bytes of an incoming message, whole or in fragments; a larger one closes the socket with 1009."""
 
 
 class QuietSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's, for which a text that is no UTF-8 is the client's fault and no error of ours: 1007 without a trace."""
+    """uvicorn's protocol, but a text that is not UTF-8 closes the socket with 1007 instead of logging an
+    error of ours.
+    """
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent:
@@ -25,5 +27,5 @@ class QuietSocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            # Refused before it was accepted: uvicorn would take that for an answer that was forgotten.
+            # Refused before the handshake, which uvicorn would otherwise report as a missing answer.
             self.handshake_complete = True

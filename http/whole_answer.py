@@ -1,7 +1,7 @@
-"""Whole answers: status, headers and body of a request in one write.
+"""Sends a whole answer, with status, headers and body, in one write.
 
-uvicorn writes the head of a response when it hears of it and the body when that follows: two system calls. What the
-REST door answers is whole before it is sent.
+uvicorn writes the head and the body of an answer one after the other, with two system calls. The REST door has both
+before it sends either.
 """
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -12,7 +12,9 @@ _CLOSE = (b"connection", b"close")
 
 
 async def send_whole(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> None:
-    """Answer the cycle's request, as its `send` would with two messages. The headers are ours: their text is sound."""
+    """Answers the request of a cycle, as its `send` would with two messages. The headers are our own, so they need no
+    check.
+    """
     if cycle.flow.write_paused and not cycle.disconnected:
         await cycle.flow.drain()
     if cycle.disconnected or cycle.response_started:

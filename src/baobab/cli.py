@@ -197,7 +197,7 @@ def tools(*, as_json: bool) -> None:
 @click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 @click.password_option(help="The new password; the command asks for it if it is left out.")
 def password(email: str | None, data: Path | None, password: str) -> None:
-    """Set the password of the account EMAIL, or of the first account, `owner@localhost`.
+    """Set the password of the account [EMAIL]; if it is left out, of the first account, `owner@localhost`.
 
     People sign in with it, to decide on approvals and to connect programs. The command works on the data folder itself,
     so it can also replace a password that was forgotten. It ends every session of the account.
@@ -283,7 +283,7 @@ def keys_rotate_secret(data: Path | None) -> None:
 @click.argument("plan", type=click.Choice(list(PLANS)), required=False, metavar="[PLAN]")
 @click.option("--data", type=Path, help="Folder that holds everything [BAOBAB_DATA, data].")
 def plan_(org: str, plan: str | None, data: Path | None) -> None:
-    """Print the plan of the organisation ORG, or change it to PLAN.
+    """Print the plan of the organisation ORG; if [PLAN] is given, change it to that plan.
 
     ORG is the id of an organisation, or the e-mail address of the account whose personal organisation it is.
     docs/settings.md describes the plans. A running server uses the new plan at once. What the organisation has already
