@@ -1,1 +1,1 @@
-"""The MCP door: the registry's tools at /mcp."""
+"""The MCP server: the registry's tools at /mcp."""

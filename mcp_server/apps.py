@@ -1,4 +1,4 @@
-"""Apps as a visitor sees them: asked for with the registry's own tools, so that no rule lives here."""
+"""The apps of a client, listed with the registry's own tools, so that this module needs no rules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,9 @@ _PAGE = 500
 
 
 async def list_own_apps(registry: Registry, client: McpClient) -> Sequence[Mapping[str, Any]]:
-    """At most 1000 apps of the visitor, the newest first: id, name, region and more. No app where it may not look."""
+    """Returns at most 1000 apps of the client, newest first, with id, name, region and more; none if it may not list
+    apps.
+    """
     try:
         if client.app_id is not None:
             app = await get_own_app(registry, client, client.app_id)
@@ -23,19 +25,22 @@ async def list_own_apps(registry: Registry, client: McpClient) -> Sequence[Mappi
 
 
 async def get_own_app(registry: Registry, client: McpClient, app_id: str) -> Mapping[str, Any] | None:
-    """The settings of an app; None for one that is not there or not the visitor's, which must look the same.
+    """Returns the settings of an app; None if it does not exist or is not the client's, two cases that must look the
+    same.
 
-    KeyLimited where the app is the visitor's, but its key does not open settings.
+    Raises KeyLimited if the app is the client's, but its key may not read settings.
     """
     if client.app_id not in (None, app_id):
         return None
     try:
-        found: Mapping[str, Any] = await registry.call("config_get", {"app_id": app_id}, client.caller, client.context)
+        settings: Mapping[str, Any] = await registry.call(
+            "config_get", {"app_id": app_id}, client.caller, client.context
+        )
     except KeyLimited:
         raise
     except (AppNotFound, Forbidden):
         return None
-    return found
+    return settings
 
 
 async def _list_apps(registry: Registry, client: McpClient) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Batches: several messages in one body, as the protocol of 2025-03-26 has them, and no other."""
+"""Batches: several messages in one body. Only the protocol of 2025-03-26 has them."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from pydantic_core import from_json
 from baobab.mcp_server.remedies import add_remedy
 
 MOST = 20
-"""Messages of one batch."""
+"""The most messages of one batch."""
 _VERSIONS = (None, b"2025-03-26")
-"""A client of that version names none in its headers."""
+"""Clients of that version send no version header."""
 
 
 def is_batch(message: Any, version: bytes | None) -> bool:
@@ -18,13 +18,13 @@ def is_batch(message: Any, version: bytes | None) -> bool:
 
 
 def render_invalid_part(why: str) -> dict[str, Any]:
-    """What stands in the answer for a part that is no message of a batch."""
+    """Renders the error for a part of a batch that is not a valid message."""
     data = add_remedy(types.INVALID_REQUEST, None)
     return {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": why, "data": data}}
 
 
 class ResponseCapture:
-    """A `send` that keeps the answer to one message instead of sending it."""
+    """A `send` that collects the answer to one message instead of sending it."""
 
     def __init__(self) -> None:
         self._body = b""
@@ -34,7 +34,7 @@ class ResponseCapture:
 
     @property
     def answer(self) -> Any:
-        """The JSON-RPC message that was answered, the last where others came before it; None for a notification."""
+        """The JSON-RPC answer; of a stream, its last message. None for a notification."""
         if not self._body.strip():
             return None
         if self._body.lstrip().startswith(b"{"):

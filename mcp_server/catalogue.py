@@ -1,4 +1,4 @@
-"""The catalogue: which tools a visitor is shown and may call, described as the protocol describes tools."""
+"""The catalogue: which tools a client may see and call, described in the format of the protocol."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,24 +22,24 @@ from baobab.tools.core.schema import lean_input, lean_output
 MOST_AT_START = 25
 PAGE = 100
 _REMEMBERED = 200
-"""Offers that fit one tenant only. Those that fit everybody are few, and all are kept."""
+"""The most offers of single tenants in memory. The offers for everybody are few and all stay in memory."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a list, encoded: the text of its tools, and the cursor of the next page."""
+    """A page of the list, encoded: the JSON text of its tools, and the cursor of the next page."""
 
     tools: bytes
     next_cursor: str | None
 
 
 class Offer:
-    """What visitors of one kind are offered through one view."""
+    """The tools that clients of one kind are offered through one view."""
 
     def __init__(
         self, tools: Sequence[Tool], client: McpClient, extra: Sequence[types.Tool], vault: Vault, naming: Naming
     ) -> None:
-        """naming: what operations are called in the texts of tools."""
+        """naming: returns the name of an operation in the texts of tools."""
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self._naming = naming
         self._fixed = client.app_id is not None
@@ -50,30 +50,30 @@ class Offer:
 
     @cached_property
     def families(self) -> list[dict[str, str]]:
-        """The families of these tools, and what each is for."""
+        """The toolsets of these tools, each with its description."""
         families = {tool.toolset.name: tool.toolset.description for tool in self.tools.values()}
         return [{"name": name, "description": description} for name, description in sorted(families.items())]
 
     @cached_property
     def has_search(self) -> bool:
-        """Whether only some are shown and the others are found by search."""
+        """Whether the list shows only some tools, and the others are found by search."""
         return self._view.shows_start_set and len(self.tools) + len(self._extra) > MOST_AT_START
 
     @cached_property
     def listed_tools(self) -> list[dict[str, Any]]:
-        """The tools of the list, described, in the order of their names."""
+        """The descriptions of the tools on the list, sorted by name."""
         shown = [tool for tool in self.tools.values() if tool.start or not self.has_search]
-        described = meta_tools.DESCRIBED if self.has_search else []
-        described = described + [self.describe(tool, text=self._view.results == "text") for tool in shown]
-        described += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
-        return sorted(described, key=lambda tool: str(tool["name"]))
+        descriptions = meta_tools.DESCRIBED if self.has_search else []
+        descriptions = descriptions + [self.describe(tool, text=self._view.results == "text") for tool in shown]
+        descriptions += [from_json(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in self._extra]
+        return sorted(descriptions, key=lambda tool: str(tool["name"]))
 
     def describe(self, tool: Tool, *, text: bool) -> dict[str, Any]:
-        """A tool as lists and searches show it. text: without the schema of its results."""
+        """Describes a tool as lists and searches show it. text: leave out the schema of its results."""
         schema = name_operations_within(lean_input(tool.input_schema), self._naming)
         if self._fixed and tool.app_parameter == "app_id":
             schema = _remove_property(schema, "app_id")
-        described: dict[str, Any] = {
+        description: dict[str, Any] = {
             "name": tool.name,
             "title": tool.title,
             "description": name_operations(tool.description, self._naming),
@@ -81,27 +81,27 @@ class Offer:
             "annotations": _render_annotations(tool),
         }
         if is_object(tool) and not text:
-            described["outputSchema"] = lean_output(tool.output_schema)
-        return described
+            description["outputSchema"] = lean_output(tool.output_schema)
+        return description
 
     def get_page(self, cursor: str | None) -> Page:
-        """One page of the list; CursorInvalid for a cursor that another list gave."""
+        """Returns one page of the list. Raises CursorInvalid for a cursor of another list."""
         at = 0 if cursor is None else int(decode_cursor(self._vault, self._cursor_context, cursor)[0])
         page = self._pages.get(at)
         if page is None:
             shown, following = self.listed_tools[at : at + PAGE], at + PAGE
-            more = (
+            next_cursor = (
                 encode_cursor(self._vault, self._cursor_context, str(following))
                 if following < len(self.listed_tools)
                 else None
             )
-            # Kept by where it begins: base64 has many spellings of one cursor, and each would be a page of its own.
-            page = self._pages[at] = Page(to_json(shown), more)
+            # By its position and not by its cursor, since one cursor has many spellings in base64.
+            page = self._pages[at] = Page(to_json(shown), next_cursor)
         return page
 
     @cached_property
     def _cursor_context(self) -> str:
-        """What a cursor is bound to: the very list that gave it."""
+        """What a cursor is bound to: the list that it comes from."""
         return "mcp:tools:" + ",".join(tool["name"] for tool in self.listed_tools)
 
 
@@ -110,11 +110,11 @@ class Catalogue:
         self._registry = registry
         self._extra = extra
         self._offers: dict[str | None, dict[Hashable, Offer]] = {}
-        """By tenant; None for those that tenants share."""
+        """By tenant; None for the offers that all tenants share."""
         self.index = ToolIndex([tool for tool in registry.tools.values() if tool.mcp])
 
     def get_offer(self, client: McpClient) -> Offer:
-        # Which app it is does not matter: whoever names many must not push out what others are offered.
+        # The key leaves the app out: a client that names many apps must not displace the offers of others.
         kind = (_offer_key(client.caller), replace(client.view, app_id=None), client.app_id is not None)
         tenant = _tenant(client)
         offer = self._offers.get(tenant, {}).get(kind)
@@ -128,8 +128,8 @@ class Catalogue:
         return offer
 
     def _forget(self) -> None:
-        """Drop the oldest offer of the tenant that has the most, where there are too many: nobody else's."""
-        offers = {tenant: kept for tenant, kept in self._offers.items() if tenant is not None}
+        """If there are too many offers, drops the oldest one of the tenant that has the most."""
+        offers = {tenant: by_kind for tenant, by_kind in self._offers.items() if tenant is not None}
         if sum(map(len, offers.values())) > _REMEMBERED:
             most = max(offers, key=lambda tenant: len(offers[tenant]))
             del offers[most][next(iter(offers[most]))]
@@ -138,7 +138,7 @@ class Catalogue:
 
 
 def is_object(tool: Tool) -> bool:
-    """Whether its results can be structured content, which is always an object."""
+    """Whether the tool's results can be structured content, which is always an object."""
     return tool.output_schema is not None and tool.output_schema.get("type") == "object"
 
 
@@ -168,14 +168,14 @@ def _is_in_view(tool: Tool, client: McpClient) -> bool:
 
 
 def _offer_key(caller: Caller) -> Hashable:
-    """What the list of a caller depends on; `Access.admits` asks for nothing else."""
+    """What the list of a caller depends on; `Access.admits` uses nothing else."""
     by_key = caller.key_id is not None if isinstance(caller, Account) else None
     scopes = caller.scopes if isinstance(caller, ScopedKey) else None
     return type(caller), by_key, scopes, caller.limits
 
 
 def _tenant(client: McpClient) -> str | None:
-    """Whose offer it is; None for one of the few that are the same for every tenant."""
+    """The tenant that an offer belongs to; None if it is the same for every tenant."""
     caller = client.caller
     if caller.limits is None and client.view.toolsets is None and not isinstance(caller, ScopedKey):
         return None

@@ -1,7 +1,7 @@
-"""Changes: telling clients that a list they hold is stale, over the 2026 subscription and the older GET stream.
+"""Tells clients that a list has changed, over the 2026 subscription and the older GET stream.
 
-Notices say what has changed, on any worker. A notice of the topic `tools`, `prompts` or `resources` has a subject: a
-credential as proposers.name writes it, `organisation:<id>`, or `*` for everybody.
+Notices carry the changes to every worker. A notice of the topic `tools`, `prompts` or `resources` has a subject: a
+credential as `proposers.proposer_name` writes it, `organisation:<id>`, or `*` for everybody.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _EVENTS: dict[str, ServerEvent] = {
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How many streams a worker holds open, how often each is asked whether it may go on, and how long one may lag."""
+    """How many streams a worker holds open, how often it checks each one's credential, and how long a send may take."""
 
     per_credential: int = 8
     per_worker: int = 1024
@@ -61,7 +61,7 @@ class StreamLimits:
 
 
 class OpenStream:
-    """One stream, from its request to its end. What its client was not told yet is at most one event of each kind."""
+    """An open stream. Its pending events are at most one of each kind."""
 
     def __init__(self, client: McpClient, headers: dict[bytes, bytes], recheck_seconds: float) -> None:
         self.name = proposers.proposer_name(client.caller)
@@ -82,7 +82,7 @@ class OpenStream:
         self._woken.set()
 
     def recheck(self) -> None:
-        """Look at the credential again, now."""
+        """Checks the credential again at once."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class OpenStream:
         self._woken.set()
 
     async def events(self, credentials: Credentials) -> AsyncIterator[ServerEvent]:
-        """What changes, for as long as the credential counts."""
+        """Yields the events as long as the credential is valid."""
         while not self._is_stopped:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._recheck_seconds):
@@ -106,7 +106,7 @@ class OpenStream:
         try:
             await credentials.caller(self._authorization, organisation=self._organisation, as_user=self._as_user)
         except (BaobabError, DatabaseUnavailable):
-            # A client that is sent away for nothing comes again; one that is let on has no end.
+            # Also end it if the check itself fails: the client can connect again.
             return False
         return True
 
@@ -116,7 +116,7 @@ class ListChanges:
         self._credentials = registry.services.credentials
         self._limits = limits or StreamLimits()
         self._open: set[OpenStream] = set()
-        # When the server stops, ours end as answers end (ON_STOP), and calls may come to theirs; it would cut them off.
+        # At the stop, our streams end by ON_STOP and calls may finish; sse_starlette would cut them off.
         AppStatus.enable_automatic_graceful_drain = False
         notices = registry.services.notices
         for topic, event in _EVENTS.items():
@@ -124,13 +124,13 @@ class ListChanges:
         notices.subscribe("key", self._recheck_streams)
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
-        """Serve one `subscriptions/listen` stream until its client leaves or its credential ends."""
-        # No single resource is watched; the acknowledgement must not promise it.
+        """Serves one `subscriptions/listen` stream until its client leaves or its credential ends."""
+        # Single resources are not watched, so the acknowledgement must not promise it.
         wanted = params.notifications.model_copy(update={"resource_subscriptions": None})
         params = params.model_copy(update={"notifications": wanted})
         try:
             with self._open_stream(get_client(ctx), ctx.request.scope) as stream:
-                # A bus and a handler of its own: what is published there is for this client alone.
+                # Each client has its own bus and handler, so that it alone receives what is published there.
                 bus = InMemorySubscriptionBus()
                 handler = ListenHandler(bus, max_buffered_events=_MOST_UNSENT)
                 forwarding = asyncio.create_task(self._forward(stream, bus), name="mcp changes")
@@ -143,7 +143,7 @@ class ListChanges:
             raise MCPError(types.INTERNAL_ERROR, error.message, render_error_data(error)) from None
 
     async def stream(self, client: McpClient, scope: MutableMapping[str, Any], receive: Any, respond: Any) -> None:
-        """Serve one GET stream of the protocols before 2026."""
+        """Serves one GET stream of the protocols before 2026."""
         request = Request(scope)
         version = request.headers.get("mcp-protocol-version")
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
@@ -161,12 +161,12 @@ class ListChanges:
                 with contextlib.suppress(SendTimeoutError):
                     await answer(scope, receive, respond)
         except TooManyStreams as error:
-            # For clients of these protocols 405 means that there is no stream; to anything else they come back.
+            # Clients of these protocols take 405 for "no such stream"; after any other status they try again.
             await refuse(respond, 405, error, [(b"allow", b"DELETE, POST")])
 
     @contextlib.contextmanager
     def _open_stream(self, client: McpClient, scope: Any) -> Iterator[OpenStream]:
-        """A stream, for as long as it is open; TooManyStreams."""
+        """Yields a stream and counts it while it is open. Raises TooManyStreams."""
         limits = self._limits
         stream = OpenStream(client, dict(scope["headers"]), limits.recheck_seconds)
         if sum(other.name == stream.name for other in self._open) >= limits.per_credential:

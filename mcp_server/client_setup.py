@@ -1,4 +1,4 @@
-"""What to type or paste so that a client of MCP knows this server: one line for each, in the client's own form."""
+"""The setup lines of MCP clients: what to type or paste so that a client connects to this server."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def render_client_lines(url: str, key: str) -> Mapping[str, str]:
-    """By the client's name (and the file that a line of JSON belongs into) a command for a shell, or JSON."""
+    """Returns a shell command, or JSON for the file that the name mentions, by the client's name."""
     bearer = f"Bearer {key}"
     headers = {"Authorization": bearer}
     return {
@@ -25,7 +25,9 @@ def render_client_lines(url: str, key: str) -> Mapping[str, str]:
 
 
 def _build_bridge(url: str, bearer: str) -> Mapping[str, object]:
-    """For clients that only start local commands. No space in an argument: Windows tears such arguments apart."""
+    """Builds the entry for clients that can only start local commands. No argument has a space, because Windows splits
+    those.
+    """
     insecure = url.startswith("http:") and urlsplit(url).hostname not in _LOOPBACK
     arguments = ["-y", "mcp-remote", url, *(["--allow-http"] if insecure else [])]
     return {

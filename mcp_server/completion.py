@@ -1,4 +1,4 @@
-"""Completion: ids of the visitor's apps, where a prompt or a resource template asks for one."""
+"""Completion: suggests the ids of the client's apps for arguments of prompts and resource templates."""
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -13,7 +13,7 @@ from baobab.tools.core.errors import BaobabError
 from baobab.tools.core.registry import Registry
 
 _MOST_VALUES = 100
-"""What the protocol allows in one answer."""
+"""The most values that the protocol allows in one answer."""
 
 
 class Completion(Extension):
@@ -28,15 +28,15 @@ class Completion(Extension):
             apps = await list_own_apps(self._registry, get_client(ctx))
         except BaobabError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, render_error_data(error)) from None
-        # A person knows the name; the argument is the id.
+        # People type the name of an app, but the argument is its id.
         ids = [app["id"] for app in apps if app["id"].startswith(typed) or app["name"].casefold().startswith(typed)]
-        more = len(ids) > _MOST_VALUES or len(apps) >= MOST
+        has_more = len(ids) > _MOST_VALUES or len(apps) >= MOST
         return types.CompleteResult(
-            completion=types.Completion(values=ids[:_MOST_VALUES], total=len(ids), has_more=more)
+            completion=types.Completion(values=ids[:_MOST_VALUES], total=len(ids), has_more=has_more)
         )
 
 
 def _is_app_argument(params: types.CompleteRequestParams) -> bool:
     ref = params.ref
-    known = ref.name == QUICKSTART if isinstance(ref, types.PromptReference) else ref.uri == APP
-    return known and params.argument.name in ("app_id", "name")
+    is_known = ref.name == QUICKSTART if isinstance(ref, types.PromptReference) else ref.uri == APP
+    return is_known and params.argument.name in ("app_id", "name")

@@ -1,38 +1,40 @@
-"""What this door refuses by itself, before or beside any tool."""
+"""Errors that the MCP endpoint raises itself, before a tool is called or beside one."""
 
 from baobab.tools.core.errors import BadRequest, BaobabError, MalformedBody, NotFound, TooManyStreams
 
 
 class NoMessage(MalformedBody):
-    summary = "The id of a request is a text or a whole number."
-    remediation = "Send an id that you can tell the answer by, or none at all for a notification."
+    summary = "The id of a request must be a string or an integer."
+    remediation = "Send a string or an integer as the id. Leave it out only for a notification."
 
 
 class BatchTooLong(BadRequest):
-    summary = "The batch has more messages than one may have."
-    remediation = "Send fewer at once; details.limit is how many."
+    summary = "The batch has too many messages."
+    remediation = "Send at most details.limit messages in one batch."
 
 
 class ViewInvalid(BadRequest):
-    summary = "The address asks for a view that there is none of."
-    remediation = "Use /mcp with toolsets (names of details.toolsets, or all), app_id, read_only=true, results=text."
+    summary = "A parameter of the MCP address is not valid."
+    remediation = (
+        "Use these parameters: toolsets (names from details.toolsets, or all), app_id, read_only=true, results=text."
+    )
 
 
 class OtherApp(BadRequest):
     summary = "This connection is bound to another app."
-    remediation = "Leave `app_id` out, or connect without ?app_id= (or with a key of that app)."
+    remediation = "Leave `app_id` out, connect without ?app_id=, or use a key of the other app."
 
 
 class ApprovalStateSpent(BadRequest):
     code = "APPROVAL_STATE_SPENT"
-    summary = "This requestState belongs to a call whose result has been fetched, or to none."
-    remediation = "Make the call again without requestState; it is a new call then."
+    summary = "This requestState belongs to no call, or to one whose result has been fetched."
+    remediation = "Make the call again without requestState, as a new call."
 
 
 class UnknownSession(NotFound):
     code = "SESSION_UNKNOWN"
-    summary = "This session was not begun with this credential."
-    remediation = "Begin with initialize, or leave Mcp-Session-Id out: any request may come at any time."
+    summary = "This session does not belong to this credential."
+    remediation = "Call initialize for a new session, or leave Mcp-Session-Id out: no request needs one."
 
 
 ERRORS: tuple[type[BaobabError], ...] = (

@@ -1,4 +1,4 @@
-"""Extensions: what the MCP door serves beside the registry's tools, each a small object of its own."""
+"""Extensions: what the MCP endpoint serves beside the registry's tools."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 import mcp_types as types
 
 Context = Any
-"""The SDK's ServerRequestContext; `visitor(ctx)` in visitor.py says who calls."""
+"""The SDK's ServerRequestContext; `get_client(ctx)` in mcp_client.py returns the client."""
 Method = Callable[[Context, Any], Awaitable[types.Result]]
 
 
 class Extension:
-    """The base, which serves nothing. A method that answers None says: that is none of mine.
+    """The base class, which serves nothing. A method returns None for what belongs to another extension.
 
-    Lists are whole; the door pages them.
+    Lists are complete; the protocol server divides them into pages.
     """
 
     tools: Sequence[types.Tool] = ()
     methods: Mapping[str, tuple[type[types.RequestParams], Method]] = {}
-    """Further methods of the protocol: by name, the model of the parameters and what answers."""
+    """Further methods of the protocol by name: the model of the parameters, and the handler."""
 
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams

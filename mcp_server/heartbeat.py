@@ -1,4 +1,4 @@
-"""A heartbeat: progress for a client that waits for a call, so that it does not take the silence for the end."""
+"""Sends progress notifications during a call, so that a waiting client does not take silence for a lost connection."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ _SMALL = 0.001
 
 
 class Heartbeat:
-    """Reports the seconds that have passed, until the call itself says how far it is; then that, again and again."""
+    """Reports the seconds since the start, until the call reports its own progress; then repeats that."""
 
     def __init__(self, report: Report, name: str) -> None:
         self._report = report
@@ -21,7 +21,7 @@ class Heartbeat:
         self._has_reported = False
 
     async def report(self, done: float, total: float | None, message: str | None) -> None:
-        """What the call says of itself."""
+        """Reports progress that the call itself has made."""
         self._has_reported, self._done, self._total = True, done, total
         self._message = message or self._message
         await self._report(done, total, message)
@@ -33,12 +33,12 @@ class Heartbeat:
             yield
         finally:
             beating.cancel()
-            # A client that has left is no fault of the call.
+            # A client that has disconnected must not fail the call.
             await asyncio.gather(beating, return_exceptions=True)
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(_STEP_SECONDS)
-            # Each notification must tell more than the one before.
+            # The protocol requires the progress to grow with each notification.
             self._done += _SMALL if self._has_reported else _STEP_SECONDS
             await self._report(self._done, self._total, self._message)

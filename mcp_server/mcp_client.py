@@ -1,4 +1,4 @@
-"""Visitors: who makes a request at this door, and how. The door leaves one in the request's scope."""
+"""The client of an MCP request: its caller, view and context. The endpoint puts it into the request's scope."""
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class McpClient:
     view: View
     context: RequestContext
     session: str | None = None
-    """The id of its session, where its protocol has them."""
+    """The id of its session, if its protocol has sessions."""
 
     @property
     def app_id(self) -> str | None:
-        """The app that every call is made in: the address names it, or the credential is of one app."""
+        """The app of every call: the one that the address names, or the one that the credential belongs to."""
         if self.view.app_id is not None:
             return self.view.app_id
         if isinstance(self.caller, (AppKey, EndUser, FunctionKey)):
@@ -33,6 +33,6 @@ class McpClient:
 
 
 def get_client(ctx: Any) -> McpClient:
-    """Who makes the request of a handler's context."""
+    """Returns the client of a handler's context."""
     client: McpClient = ctx.request.scope[_SCOPE_KEY]
     return client

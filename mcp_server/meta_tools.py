@@ -1,4 +1,6 @@
-"""Two tools that stand for all others: one finds them, one calls them. They keep long lists out of a model's mind."""
+"""Two tools that stand for all others: one finds tools, one calls them. They keep long lists out of a model's
+context.
+"""
 
 from typing import Any
 
@@ -10,20 +12,20 @@ SEARCH, CALL = "search_tools", "call_tool"
 _MOST_FOUND = 20
 
 NOTHING_FOUND = (
-    "No tool is about this. Say what you want to do in other, plainer words, or with the word for the thing: "
-    "these are the families of tools."
+    "No tool matches this. Describe what you want to do in other, plainer words, or name the thing that it is about. "
+    "These are the families of tools."
 )
 
 DESCRIBED: list[dict[str, Any]] = [
     {
         "name": CALL,
         "title": "Call any tool",
-        "description": "Call a tool that is not in this list, with the name and arguments that search_tools told.",
+        "description": "Call a tool that is not in this list, with a name and arguments as search_tools gives them.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "name": {"type": "string", "description": "The tool's name.", "maxLength": 128},
-                "arguments": {"type": "object", "description": "Its arguments, as its inputSchema says."},
+                "arguments": {"type": "object", "description": "The tool's arguments, which match its inputSchema."},
             },
             "required": ["name"],
             "additionalProperties": False,
@@ -34,7 +36,7 @@ DESCRIBED: list[dict[str, Any]] = [
         "name": SEARCH,
         "title": "Search tools",
         "description": "Find more tools by what they do: this list shows only the most used. "
-        "Answers names, descriptions and argument schemas; then use call_tool.",
+        "Returns names, descriptions and argument schemas; call the tools with call_tool.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -50,7 +52,7 @@ DESCRIBED: list[dict[str, Any]] = [
 
 
 def parse_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments inside a use of `call_tool`."""
+    """Returns the name and the arguments in the arguments of `call_tool`."""
     _check_known(arguments, "name", "arguments")
     name, inner = arguments.get("name"), arguments.get("arguments")
     if inner is None:
@@ -58,12 +60,12 @@ def parse_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if name is None:
         raise MissingField("`name` is missing.", remediation="Say which tool to call; search_tools finds it.")
     if not isinstance(name, str) or not isinstance(inner, dict):
-        raise InvalidType("`name` is a text, `arguments` an object.")
+        raise InvalidType("`name` must be a string and `arguments` an object.")
     return name, inner
 
 
 def parse_search(arguments: dict[str, Any]) -> tuple[str, int]:
-    """The query and the limit of a use of `search_tools`."""
+    """Returns the query and the limit in the arguments of `search_tools`."""
     _check_known(arguments, "query", "limit")
     query, limit = arguments.get("query"), arguments.get("limit")
     if limit is None:
@@ -71,23 +73,23 @@ def parse_search(arguments: dict[str, Any]) -> tuple[str, int]:
     if query is None:
         raise MissingField("`query` is missing.")
     if not isinstance(query, str) or type(limit) is not int:
-        raise InvalidType("`query` is a text, `limit` a whole number.")
+        raise InvalidType("`query` must be a string and `limit` an integer.")
     if len(query) > 400 or not 1 <= limit <= _MOST_FOUND:
-        raise BadRequest(f"`query` has at most 400 characters, `limit` is 1 to {_MOST_FOUND}.")
+        raise BadRequest(f"`query` must have at most 400 characters, and `limit` must be 1 to {_MOST_FOUND}.")
     return query, limit
 
 
 def _check_known(arguments: dict[str, Any], *known: str) -> None:
     unknown = [name for name in arguments if name not in known]
     if unknown:
-        raise UnknownField(f"`{unknown[0][:60]}` is not known; the arguments are {' and '.join(known)}.")
+        raise UnknownField(f"`{unknown[0][:60]}` is not an argument; the arguments are {' and '.join(known)}.")
 
 
 def bind_app(arguments: dict[str, Any], client: McpClient, parameter: str | None) -> dict[str, Any]:
-    """Arguments with the app that the visitor is bound to."""
+    """Returns the arguments with the app that the client is bound to. Raises OtherApp."""
     if parameter != "app_id" or client.app_id is None:
         return arguments
-    given = arguments.get("app_id")
-    if given not in (None, client.app_id):
+    app_id = arguments.get("app_id")
+    if app_id not in (None, client.app_id):
         raise OtherApp
     return {**arguments, "app_id": client.app_id}

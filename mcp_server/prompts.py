@@ -1,4 +1,4 @@
-"""Prompts: `quickstart`, which tells a model how to begin with the very tools that its connection has."""
+"""Prompts: `quickstart` tells a model how to begin with the tools of its connection."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ QUICKSTART = "quickstart"
 _SUMMARY = "How to begin with Baobab: first calls, more tools, errors, approvals."
 _TEXT = """\
 You have Baobab, a backend for AI agents and the apps around them. Every capability is one tool; this connection \
-offers {count}, of these families: {families}.
+offers {count} in these families: {families}.
 
 {app}
 
-Begin so:
+Begin with these calls:
 {steps}
 {more}
-When a call is refused, the result says a code, a message and a remediation. Do what the remediation says before you \
+When a call is refused, the result has a code, a message and a remediation. Do what the remediation says before you \
 try again; nothing is converted or dropped silently.
-APPROVAL_REQUIRED means that nothing has been done yet: show your person details.decide_at, and when they have \
-decided make the very same call again.
-What is deleted or flushed cannot be brought back: ask your person first."""
+APPROVAL_REQUIRED means that nothing has been done yet: show your person details.decide_at, and after they have \
+decided repeat exactly the same call.
+Deleted data cannot be restored: ask your person before you delete or flush."""
 _MORE = """\
 
 Your list shows the most used tools. Find others with search_tools {"query": "what you want to do"}, then use them \
@@ -39,15 +39,15 @@ with call_tool {"name": "...", "arguments": {...}}.
 _ANY_APP = "Values, keys and settings belong to an app; most tools take its app_id."
 
 _Step = tuple[str, dict[str, Any], str]
-"""A tool, arguments to begin with, and what it is for."""
+"""A tool, arguments for a first call, and what it does."""
 _BEFORE_APP: tuple[_Step, ...] = (
     ("apps_list", {}, "your apps"),
-    ("apps_init", {"name": "todo"}, "makes an app, or answers the one of that name"),
+    ("apps_init", {"name": "todo"}, "creates an app, or returns the one of that name"),
 )
 _WITHIN_APP: tuple[_Step, ...] = (
     ("kv_put", {"key": "greeting", "value": "hello"}, "stores a value, any JSON"),
     ("kv_get", {"key": "greeting"}, "reads it"),
-    ("kv_incr", {"key": "visits"}, "raises a counter; safe with many callers"),
+    ("kv_incr", {"key": "visits"}, "increments a counter; safe with many callers"),
     ("config_get", {}, "every setting of the app"),
 )
 _AT_LAST: tuple[_Step, ...] = (("system_llms_txt", {}, "the whole guide, with every tool in one line"),)
@@ -68,9 +68,9 @@ class Prompts(Extension):
         arguments = params.arguments or {}
         unknown = [name for name in arguments if name != "app_id"]
         if unknown:
-            raise UnknownField(f"`{unknown[0][:60]}` is not known; the argument of {QUICKSTART} is `app_id`.")
+            raise UnknownField(f"`{unknown[0][:60]}` is not an argument; the argument of {QUICKSTART} is `app_id`.")
         client = get_client(ctx)
-        # Clients send an empty text for an argument that its person left out.
+        # Clients send an empty string for an argument that was left out.
         text = await self._render_quickstart(client, arguments.get("app_id") or client.app_id)
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=_SUMMARY, messages=[message])
@@ -87,13 +87,15 @@ class Prompts(Extension):
 
     async def _describe_app(self, client: McpClient, app_id: str) -> str:
         name = await self._get_app_name(client, app_id)
-        called = f"the app {name} ({app_id})" if name else f"the app {app_id}"
+        app_text = f"the app {name} ({app_id})" if name else f"the app {app_id}"
         if client.app_id is not None:
-            return f"Every call of this connection is made in {called}; no tool asks for an app_id."
-        return f'Work in {called}: give app_id "{app_id}" to the tools that ask for it.'
+            return f"Every call of this connection is made in {app_text}; no tool asks for an app_id."
+        return f'Work in {app_text}: give app_id "{app_id}" to the tools that ask for it.'
 
     async def _get_app_name(self, client: McpClient, app_id: str) -> str | None:
-        """The app's name; None where the visitor belongs to the app and may not read it. Else AppNotFound."""
+        """Returns the app's name; None if the client belongs to the app but may not read it. Otherwise raises
+        AppNotFound.
+        """
         try:
             app = await get_own_app(self._registry, client, app_id)
         except KeyLimited:
@@ -109,10 +111,10 @@ class Prompts(Extension):
 
 
 def _render_steps(offer: Offer, client: McpClient, app_id: str | None) -> Iterator[str]:
-    """First calls, with their arguments, of the tools that this connection has."""
-    within = {} if client.app_id is not None else {"app_id": app_id or "APP_ID"}
+    """Yields the first calls, with arguments, for the tools that this connection has."""
+    app_argument = {} if client.app_id is not None else {"app_id": app_id or "APP_ID"}
     steps = [] if app_id is not None else [*_BEFORE_APP]
-    steps += [(name, {**within, **arguments}, what) for name, arguments, what in _WITHIN_APP]
+    steps += [(name, {**app_argument, **arguments}, what) for name, arguments, what in _WITHIN_APP]
     for name, arguments, what in (*steps, *_AT_LAST):
         if name in offer.tools:
             yield f"- {name} {to_json(arguments).decode()}: {what}"

@@ -1,4 +1,4 @@
-"""Refusals of this door: JSON-RPC errors with an HTTP status, each with a code and a remedy."""
+"""Renders refusals of the MCP endpoint: JSON-RPC errors with an HTTP status, each with a code and a remedy."""
 
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from baobab.tools.core.errors import BaobabError
 
 _UNEXPLAINED = {
     405: (
-        "This path does not take this method.",
+        "This path does not support this method.",
         "METHOD_NOT_ALLOWED",
         "Send messages by POST.",
     ),
     406: (
-        "The answer would not be acceptable.",
+        "The request does not accept the media types of the answer.",
         "NOT_ACCEPTABLE",
         "Send `Accept: application/json, text/event-stream`.",
     ),
@@ -28,7 +28,7 @@ _UNEXPLAINED = {
     ),
 }
 
-# The SDK puts its parser's words into what it says of a body that is no message; they repeat what was sent.
+# The SDK's own messages for a body that is not a message hold parser output, which repeats what was sent.
 _PARSERS = {
     types.PARSE_ERROR: (types.PARSE_ERROR, "The body is not JSON."),
     types.INVALID_PARAMS: (types.INVALID_REQUEST, "The body is not a single message of this protocol."),
@@ -40,26 +40,26 @@ Message = MutableMapping[str, Any]
 async def refuse(
     respond: Any, status: int, error: BaobabError, headers: Headers | None = None, *, request_id: Any = None
 ) -> None:
-    """Answer an error before a message is read. request_id: of the message, where it is known already."""
+    """Answers with an error before a message is handled. request_id: the id of the message, if it is known already."""
     data = {"code": error.code, "remediation": error.remedy} | ({"details": error.details} if error.details else {})
-    said = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
-    await _send(respond, status, {"jsonrpc": "2.0", "id": request_id, "error": said}, headers or [])
+    payload = {"code": types.INVALID_REQUEST, "message": error.message, "data": data}
+    await _send(respond, status, {"jsonrpc": "2.0", "id": request_id, "error": payload}, headers or [])
 
 
 async def refuse_version(respond: Any, request_id: Any, asked: str, supported: Sequence[str]) -> None:
-    """Answer a message of a protocol version that is none, before anything is read."""
+    """Answers a message with an unsupported protocol version, before anything else is read."""
     code = types.UNSUPPORTED_PROTOCOL_VERSION
     data = add_remedy(code, {"supported": list(supported), "requested": asked})
-    said = {
+    payload = {
         "code": code,
-        "message": f"This server does not speak the protocol version {to_json(asked).decode()}.",
+        "message": f"This server does not support the protocol version {to_json(asked).decode()}.",
         "data": data,
     }
-    await _send(respond, 400, {"jsonrpc": "2.0", "id": request_id, "error": said}, [])
+    await _send(respond, 400, {"jsonrpc": "2.0", "id": request_id, "error": payload}, [])
 
 
 class RefusalExplainer:
-    """A `send` that gives what the SDK refuses the words that it leaves out; everything else passes as it is."""
+    """A `send` that adds code and remedy to refusals of the SDK; everything else passes unchanged."""
 
     def __init__(self, respond: Any) -> None:
         self._respond = respond
@@ -77,26 +77,30 @@ class RefusalExplainer:
                 await self._explain(self._start)
 
     async def _explain(self, start: Message) -> None:
-        kept = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
-        await _send(self._respond, start["status"], _explain_refusal(start["status"], self._body), kept)
+        headers = [pair for pair in start["headers"] if pair[0].lower() not in (b"content-type", b"content-length")]
+        await _send(self._respond, start["status"], _explain_refusal(start["status"], self._body), headers)
 
 
 def _explain_refusal(status: int, body: bytes) -> dict[str, Any]:
     try:
-        said = from_json(body) if body else None
+        answer = from_json(body) if body else None
     except ValueError:
-        said = None
-    if not isinstance(said, dict) or not isinstance(said.get("error"), dict):
-        said = {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": "Not taken."}}
-    error = said["error"]
-    if status == 400 and said.get("id") is None and error["code"] in _PARSERS:
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("error"), dict):
+        answer = {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": types.INVALID_REQUEST, "message": "The request was refused."},
+        }
+    error = answer["error"]
+    if status == 400 and answer.get("id") is None and error["code"] in _PARSERS:
         error["code"], error["message"] = _PARSERS[error["code"]]
     if status in _UNEXPLAINED and "data" not in error:
         message, code, remedy = _UNEXPLAINED[status]
-        said["error"] = {"code": error["code"], "message": message, "data": {"code": code, "remediation": remedy}}
+        answer["error"] = {"code": error["code"], "message": message, "data": {"code": code, "remediation": remedy}}
     else:
         error["data"] = add_remedy(error["code"], error.get("data"))
-    return said
+    return answer
 
 
 async def _send(respond: Any, status: int, said: dict[str, Any], headers: Headers) -> None:

@@ -1,6 +1,4 @@
-"""Resources: what a model may read before it acts, by address: how to use this server, its documentation, and each
-app of the visitor.
-"""
+"""Resources that a model can read: how to use this server, its documentation, and each app of the client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,11 +44,11 @@ class Resources(Extension):
 
     async def resources(self, ctx: Context) -> Sequence[types.Resource]:
         client = get_client(ctx)
-        listed = [_guide_resource(guide) for guide in guides().values()]
-        listed += [_app_resource(app) for app in await list_own_apps(self._registry, client)]
+        resources = [_guide_resource(guide) for guide in guides().values()]
+        resources += [_app_resource(app) for app in await list_own_apps(self._registry, client)]
         if any(tool.name == _GUIDANCE_TOOL for tool in self._registry.visible_to(client.caller)):
-            return [_guidance_resource(), *listed]
-        return listed
+            return [_guidance_resource(), *resources]
+        return resources
 
     async def resource_templates(self, ctx: Context) -> Sequence[types.ResourceTemplate]:
         return [
@@ -91,7 +89,7 @@ class Resources(Extension):
         }
 
     def _group_families(self, client: McpClient) -> dict[str, dict[str, Any]]:
-        """The tools of this connection that work in an app, by family."""
+        """Returns the tools of this connection that work in an app, by family."""
         families: dict[str, dict[str, Any]] = {}
         for tool in self._catalogue.get_offer(client).tools.values():
             if tool.app_parameter == "app_id":
@@ -122,7 +120,9 @@ def _guide_resource(guide: Guide) -> types.Resource:
 
 
 def _read_guide(uri: str) -> types.ReadResourceResult | None:
-    """A page of the documentation, which anybody may read. Its links name others as `NAME.md`, so that is good, too."""
+    """Returns a page of the documentation, which anybody may read. Links in the pages use `NAME.md`, so that
+    works too.
+    """
     try:
         guide = find_guide(uri.removeprefix(_GUIDES))
     except GuideNotFound:
@@ -141,5 +141,5 @@ def _app_resource(app: Mapping[str, Any]) -> types.Resource:
 
 
 def _build_result(uri: str, mime_type: str, text: str) -> types.ReadResourceResult:
-    # An app may change at any time, and each visitor is told what it may know: nothing is to be kept.
+    # Without caching: an app may change at any time, and the answer depends on the client.
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)])

@@ -1,4 +1,4 @@
-"""Search among tools: what people ask for in their own words, by the words and by the meaning of a tool's text."""
+"""Search among tools: ranks them by the words and by the meaning of a query."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _WORD = re.compile(r"[^\W_]+")
 _STEMMERS = [snowballstemmer.stemmer(language) for language in ("english", "german", "spanish")]
 _stemming = Lock()
-# What stands in every sentence tells no tool from another.
+# Words that occur in every sentence do not distinguish tools.
 _COMMON = frozenset(
     _WORD.findall(
         "a an and any are as at be been but by can could do does for from get gets give had has have how i if in into "
@@ -44,24 +44,24 @@ _COMMON = frozenset(
 _NAME, _SUMMARY, _KEYWORDS, _DESCRIPTION, _ARGUMENTS = 3.0, 2.0, 2.0, 0.5, 0.3
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.4
-# A word that no tool has counts as one of ordinary rarity: the less of a query is known, the more its meaning decides.
+# A word that no tool has counts like one of average rarity: the fewer words are known, the more the meaning decides.
 _UNKNOWN = 3.0
 _SHORTEST_COMPARED = 5
 _ALIKE = 0.55
 
 _MEANING_SHARE = 0.6
 _LEAST_MEANING = 0.25
-"""The similarity from which a tool is found although it shares no word with the query."""
+"""The similarity from which a tool is found even if it shares no word with the query."""
 _MOST_WAITING = 16
 _REMEMBERED = 1000
 
 
 class ToolIndex:
-    """Made of all tools at the first search. Threads do the work, so the event loop is free.
+    """An index of all tools, built at the first search, in threads.
 
-    Without the weights of the sentence model, and until it has read the tools, words alone decide.
+    Without the weights of the sentence model, and until the model has read the tools, only words count.
 
-    patience_seconds: how long a search waits for the model to have read the tools. model: None for words alone.
+    patience_seconds: how long a search waits until the model has read the tools. model: None to use words alone.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ToolIndex:
         self._reading: tuple[asyncio.Task[_Words], asyncio.Task[_Meanings | None]] | None = None
 
     async def find_best(self, query: str, limit: int, among: Collection[str]) -> list[Tool]:
-        """At most `limit` of the tools named in `among`, the best first; none that has nothing to do with the query."""
+        """Returns at most `limit` of the tools named in `among`, best first. Tools without any match are left out."""
         words, meanings = await self._read_tools()
         if meanings is None or self._waiting >= _MOST_WAITING:
             scores = await asyncio.to_thread(words.scores, query)
@@ -85,11 +85,11 @@ class ToolIndex:
                 scores = await self._run_in_thread(lambda: list(map(add, words.scores(query), meanings.scores(query))))
             finally:
                 self._waiting -= 1
-        found = [(-score, tool.name, tool) for score, tool in zip(scores, self._tools, strict=True) if score > 0]
-        return [tool for _, name, tool in sorted(found) if name in among][:limit]
+        matches = [(-score, tool.name, tool) for score, tool in zip(scores, self._tools, strict=True) if score > 0]
+        return [tool for _, name, tool in sorted(matches) if name in among][:limit]
 
     async def _read_tools(self) -> tuple["_Words", "_Meanings | None"]:
-        """What is known of the tools: their words; their meanings where the model has read them, or does so soon."""
+        """Returns the word index, and the meanings if the model has read the tools or does so in time."""
         if self._reading is None:
             words = asyncio.create_task(asyncio.to_thread(_Words, self._tools))
             self._reading = words, asyncio.create_task(self._build_meanings())
@@ -113,7 +113,7 @@ class ToolIndex:
 
 
 class _Meanings:
-    """How near the texts of tools are to a query, by the sentence model. It knows English."""
+    """Scores how close tools are to a query in meaning, by a sentence model for English."""
 
     def __init__(self, tools: Sequence[Tool], model: str) -> None:
         self._embedder = load_embedder(model)
@@ -121,36 +121,36 @@ class _Meanings:
         self.scores = lru_cache(_REMEMBERED)(self._scores)
 
     def _scores(self, query: str) -> Sequence[float]:
-        (asked,) = self._embedder.embed([query])
-        near = [sum(map(mul, asked, vector)) for vector in self._vectors]
-        return [_MEANING_SHARE * likeness if likeness >= _LEAST_MEANING else 0.0 for likeness in near]
+        (query_vector,) = self._embedder.embed([query])
+        similarities = [sum(map(mul, query_vector, vector)) for vector in self._vectors]
+        return [_MEANING_SHARE * likeness if likeness >= _LEAST_MEANING else 0.0 for likeness in similarities]
 
 
 @lru_cache(1)
 def _embed_texts(model: str, texts: tuple[str, ...]) -> Sequence[Sequence[float]]:
-    """Three seconds of a processor for all tools, so once in a process."""
+    """Computes the vectors of all tools. It takes three seconds of CPU, so it runs once per process."""
     return load_embedder(model).embed(texts)
 
 
 class _Words:
-    """How much of a query's words the texts of tools have (BM25 over weighted parts), 0 to about 1."""
+    """Scores how many of a query's words the texts of tools have (BM25 over weighted parts), from 0 to about 1."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         counts = [_weigh_stems(tool) for tool in tools]
         mean = sum(sum(weights.values()) for weights in counts) / max(1, len(tools))
-        having = Counter(stem for weights in counts for stem in weights)
+        tools_with_stem = Counter(stem for weights in counts for stem in weights)
         self._tools = len(tools)
         self._rarity = {
-            stem: math.log(1 + (len(tools) - number + 0.5) / (number + 0.5)) for stem, number in having.items()
+            stem: math.log(1 + (len(tools) - number + 0.5) / (number + 0.5)) for stem, number in tools_with_stem.items()
         }
-        # What a tool gets for each stem that it has: a query only adds up.
-        self._gains: dict[str, dict[int, float]] = {stem: {} for stem in having}
+        # The score of each stem for each tool, computed ahead: a query only adds them up.
+        self._gains: dict[str, dict[int, float]] = {stem: {} for stem in tools_with_stem}
         for at, weights in enumerate(counts):
             length = 1 - _LENGTH_SHARE + _LENGTH_SHARE * sum(weights.values()) / mean
             for stem, weight in weights.items():
                 gain = weight * (_SATURATION + 1) / (weight + _SATURATION * length)
                 self._gains[stem][at] = gain * self._rarity[stem]
-        self._parts = {stem: _word_parts(stem) for stem in having if len(stem) >= _SHORTEST_COMPARED}
+        self._parts = {stem: _word_parts(stem) for stem in tools_with_stem if len(stem) >= _SHORTEST_COMPARED}
 
     def scores(self, query: str) -> Sequence[float]:
         scores, most = [0.0] * self._tools, 0.0
@@ -160,30 +160,30 @@ class _Words:
                 most += _UNKNOWN
                 continue
             most += max(self._rarity[stem] for stem, _ in known) * (_SATURATION + 1)
-            gained: dict[int, float] = {}
+            gains: dict[int, float] = {}
             for stem, likeness in known:
                 for at, gain in self._gains[stem].items():
-                    gained[at] = max(gained.get(at, 0.0), gain * likeness)
-            for at, gain in gained.items():
+                    gains[at] = max(gains.get(at, 0.0), gain * likeness)
+            for at, gain in gains.items():
                 scores[at] += gain
         return [score / most for score in scores] if most else scores
 
     def _nearest(self, word: str) -> Iterator[tuple[str, float]]:
-        """Known stems that an unknown word may be meant for, or is put together from, with how alike they are."""
+        """Yields known stems that an unknown word resembles or contains, each with its similarity."""
         if len(word) < _SHORTEST_COMPARED:
             return
-        asked = _word_parts(word)
+        word_parts = _word_parts(word)
         for stem, parts in self._parts.items():
             if stem in word:
                 yield stem, len(stem) / len(word)
             else:
-                alike = 2 * len(asked & parts) / (len(asked) + len(parts))
-                if alike >= _ALIKE:
-                    yield stem, alike
+                similarity = 2 * len(word_parts & parts) / (len(word_parts) + len(parts))
+                if similarity >= _ALIKE:
+                    yield stem, similarity
 
 
 def _weigh_stems(tool: Tool) -> dict[str, float]:
-    """The stems of a tool's text, each with what it counts."""
+    """Returns the stems of a tool's text, each with its weight."""
     weights: defaultdict[str, float] = defaultdict(float)
     arguments = tool.input_schema.get("properties", {})
     texts = (
@@ -201,7 +201,7 @@ def _weigh_stems(tool: Tool) -> dict[str, float]:
 
 
 def _content_words(text: str) -> Iterable[str]:
-    """The words of a text that say what it is about; all of them where none does."""
+    """Returns the words of a text without common words; all of them if it has only those."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     words = _WORD.findall(plain)
     return [word for word in words if word not in _COMMON] or words
@@ -209,12 +209,12 @@ def _content_words(text: str) -> Iterable[str]:
 
 @lru_cache(20_000)
 def _stems(word: str) -> frozenset[str]:
-    """What mostly means the same has a stem in common, in whichever language it is; nobody says which it is."""
-    # A stemmer keeps the word that it works on in itself.
+    """Returns the stems of a word in every language, since the language of a query is unknown."""
+    # Stemmers are not thread-safe.
     with _stemming:
         return frozenset((word, *(stemmer.stemWord(word) for stemmer in _STEMMERS)))
 
 
 def _word_parts(word: str) -> frozenset[str]:
-    bounded = f"<{word}>"
-    return frozenset(bounded[at : at + 3] for at in range(len(bounded) - 2))
+    padded = f"<{word}>"
+    return frozenset(padded[at : at + 3] for at in range(len(padded) - 2))

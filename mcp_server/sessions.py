@@ -1,7 +1,7 @@
-"""Sessions of the protocols before 2026: an id that tells one client from another, and the calls it has on the way.
+"""Sessions of the protocols before 2026: an id that distinguishes clients, and the calls that each has in progress.
 
-Nothing is kept of a session: its id is sealed, so that every worker knows it for the caller it was given to. A call
-is known to the worker that makes it; a cancellation that comes to another one is passed on as a notice.
+Sessions are not stored. The id is sealed, so that every worker can check that it belongs to the caller. Only the worker
+that runs a call knows it; a cancellation that reaches another worker is forwarded as a notice.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ _NONCE_BYTES = 16
 _LONGEST = 200
 _NOTICE = "mcp call"
 _MOST_PASSED_ON = 20
-"""Cancellations that a worker passes on in a second."""
+"""The most cancellations that a worker forwards per second."""
 
 
 class CallCancelled(BaobabError):
     code = "CALL_CANCELLED"
     status = 499
-    summary = "The client has cancelled this call; nothing of it was kept."
-    remediation = "Make the call again if it is still wanted."
+    summary = "The client has cancelled this call; the call stored nothing."
+    remediation = "Make the call again if you still want it."
 
 
 class Sessions:
@@ -41,18 +41,18 @@ class Sessions:
         services.notices.subscribe(_NOTICE, self._on_cancel_notice)
 
     def create_session(self, caller: Caller) -> str:
-        """The id of a new session of a caller."""
+        """Creates a session for a caller and returns its id."""
         nonce = secrets.token_hex(_NONCE_BYTES)
         return f"{nonce}.{self._seal(nonce, caller)}"
 
     def is_session_of(self, session_id: str, caller: Caller) -> bool:
-        """Whether a session was begun by this caller, here or on another worker."""
+        """Whether a session was created for this caller, here or on another worker."""
         nonce, _, seal = session_id[:_LONGEST].partition(".")
         return hmac.compare_digest(seal.encode(), self._seal(nonce, caller).encode())
 
     @contextlib.contextmanager
     def track_call(self, session_id: str | None, request_id: object) -> Iterator[None]:
-        """The time in which a session's call may be cancelled; CallCancelled where it was."""
+        """Makes a call of a session cancellable while the block runs. Raises CallCancelled if it was cancelled."""
         task = asyncio.current_task()
         if session_id is None or task is None:
             yield
@@ -72,11 +72,11 @@ class Sessions:
                 del self._running[name]
 
     async def cancel_call(self, session_id: str, request_id: object) -> None:
-        """Cancel a call of a session, here or on the worker that makes it."""
+        """Cancels a call of a session, here or on the worker that runs it."""
         name, now = _call_digest(session_id, request_id), time.monotonic()
         if self._cancel_local(name):
             return
-        # A client may send any number of these for calls that there are not.
+        # Limited, because a client may send any number of cancellations for calls that do not exist.
         if len(self._passed_on) == _MOST_PASSED_ON and now - self._passed_on[0] < 1:
             return
         self._passed_on.append(now)
@@ -87,7 +87,7 @@ class Sessions:
         self._cancel_local(name)
 
     def _cancel_local(self, name: str) -> bool:
-        """Cancel a call, where this worker makes it."""
+        """Cancels a call if this worker runs it; returns whether it does."""
         task = self._running.get(name)
         if task is not None and name not in self._cancelled:
             self._cancelled.add(name)
@@ -95,11 +95,11 @@ class Sessions:
         return task is not None
 
     def _seal(self, nonce: str, caller: Caller) -> str:
-        # By account where there is one: a client whose token is exchanged for a new one goes on with its session.
-        whose = f"{nonce}:{getattr(caller, 'account_id', None) or f'{caller.actor}:{caller.actor_id}'}"
-        return hmac.new(self._key, whose.encode(), sha256).hexdigest()
+        # By account if there is one, so that the session survives a refresh of the client's token.
+        content = f"{nonce}:{getattr(caller, 'account_id', None) or f'{caller.actor}:{caller.actor_id}'}"
+        return hmac.new(self._key, content.encode(), sha256).hexdigest()
 
 
 def _call_digest(session_id: str, request_id: object) -> str:
-    """What a call is known by: 7 and "7" are two. A digest, for other processes read it."""
+    """Returns the key of a call, in which 7 and "7" differ. A digest, because other processes read it."""
     return sha256(f"{session_id}:{request_id!r}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Views: which tools a connection asked to see, in the address that it was given."""
+"""Views: which tools a connection shows, chosen by the query string of its address."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ _KNOWN = ("toolsets", "app_id", "read_only", "results")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`/mcp` is the start set with a search; `?toolsets=kv,apps` or `all` chooses; the others narrow.
+    """`/mcp` shows the start set with a search; `?toolsets=kv,apps` or `all` chooses other tools; the rest narrow the
+    view.
 
-    app_id: every call is made in this app, and no tool has the argument any more.
-    results: `both` sends JSON text and structured content, `text` and `structured` one of them.
+    app_id: every call is made in this app, and tools do not have the argument. results: `both` sends JSON text and
+    structured content, `text` and `structured` only one of them.
     """
 
     toolsets: frozenset[str] | None = None
@@ -30,7 +31,7 @@ class View:
 
     @property
     def shows_start_set(self) -> bool:
-        """Whether the start set is shown."""
+        """Whether the list shows the start set."""
         return self.toolsets is None and not self.every
 
 
@@ -40,14 +41,14 @@ class Views:
         self._parsed = lru_cache(maxsize=1000)(self._parse)
 
     def get_view(self, query: bytes) -> View:
-        """The view of a query string; ViewInvalid for what it does not know."""
+        """Returns the view of a query string. Raises ViewInvalid."""
         return self._parsed(query)
 
     def _parse(self, query: bytes) -> View:
         chosen: dict[str, Any] = {}
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20):
             if name not in _KNOWN:
-                raise self._build_invalid(f"`{name[:60]}` is no parameter of this address.")
+                raise self._build_invalid(f"`{name[:60]}` is not a parameter of this address.")
             if name in chosen:
                 raise self._build_invalid(f"`{name}` is given twice.")
             chosen[name] = value
@@ -71,13 +72,13 @@ class Views:
             return None, True
         unknown = sorted(names - self._toolsets)
         if unknown or not names:
-            raise self._build_invalid(f"No family of tools is called `{(unknown or [''])[0][:60]}`.")
+            raise self._build_invalid(f"There is no toolset `{(unknown or [''])[0][:60]}`.")
         return names, False
 
     def _parse_choice(self, chosen: dict[str, Any], name: str, values: tuple[str, ...]) -> Any:
         value = chosen.get(name)
         if value is not None and value not in values:
-            raise self._build_invalid(f"`{name}` is {' or '.join(values)}.")
+            raise self._build_invalid(f"`{name}` must be {' or '.join(values)}.")
         return value
 
     def _build_invalid(self, message: str) -> ViewInvalid:

@@ -1,1 +1,1 @@
-"""The OAuth endpoints: the SDK speaks the protocol, the registry decides."""
+"""The OAuth endpoints: the SDK implements the protocol, the registry makes the decisions."""

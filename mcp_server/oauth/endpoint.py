@@ -1,4 +1,4 @@
-"""An OAuth endpoint: one of the SDK's handlers, with a provider for each request, and refusals in OAuth's shape."""
+"""An OAuth endpoint: one of the SDK's handlers, with a provider for each request, and errors in OAuth's format."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ _REGISTRATION = ClientRegistrationOptions(enabled=True, valid_scopes=list(reques
 
 
 class OAuthEndpoint:
-    """An ASGI endpoint."""
+    """The ASGI endpoint of one OAuth route."""
 
     def __init__(self, registry: Registry, answer: Answer) -> None:
         self._registry = registry
@@ -56,7 +56,7 @@ class OAuthEndpoint:
         except BaobabError as error:
             response = _render_error(error)
         except HTTPException as error:
-            # What Starlette says of a form that it cannot read.
+            # Starlette raises this for a form that it cannot read.
             response = _build_error_response(error.status_code, "invalid_request", "The form cannot be read.")
         await response(scope, receive, respond)
 
@@ -66,34 +66,34 @@ async def authorize(provider: Provider, request: Request) -> Response:
     location = response.headers.get("location")
     issuer = provider.issuer
     if location is not None and not location.startswith(f"{issuer}{CONSENT}?"):
-        # The SDK tells no issuer in its refusals, and our metadata promise one in every answer (RFC 9207).
+        # The SDK leaves the issuer out of refusals, but our metadata promises it in every answer (RFC 9207).
         response.headers["location"] = redirects.answer(location, iss=issuer)
     if location is None and accepts(request, "text/html"):
-        # Nowhere to send the browser back to: a person reads this.
+        # There is no address to send the browser back to, so a person reads this.
         return _render_refusal_page(response)
     return response
 
 
 async def token(provider: Provider, request: Request) -> Response:
-    # RFC 8707, 2.2, which the SDK leaves to its user.
+    # The SDK does not check the resource (RFC 8707, 2.2).
     form = await request.form()
     resource = form.get("resource")
     if resource not in (None, provider.resource):
         return _build_error_response(400, "invalid_target", "This server gives no access to that resource.")
-    answered: Response = await TokenHandler(provider, ClientAuthenticator(provider)).handle(request)
-    error_body = from_json(bytes(answered.body)) if answered.status_code == 400 else {}
+    response: Response = await TokenHandler(provider, ClientAuthenticator(provider)).handle(request)
+    error_body = from_json(bytes(response.body)) if response.status_code == 400 else {}
     if error_body.get("error") != "invalid_request":
-        return answered
-    # The SDK has one word for all; RFC 6749, 5.2, has others for these.
+        return response
+    # The SDK uses one error code for all cases; RFC 6749, 5.2, has specific codes for these.
     if form.get("grant_type") not in (None, "authorization_code", "refresh_token"):
         return _build_error_response(400, "unsupported_grant_type", "Send `authorization_code` or `refresh_token`.")
     if "redirect_uri" in form and "redirect_uri did not match" in error_body["error_description"]:
         return _build_error_response(400, "invalid_grant", error_body["error_description"])
-    return answered
+    return response
 
 
 async def revoke(provider: Provider, request: Request) -> Response:
-    """RFC 7009: 200 for every token, also for one that nobody knows."""
+    """Answers 200 for every token, also for an unknown one, as RFC 7009 requires."""
     form = await request.form()
     token, client_id = form.get("token"), form.get("client_id")
     if not isinstance(token, str) or not token:
@@ -107,14 +107,14 @@ async def register(provider: Provider, request: Request) -> Response:
 
 
 def _render_refusal_page(response: Response) -> Response:
-    """The refusal of a request, as a page."""
+    """Renders the refusal of a request as a page."""
     error_body = json.loads(bytes(response.body))
     reason = escape(str(error_body.get("error_description") or error_body.get("error") or ""))
     body = f"""<h1>This program cannot be connected</h1>
-<p>The program that sent you here asked in a way that this server refuses, so nothing was granted:</p>
+<p>The program that sent you here made a request that this server refuses. It has no access:</p>
 <p><strong>{reason}</strong></p>
 <p>Close this page and start again in the program. If it happens again, its settings are wrong: remove this
-server there, and add it anew.</p>
+server there and add it again.</p>
 <p><a href="../">Baobab</a> · <a href="../programs/">Connected programs</a></p>"""
     return render_page("Not connected", body, root="../", status=response.status_code)
 

@@ -1,4 +1,4 @@
-"""The provider that the SDK's OAuth handlers ask: their questions as calls of the registry."""
+"""The provider behind the SDK's OAuth handlers: it translates their questions into calls of the registry."""
 
 import logging
 from typing import Any
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class PublicClient(OAuthClientInformationFull):
-    """A client as the SDK's handlers know it: without a secret, and on loopback with whatever port it has today."""
+    """A client as the SDK's handlers see it: without a secret, and with any port in a redirect to loopback."""
 
     @classmethod
     def of(cls, client: Client) -> "PublicClient":
@@ -56,7 +56,7 @@ class PublicClient(OAuthClientInformationFull):
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """One for each request, because a call says by which door and from which address it came."""
+    """A provider for one request, because each call carries the request's own context."""
 
     def __init__(self, registry: Registry, context: RequestContext) -> None:
         self._registry = registry
@@ -68,21 +68,21 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         try:
             return PublicClient.of(await self._call("oauth_client", client_id=client_id))
         except BadRequest as error:
-            # The handler says no more to the client than that it is unknown.
+            # The handler tells the client only that it is unknown.
             _log.info("client refused", extra={"client": client_id[:200], "reason": error.message})
             return None
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         uris = [str(uri) for uri in client_info.redirect_uris or []]
         try:
-            kept = await self._call("oauth_register", redirect_uris=uris, client_name=client_info.client_name)
+            client = await self._call("oauth_register", redirect_uris=uris, client_name=client_info.client_name)
         except RedirectRefused as error:
             raise RegistrationError("invalid_redirect_uri", error.message) from error
         except BadRequest as error:
             raise RegistrationError("invalid_client_metadata", error.message) from error
-        # The handler answers this object: what was not kept must not be confirmed (RFC 7591, 3.2.1).
+        # The handler answers with this object, which must confirm only what was stored (RFC 7591, 3.2.1).
         issued_at = client_info.client_id_issued_at
-        for name, value in PublicClient.of(kept):
+        for name, value in PublicClient.of(client):
             setattr(client_info, name, value)
         client_info.client_id_issued_at = issued_at
 
@@ -108,18 +108,18 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
         try:
-            found = await self._call("oauth_code", client_id=client.client_id, code=authorization_code)
+            code = await self._call("oauth_code", client_id=client.client_id, code=authorization_code)
         except BadRequest:
             return None
         return AuthorizationCode(
             code=authorization_code,
-            scopes=found["scopes"],
-            expires_at=found["expires_at"].timestamp(),
+            scopes=code["scopes"],
+            expires_at=code["expires_at"].timestamp(),
             client_id=client.client_id,
-            code_challenge=found["code_challenge"],
-            redirect_uri=AnyUrl(found["redirect_uri"]),
-            redirect_uri_provided_explicitly=found["redirect_given"],
-            resource=found["resource"],
+            code_challenge=code["code_challenge"],
+            redirect_uri=AnyUrl(code["redirect_uri"]),
+            redirect_uri_provided_explicitly=code["redirect_given"],
+            resource=code["resource"],
         )
 
     async def exchange_authorization_code(
@@ -127,47 +127,47 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     ) -> OAuthToken:
         code = authorization_code.code
         try:
-            made = await self._call("oauth_exchange", client_id=client.client_id, code=code)
+            tokens = await self._call("oauth_exchange", client_id=client.client_id, code=code)
         except (BadRequest, Conflict, PlanLimitReached) as error:
             raise TokenError("invalid_grant", error.message) from error
-        if made["access_token"] is None:
-            raise TokenError("invalid_grant", "The code was used before; the key that it made is revoked.")
-        return OAuthToken(**made)
+        if tokens["access_token"] is None:
+            raise TokenError("invalid_grant", "The code was used before; the key that was created with it is revoked.")
+        return OAuthToken(**tokens)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
-        named = {"client_id": client.client_id, "refresh_token": refresh_token}
+        arguments = {"client_id": client.client_id, "refresh_token": refresh_token}
         try:
-            found = await self._call("oauth_refresh_token", **named)
+            token_row = await self._call("oauth_refresh_token", **arguments)
         except BadRequest:
             return None
-        until = int(found["expires_at"].timestamp())
+        until = int(token_row["expires_at"].timestamp())
         return RefreshToken(
-            token=refresh_token, client_id=client.client_id or "", scopes=found["scope"].split(), expires_at=until
+            token=refresh_token, client_id=client.client_id or "", scopes=token_row["scope"].split(), expires_at=until
         )
 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
-        named = {"client_id": client.client_id, "refresh_token": refresh_token.token}
+        arguments = {"client_id": client.client_id, "refresh_token": refresh_token.token}
         try:
-            made = await self._call("oauth_refresh", **named)
+            tokens = await self._call("oauth_refresh", **arguments)
         except BadRequest as error:
             raise TokenError("invalid_grant", error.message) from error
-        if made["access_token"] is None:
+        if tokens["access_token"] is None:
             raise TokenError("invalid_grant", "The refresh token was used before; access is revoked.")
-        return OAuthToken(**made)
+        return OAuthToken(**tokens)
 
     async def load_access_token(self, token: str) -> None:
-        """Keys are looked up by `Credentials`, not here."""
+        """Does nothing: `Credentials` looks up keys."""
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        """Never asked: the SDK's endpoint wants a secret of every client; ours is in endpoint.py."""
+        """Is never called: the SDK's endpoint requires a client secret, so endpoint.py has our own."""
 
     async def revoke(self, token: str, client_id: str | None) -> None:
         try:
             await self._call("oauth_revoke", token=token, client_id=client_id)
         except BadRequest:
-            # What can be no token of ours is revoked already.
+            # A text that cannot be one of our tokens counts as revoked.
             return
 
     async def _call(self, tool: str, **arguments: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The routes of OAuth: metadata, the endpoints, and the page on which a person decides.
+"""The routes of OAuth: metadata, the endpoints, and the consent page.
 
-The revocation endpoint is our own: the SDK's asks every client for a secret.
+The revocation endpoint is our own, because the SDK's requires a client secret.
 """
 
 from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
@@ -22,9 +22,9 @@ _RESOURCE = "/.well-known/oauth-protected-resource"
 
 
 def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
-    """base_url: the address of this installation, without a slash at its end.
+    """base_url: the address of this installation, without a trailing slash.
 
-    It is the issuer, and so is each other address that the server is reached by, for those who ask there.
+    It is the issuer. A client that uses another name of the server sees that name as the issuer.
     """
     addresses = Addresses(base_url, registry.services.options.allowed_hosts)
 
@@ -44,7 +44,7 @@ def oauth_routes(registry: Registry, base_url: str) -> list[Route]:
     return [
         Route(_SERVER, server),
         Route(_RESOURCE, resource),
-        # Where RFC 9728 (3.1) puts what describes the resource `/mcp`.
+        # RFC 9728, 3.1, puts the metadata of the resource `/mcp` here.
         Route(f"{_RESOURCE}/mcp", resource),
         endpoint("/oauth/authorize", authorize, "GET"),
         endpoint("/oauth/token", token, "POST"),
