@@ -8,14 +8,11 @@ from pydantic_core import to_json
 from starlette.routing import BaseRoute
 
 from baobab.http import openapi
-from baobab.http.approval_page import approval_routes
-from baobab.http.docs_page import docs_routes
 from baobab.http.error_page import error_page
 from baobab.http.guides_page import guide_routes
 from baobab.http.home_page import home_routes, missing_page
 from baobab.http.metrics import CallMetrics
-from baobab.http.metrics_page import metrics_route
-from baobab.http.programs_page import program_routes
+from baobab.http.page_routes import approval_routes, docs_routes, metrics_route, program_routes
 from baobab.http.session_routes import session_routes
 from baobab.tools.core.envelopes import STRUCTURED
 from baobab.tools.core.errors import BaobabError, MethodNotAllowed

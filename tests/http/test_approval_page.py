@@ -8,9 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from baobab.http.approval_page import approval_routes
-from baobab.http.docs_page import docs_routes
-from baobab.http.programs_page import program_routes
+from baobab.http.page_routes import approval_routes, docs_routes, program_routes
 from tests.conftest import Baobab
 from tests.http.test_docs_page import POLICY, Page
 

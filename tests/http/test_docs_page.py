@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from baobab.http.docs_page import docs_routes
+from baobab.http.page_routes import docs_routes
 
 SAMPLE = {
     "openapi": "3.1.0",
@@ -109,7 +109,7 @@ def test_files_are_read_only(client: TestClient, path: str) -> None:
     assert client.post(path).status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/docs/docs.html", "/docs/../docs_page.py", "/docs/%2e%2e%2fdocs_page.py"])
+@pytest.mark.parametrize("path", ["/docs/docs.html", "/docs/../page_routes.py", "/docs/%2e%2e%2fpage_routes.py"])
 def test_nothing_else_in_the_folder_can_be_reached(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 

@@ -3,13 +3,36 @@
 from baobab.tools.core.binding import Audit
 from baobab.tools.core.envelopes import Envelope
 from baobab.tools.core.errors import AppMigrating, RateLimited, Unavailable
+from baobab.tools.core.stores import Stores
 from baobab.tools.core.toolset import Toolset
-from baobab.tools.kv.data import KvData
 from baobab.tools.kv.errors import KvEnvelope
 from baobab.tools.kv.limits import KV_OPERATIONS
 
 KV_ENVELOPE: Envelope = KvEnvelope()
 WRITTEN = Audit("kv.write", category="data", resource="key", tallied=True)
+
+
+_ENTRIES_AT_ONCE = 200
+"""At 256 KB each, some 50 MB are in memory at the very most."""
+
+
+class KvData:
+    """An app's key-value store as a whole: what is moved with the app, and goes with it."""
+
+    async def freeze(self, stores: Stores, app_id: str) -> None:
+        await stores.kv.freeze(app_id)
+
+    async def thaw(self, stores: Stores, app_id: str) -> None:
+        await stores.kv.thaw(app_id)
+
+    async def copy(self, source: Stores, dest: Stores, app_id: str) -> None:
+        after: str | None = None
+        while entries := await source.kv.export(app_id, after, _ENTRIES_AT_ONCE):
+            await dest.kv.load(app_id, entries)
+            after = entries[-1].key
+
+    async def erase(self, stores: Stores, app_id: str) -> None:
+        await stores.kv.erase(app_id)
 
 
 kv = Toolset(

@@ -1,15 +1,16 @@
 """Apps and their life: /init and /apps."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import delete, func, insert, select, update
 
+from baobab.storage.clock import Ids
 from baobab.tools.apps.errors import NameTaken, RegionUnknown, SubdomainTaken
 from baobab.tools.apps.rows import get_app_row
 from baobab.tools.apps.schemas import AppList, AppRow, AppStatus, CreatedApp, Deleted
-from baobab.tools.apps.subdomains import RESERVED, pick_subdomain
 from baobab.tools.apps.toolset import apps
 from baobab.tools.core.app_data import erase_app
 from baobab.tools.core.auth.access import AnyAccount, AppOwner
@@ -320,3 +321,30 @@ async def _require_room(call: Call, organisation_id: str) -> None:
     cap = await cap_of_apps(call.execute, organisation_id, plan)
     owned = select(func.count()).select_from(apps_table).where(apps_table.c.organisation_id == organisation_id)
     require_room("apps", plan, cap, (await call.execute(owned)).scalar_one(), error=ProjectLimitReached)
+
+
+RESERVED = frozenset((
+    "admin", "api", "app", "apps", "assets", "auth", "billing", "blog", "cdn", "console", "dashboard", "data", "docs",
+    "fn", "ftp", "health", "help", "imap", "init", "kv", "localhost", "login", "mail", "mcp", "metrics", "ns1", "ns2",
+    "oauth", "platform", "pop", "public", "root", "smtp", "status", "storage", "support", "www",
+))  # fmt: skip
+
+
+_WORDS = (
+    "acacia", "alder", "ash", "aspen", "beech", "birch", "cedar", "cypress", "elm", "fig", "fir", "hazel", "juniper",
+    "larch", "linden", "maple", "oak", "palm",
+)  # fmt: skip
+
+
+def derive_subdomain(name: str) -> str:
+    return name.replace("_", "-").strip("-") or "app"
+
+
+async def pick_subdomain(name: str, is_taken: Callable[[str], Awaitable[bool]], ids: Ids) -> str:
+    """A subdomain near the name: itself, with a word behind it, or with random letters."""
+    plain = derive_subdomain(name)
+    short = plain[:50].rstrip("-")
+    for candidate in (plain, *(f"{short}-{word}" for word in _WORDS)):
+        if candidate not in RESERVED and not await is_taken(candidate):
+            return candidate
+    return f"{short}-{ids.base36(8)}"
