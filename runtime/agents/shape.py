@@ -1,4 +1,4 @@
-"""The shape of a graph: what of it cannot be read, and a graph without that, so that the rest can be looked through."""
+"""Parses the shape of a graph, and leaves out what cannot be read, so that the rest can still be validated."""
 
 import difflib
 import re
@@ -60,9 +60,9 @@ _PATTERN_MESSAGES = {
 class Shape:
     """What could be read of a graph.
 
-    spec: the graph without what is wrong, so that the rest can be looked through; None where too much is wrong.
-    replaced: nodes and edges that could not be read, and `entry`, for which others stand in `spec`: by their paths.
-    unknown: fields of the graph of which a part could not be read, and is not in `spec`.
+    spec: the graph without its faults, so that the rest can be validated; None where too much is wrong.
+    replaced: the paths of nodes and edges, and of `entry`, that could not be read and have a substitute in `spec`.
+    unknown: the fields of the graph of which an unreadable part was left out of `spec`.
     """
 
     spec: GraphSpec | None
@@ -81,7 +81,7 @@ def read_shape(value: Any) -> Shape:
             spec = GraphSpec.model_validate(readable)
             return Shape(spec, issues, frozenset(replaced), frozenset(unknown))
         except ValidationError as exc:
-            # The inputs would only be copied into the errors, and nothing here shows them.
+            # Without the inputs, which are large and not shown.
             faults = exc.errors(include_url=False, include_input=False)
         issues += [_build_issue(fault, value) for fault in faults[:MAX_ISSUES]]
         if len(faults) > MAX_ISSUES:
@@ -99,13 +99,13 @@ def read_shape(value: Any) -> Shape:
 
 
 def suggest_name(name: str, known: Sequence[str]) -> str:
-    """The nearest of the names, as the end of a message; nothing where none is near."""
-    near = difflib.get_close_matches(name, known, 1, 0.7)
-    return f"; did you mean {quote_name(near[0])}?" if near else ""
+    """Suggest the most similar of the known names, as the end of a message; empty where none is similar."""
+    matches = difflib.get_close_matches(name, known, 1, 0.7)
+    return f"; did you mean {quote_name(matches[0])}?" if matches else ""
 
 
 def _remove_field(graph: Any, fault: ErrorDetails) -> bool:
-    """Take a field at fault out of a graph; whether the graph can do without it."""
+    """Remove a faulty field from a graph. Returns False where the graph cannot do without it."""
     path = _fault_path(fault)
     while path:
         model, name = _model_at(path[:-1], graph), path[-1]
@@ -116,13 +116,13 @@ def _remove_field(graph: Any, fault: ErrorDetails) -> bool:
                 return False
             holder.pop(name, None)
             return True
-        # An item of a list, or what no model of ours describes: the list goes, or whatever holds it.
+        # An item of a list, or a value that no model describes: what contains it is removed instead.
         path = path[:-1]
     return False
 
 
 def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
-    """Put something else in the place of what cannot be read and must be there; its path, None where it may go."""
+    """Replace a required part that cannot be read. Returns its path; None where it can be removed instead."""
     match _fault_path(fault):
         case ("nodes", str() as node_id, *inside) if "[key]" not in fault["loc"]:
             if inside and fault["type"] != "missing" and _is_removable(graph, ("nodes", node_id, *inside)):
@@ -134,7 +134,7 @@ def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
             ends = given if isinstance(given, dict) else {}
             nowhere = _find_free_name(graph)
             ends = {end: ends[end] if _is_id(ends.get(end)) else nowhere for end in ("from", "to")}
-            # A condition: what comes after an edge without one would never be taken.
+            # With a condition, because the edges after one without would never be taken.
             graph["edges"][index] = {**ends, "when": {"var": "input"}}
             return ("edges", index)
         case ("entry",):
@@ -147,14 +147,14 @@ def _replace_part(graph: Any, fault: ErrorDetails) -> Path | None:
 
 
 def _is_removable(graph: Any, path: Path) -> bool:
-    """Whether what stands at a path of a node can be taken out, and the node still be read."""
+    """Whether the value at a path of a node can be removed and the node still be parsed."""
     model = _model_at(path[:-1], graph)
     fields = {} if model is None else {(f.alias or name): f for name, f in model.model_fields.items()}
     return model is not None and (path[-1] not in fields or not fields[str(path[-1])].is_required())
 
 
 def _build_substitute(graph: Any, node_id: str) -> dict[str, str]:
-    """A node that stands in the place of one that cannot be read, and leads as far as that one."""
+    """Build a node in place of one that cannot be read, which is an end only if no edge leaves that one."""
     node = graph["nodes"][node_id]
     key = node.get("output_key") if isinstance(node, dict) else None
     written = key if isinstance(key, str) and re.fullmatch(OUTPUT_KEY, key) and len(key) <= 64 else "unknown"
@@ -206,9 +206,7 @@ def _build_issue(fault: ErrorDetails, graph: Any) -> Issue:
 
 
 def _fault_path(fault: ErrorDetails) -> Path:
-    """Where a fault is, without steps of the reader's own: the type that it read a node as, and that a key is at fault
-    and not its value.
-    """
+    """The path of a fault in the graph. Omits what pydantic adds: the type of a node, and the mark of a faulty key."""
     path = list(fault["loc"])
     if path[:1] == ["nodes"]:
         del path[2:3]
@@ -218,7 +216,7 @@ def _fault_path(fault: ErrorDetails) -> Path:
 
 
 def _model_at(path: Path, graph: Any) -> type[BaseModel] | None:
-    """What the object at a path is read as."""
+    """The model that parses the object at a path."""
     model: type[BaseModel] | None = None
     match path:
         case ():
@@ -242,7 +240,7 @@ def _model_at(path: Path, graph: Any) -> type[BaseModel] | None:
 
 
 def _value_at(graph: Any, path: Path) -> Any:
-    """What stands at a path; None where that is gone with something above it."""
+    """The value at a path; None where it was removed with something that contained it."""
     for step in path:
         within = step in graph if isinstance(graph, dict) else isinstance(step, int) and isinstance(graph, list)
         if not within:

@@ -1,7 +1,7 @@
 """The graph of an agent, version 1, as data. What a field means to a run is in docs/graph-spec.md.
 
-These models say which shapes there are; what holds between them (edges that lead somewhere, tools that exist) is said
-by `validation.py`. Every text, list and object is bounded.
+These models define the shape of a graph; `validation.py` checks what holds between its parts (edges that lead
+somewhere, tools that exist). Every text, list and object is bounded.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -54,7 +54,7 @@ def _is_optional(field: FieldInfo | None) -> bool:
 
 
 class _Part(BaseModel):
-    # The text below a field is its description in the schema of a graph.
+    # The string below a field becomes its description in the JSON Schema of a graph.
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
@@ -62,7 +62,7 @@ class _Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_null(cls, given: Any) -> Any:
-        """Null for a field that may be left out leaves it out, where null says nothing else."""
+        """Drop null values of optional fields, except where null is a value like any other."""
         if not isinstance(given, dict) or None not in given.values():
             return given
         fields = {info.alias or name: info for name, info in cls.model_fields.items()}
@@ -80,27 +80,27 @@ Who = Literal["starter", "user", "member", "admin"] | UserRole
 
 
 class Persons(_Part):
-    """So many different people must approve."""
+    """This many different people must approve."""
 
     persons: Annotated[int, Field(ge=2, le=5)]
     of: Who
 
 
 NamedApprovers = Who | Persons
-"""Who decides about the calls that wait; admins of the organisation always may."""
+"""Who may approve the calls that wait; admins of the organisation always may."""
 
 
 class Override(_Part):
-    """Narrows what a tool is here: `read_write` makes it wait for approval, `developer_only` keeps it from users."""
+    """Narrows the use of a tool: `read_write` makes calls wait for approval, `developer_only` keeps it from users."""
 
     mode_override: Mode | None = None
     """`read_write`: each call waits for a person. The other direction is not possible."""
     exposed_to_override: Exposure | None = None
-    """`developer_only`: not in runs of the app's users."""
+    """`developer_only`: not available in runs of the app's users."""
 
 
 ToolKey = tuple[str, str | None, str]
-"""What makes two references one tool: source, server and name."""
+"""The identity of a tool that is referred to: source, server and name."""
 
 
 class ToolRef(Override):
@@ -131,21 +131,21 @@ class LlmNode(_Part):
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """Left out, the agent's or the app's default."""
     system_prompt: Text = ""
-    """Template."""
+    """A template."""
     input_template: Text | None = None
     """The user's message, a template such as `{{ input.question }}`; left out, the input as JSON."""
     tools: Annotated[list[ToolRef], Field(max_length=128)] = []
-    """What the model may call; each must stand in the graph's `tools` too."""
+    """The tools that the model may call; each must be listed in the graph's `tools` too."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     output_schema: dict[str, JsonValue] | None = None
-    """JSON Schema: the answer is JSON of it."""
+    """JSON Schema: the answer is JSON that matches it."""
     on_denied: OnDenied = "fail"
-    """What a refused approval does: end the run, or tell the model."""
+    """What a refused approval does: `fail` ends the run, `tell` tells the model."""
     approvers: NamedApprovers | None = None
-    """Who decides where a call waits; left out, as the agent says."""
+    """Who may approve the calls that wait; left out, those that the agent names."""
     remembers: bool = False
-    """Goes on from earlier runs of the same thread_id."""
+    """Continues the conversation of earlier runs with the same thread_id."""
     remembers_messages: Annotated[int, Field(ge=1, le=1000)] = 100
     remembers_characters: Annotated[int, Field(ge=1000, le=1_000_000)] = 100_000
 
@@ -155,7 +155,7 @@ class ToolNode(_Part):
     """Calls one tool, without a model."""
     tool_ref: ToolRef
     args_template: Arguments = {}
-    """Its arguments without app_id; texts are templates."""
+    """The tool's arguments without app_id; texts are templates."""
     output_key: OutputKey | None = None
     """The result becomes state.OUTPUT_KEY."""
     on_denied: OnDenied = "fail"
@@ -163,7 +163,7 @@ class ToolNode(_Part):
     on_error: OnError = "fail"
     """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None
-    """Who decides where a call waits; left out, as the agent says."""
+    """Who may approve the calls that wait; left out, those that the agent names."""
 
 
 class MapNode(_Part):
@@ -174,27 +174,27 @@ class MapNode(_Part):
     tool_ref: ToolRef
     output_key: OutputKey
     args_template: Arguments = {}
-    """As of a tool; `{{ item }}` is the item."""
+    """As in a tool node; `{{ item }}` is the item of the list."""
     on_denied: OnDenied = "fail"
     on_error: OnError = "fail"
     """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None
-    """Who decides where a call waits; left out, as the agent says."""
+    """Who may approve the calls that wait; left out, those that the agent names."""
 
 
 class AgentNode(_Part):
-    """approvers: of the run below, where its own agent names none."""
+    """`approvers` applies to the child run, where its own agent names none."""
 
     type: Literal["agent"]
     """Runs another agent of the app."""
     agent: AgentName
     output_key: OutputKey
     input_template: Arguments = {}
-    """Its input; texts are templates."""
+    """The input of the agent; texts are templates."""
     on_error: OnError = "fail"
     """`tell` writes {"error": ...} for the edges to decide about."""
     approvers: NamedApprovers | None = None
-    """Who decides where a call waits; left out, as the agent says."""
+    """Who may approve the calls that wait; left out, those that the agent names."""
 
 
 class EndNode(_Part):
@@ -208,12 +208,12 @@ Node = Annotated[LlmNode | ToolNode | MapNode | AgentNode | EndNode, Field(discr
 
 
 class Edge(_Part):
-    """`when` is a JSON-Logic rule; an edge without it is always taken when it is its turn."""
+    """The edges of a node are tried in their order; one without `when` is always taken."""
 
     from_: NodeId = Field(alias="from")
     to: NodeId
     when: dict[str, JsonValue] | None = None
-    """A JSON-Logic rule over `state` and `input`; the first edge of a node that holds is taken."""
+    """A JSON-Logic rule over `state` and `input`; the first edge of a node whose rule holds is taken."""
 
 
 class ToolServer(_Part):
@@ -223,13 +223,13 @@ class ToolServer(_Part):
 
 
 class Tools(_Part):
-    """What the nodes may use. A tool that is not named here is not there for the agent."""
+    """The tools that nodes may use. The agent cannot use a tool that is not listed here."""
 
     builtin: Annotated[list[ToolName], Field(max_length=128)] = []
     """Tools of this server, such as `kv_get`, `interrupt`."""
     mcp_servers: Annotated[list[ToolServer], Field(max_length=32)] = []
     functions: Annotated[list[ToolName], Field(max_length=128)] = []
-    """Functions cannot be made in this version."""
+    """Not supported in this version."""
 
 
 class Limits(_Part):
@@ -238,13 +238,13 @@ class Limits(_Part):
     max_parallel_tools: Annotated[int, Field(ge=1, le=16)] = 4
     timeout_seconds: Annotated[int, Field(ge=5, le=3600)] = 300
     human_timeout_seconds: Annotated[int, Field(ge=60, le=604_800)] = 86_400
-    # Taken and not used: a run is checked after each node, and its worker's life is the queue's affair.
+    # Accepted and ignored: every node gets a checkpoint, and the lease of the run's job shows whether its worker lives.
     heartbeat_seconds: Annotated[int, Field(ge=1, le=60)] = 5
     checkpoint_every_node: bool = True
 
 
 def _parse_version(value: Any) -> Any:
-    """The number, which some clients write as text. For Python, and so for a Literal, true and 1.0 are 1 as well."""
+    """Parse the version, which some clients write as text. Refuses true and 1.0, which a Literal takes for 1."""
     if value == "1":
         return 1
     if type(value) is not int:
@@ -261,9 +261,9 @@ class GraphSpec(_Part):
     entry: NodeId
     """Id of the first node."""
     nodes: Annotated[dict[NodeId, Node], Field(max_length=200)]
-    """By id. At least one of type `end`."""
+    """The nodes by id; at least one of type `end`."""
     edges: Annotated[list[Edge], Field(max_length=1000)] = []
-    """Every node but an end needs one that leaves it."""
+    """Every node needs an edge that leaves it, except those of type `end`."""
     tools: Tools = Tools()
-    """What the nodes may use."""
+    """The tools that nodes may use."""
     limits: Limits = Limits()

@@ -1,4 +1,4 @@
-"""The rows of agents and their runs. They lie in the database of the app's region."""
+"""The tables of agents and their runs, in the database of the app's region."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from baobab.storage.tables import Instant, Json, Sealed, metadata
 from baobab.storage.transactions import Statements
 
 Write = Callable[[Statements], None]
-"""What is done in a transaction."""
+"""A function that writes within a transaction."""
 
 agents = Table(
     "agents",
@@ -31,9 +31,9 @@ agents = Table(
     Column("dedupe_window", Integer, nullable=False),  # seconds
     Column("safety_acknowledged", Boolean, nullable=False),
     Column("taint_checks", Boolean, nullable=False),
-    # How long ended runs are kept; the installation says so where the agent does not.
+    # For how long ended runs are kept; null for the installation's setting.
     Column("retention_days", Integer),
-    # Who decides where its calls wait, and its nodes do not say (tools/core/auth/deciders.py).
+    # Who may approve the calls of nodes that name nobody (tools/core/auth/deciders.py).
     Column("approvers", Json),
     Column("created_by", String(36)),
     Column("created_at", Instant, nullable=False),
@@ -56,7 +56,7 @@ runs = Table(
     Column("app_id", String(36), nullable=False),
     Column("agent_id", String(36), nullable=False),
     Column("agent", String(100), nullable=False),
-    # What the agent was when the run began: a change of the agent does not change what is under way.
+    # Copied from the agent when the run was created: later changes of the agent do not affect the run.
     Column("graph_spec", Json, nullable=False),
     Column("model", String(200)),
     Column("taint_checks", Boolean, nullable=False),
@@ -65,11 +65,11 @@ runs = Table(
     Column("input", Json, nullable=False),
     Column("output", Json),
     Column("error", Json),
-    # Who started it, as tools/core/auth/proposers.py keeps callers; `subject` is the same as one word.
+    # Who started the run, in the form of tools/core/auth/proposers.py; `subject` is the same as one word.
     Column("caller_kind", String(20), nullable=False),
     Column("caller", Json, nullable=False),
     Column("subject", String(80), nullable=False),
-    # Whose conversations it takes part in, whichever credential they come with: see tools/agents/run_ownership.py.
+    # Whose threads the run uses, whichever credential they come with: see tools/agents/run_ownership.py.
     Column("person", String(80), nullable=False),
     Column("caller_user_id", String(80)),
     Column("caller_ip", String(60)),
@@ -86,14 +86,14 @@ runs = Table(
     Column("idempotency_key", String(128)),
     Column("payload_hash", String(64), nullable=False),
     Column("thread_id", String(128)),
-    # The run and the step of it that this one goes on from.
+    # The run and the step of it that this one was forked from.
     Column("forked_from", String(36)),
     Column("forked_step", Integer),
-    # The run of which this one is a step, and how many stand above it.
+    # The parent run, and the number of ancestors.
     Column("parent_run_id", String(36)),
     Column("depth", Integer, nullable=False),
     Column("webhook_url", Text),
-    # How far telling that URL has come; null before it begins.
+    # The state of the webhook's delivery; null before it begins.
     Column("webhook_delivery", Json),
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
@@ -116,7 +116,7 @@ UNENDED = runs.c.finished_at.is_(None)
 _ENDED_ROWS = runs.c.finished_at.is_not(None)
 Index("ix_agent_runs_finished_at", runs.c.finished_at, sqlite_where=_ENDED_ROWS, postgresql_where=_ENDED_ROWS)
 Index("ix_agent_runs_unended", runs.c.created_at, sqlite_where=UNENDED, postgresql_where=UNENDED)
-# Counted at every start: ended runs, of which there may be any number, are not in it.
+# Used at every start to count the runs that have not ended; those that have may be very many.
 Index(
     "ix_agent_runs_under_way",
     runs.c.app_id,
@@ -138,7 +138,7 @@ events = Table(
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("type", String(30), nullable=False),
     Column("payload", Json, nullable=False),
-    # What it tells of: a step that is made again after a crash tells it once.
+    # A run has one event of each subject, even if a step is repeated after a crash.
     Column("subject", String(100)),
     Column("created_at", Instant, nullable=False),
 )
@@ -183,9 +183,9 @@ threads = Table(
     Column("app_id", String(36), nullable=False),
     Column("agent_id", String(36), nullable=False),
     Column("person", String(80), nullable=False),
-    # As runs name it in `thread_id`.
+    # The `thread_id` of its runs.
     Column("name", String(128), nullable=False),
-    # How many messages it has ever had: whoever adds some locks the row by counting them.
+    # How many messages it has ever had. Adding messages updates this, which locks the row.
     Column("last_position", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -229,7 +229,7 @@ stream_tokens = Table(
     Column("opened_at", Instant),
 )
 
-# What webhooks of an app's runs are signed with; for a while also with what it was before.
+# The secret that signs webhooks of an app's runs, and for a while the earlier one, which signs them too.
 webhook_secrets = Table(
     "agent_webhook_secrets",
     metadata,
@@ -242,4 +242,4 @@ webhook_secrets = Table(
 
 ENDED = ("completed", "failed", "cancelled", "timed_out")
 FROZEN = "frozen"
-"""The `job_id` of runs that no job may make: their app is being moved, or has been and they wait to be taken up."""
+"""The `job_id` of runs that no job may execute, because their app is being moved or has just been."""

@@ -1,8 +1,8 @@
-"""Templates: text with placeholders that name a value of a run. They look up and write down; they run nothing.
+"""Templates: text with placeholders for values of a run. Rendering only looks values up; it runs no code.
 
-`{{ state.a.b }}`, `{{ input.x }}`, and in the arguments of a map `{{ item }}`; `{{ state.rows.0.id }}` goes into a
-list. The two braces themselves are written `{{ "{{" }}`; `}}` needs no such care. What a value holds is never read
-as a template.
+Placeholders are `{{ state.a.b }}`, `{{ input.x }}`, and in the arguments of a map `{{ item }}`; `{{ state.rows.0.id }}`
+indexes a list. Two literal opening braces are written `{{ "{{" }}`; `}}` needs no escape. Values are never parsed as
+templates.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any
 
 MAX_CHARACTERS = 1_000_000
 MAX_CHARACTERS_OF_EACH = 8_000_000
-"""Of what one tree becomes for all items of a list together."""
+"""The bound on all results of `fill_each` together."""
 
 _OPEN = "{{"
 _LITERAL = re.compile(r'\{\{\s*"\{\{"\s*\}\}')
-# What a key may be made of, in any script; without what would look as if something were worked out.
+# Keys may have letters of any script, but nothing that looks like an operator.
 _NAME = re.compile(r"\{\{\s*((?:state|input|item)(?:\.[\w$@:/-]+)*)\s*\}\}")
 
-# What somebody took for a placeholder.
+# A placeholder with one brace, which is probably a mistake.
 _SINGLE = re.compile(r"(?<!\{)\{\s*(?:state|input|item)(?:\.[\w$@:/-]+)*\s*\}(?!\})")
 
 # The parts of a placeholder: ("state", "rows", "0", "id").
@@ -27,15 +27,15 @@ Name = tuple[str, ...]
 
 
 class TemplateError(Exception):
-    """A template, or what would become of it, is not right; the text says why, without the values."""
+    """A template is invalid, or cannot be rendered. The text says why, without the values."""
 
 
 class TemplateInvalid(TemplateError):
-    """The text is no template."""
+    """The text is not a valid template."""
 
 
 class TemplateMissing(TemplateError):
-    """A placeholder names what is not there: `name` as it is written."""
+    """A placeholder names a value that does not exist. name: as it is written."""
 
     def __init__(self, name: Name) -> None:
         self.name = ".".join(name)
@@ -54,39 +54,39 @@ class Template:
         self.pieces = _parse_pieces(text)
         self.names = tuple(piece for piece in self.pieces if isinstance(piece, tuple))
         self.sole = self.names[0] if len(self.names) == len(self.pieces) == 1 else None
-        """The placeholder that the whole text is, if it is one: its value then keeps its type in `rendered`."""
+        """The placeholder that is the whole text, or None. `fill_tree` keeps the type of its value."""
 
     @property
     def single_brace(self) -> str | None:
         """The first `{state.x}` of the text, with one brace where placeholders have two; None where there is none."""
-        found = (_SINGLE.search(piece) for piece in self.pieces if isinstance(piece, str))
-        return next((match[0] for match in found if match), None)
+        matches = (_SINGLE.search(piece) for piece in self.pieces if isinstance(piece, str))
+        return next((match[0] for match in matches if match), None)
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The text with its values: strings as they are, all else as compact JSON. `values` maps root to value.
+        """Render the text: strings as they are, all else as compact JSON. values: by `state`, `input` and `item`.
 
-        Raises TemplateMissing, TemplateTooLarge.
+        Raises TemplateMissing and TemplateTooLarge.
         """
         return _Renderer(values).render_text(self)
 
 
 def parse_names(text: str) -> tuple[Name, ...]:
-    """What a template's placeholders name. Raises TemplateInvalid."""
+    """The names in a template's placeholders. Raises TemplateInvalid."""
     return Template(text).names
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any]) -> Any:
-    """A JSON tree whose strings are templates, with their values; keys stay as they are.
+    """Render a JSON tree whose strings are templates; keys stay as they are.
 
     A string that is one placeholder and nothing else becomes its value, whatever type that is; such a value is shared
-    with `values`, not copied. The tree is one that was validated: its depth is bounded. Raises what `Template` and
-    `render` raise; the bound is on all of the result.
+    with `values`, not copied. The tree must have been validated, which bounds its depth. Raises what `Template` and
+    `render` raise; the bound on characters is for the whole result.
     """
     return _Renderer(values).render_tree(tree)
 
 
 def fill_each(tree: Any, values: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
-    """The same once for each item, which the tree calls `item`. The bound is on all of the results together."""
+    """Render a tree once for each item, which its templates call `item`. The bound is on all results together."""
     renderer, results = _Renderer(values, MAX_CHARACTERS_OF_EACH), []
     for item in items:
         renderer.values = {**values, "item": item}
@@ -96,22 +96,22 @@ def fill_each(tree: Any, values: Mapping[str, Any], items: Iterable[Any]) -> lis
 
 def _parse_pieces(text: str) -> tuple[str | Name, ...]:
     pieces: list[str | Name] = []
-    done = 0
-    while (start := text.find(_OPEN, done)) >= 0:
-        if start > done:
-            pieces.append(text[done:start])
-        if found := _NAME.match(text, start):
-            pieces.append(tuple(found[1].split(".")))
-        elif found := _LITERAL.match(text, start):
+    end = 0
+    while (start := text.find(_OPEN, end)) >= 0:
+        if start > end:
+            pieces.append(text[end:start])
+        if matched := _NAME.match(text, start):
+            pieces.append(tuple(matched[1].split(".")))
+        elif matched := _LITERAL.match(text, start):
             pieces.append(_OPEN)
         else:
             raise TemplateInvalid(
                 f"{_OPEN} at character {start + 1} begins no placeholder such as {{{{ state.x }}}} or "
                 f'{{{{ input.x }}}}; the braces themselves are written {{{{ "{{{{" }}}}'
             )
-        done = found.end()
-    if done < len(text):
-        pieces.append(text[done:])
+        end = matched.end()
+    if end < len(text):
+        pieces.append(text[end:])
     return tuple(pieces)
 
 
@@ -139,7 +139,7 @@ def _to_text(value: Any) -> str:
 
 
 class _Renderer:
-    """One rendering: it counts what it has written, so that no number of placeholders gets past the bound."""
+    """Renders templates, and counts all characters, so that the bound holds for any number of placeholders."""
 
     def __init__(self, values: Mapping[str, Any], most: int = MAX_CHARACTERS) -> None:
         self.values = values

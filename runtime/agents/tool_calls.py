@@ -1,4 +1,4 @@
-"""Calls of a run's tools and runs of other agents, told of before and after."""
+"""Makes the tool calls and child runs of a run, with events before and after each."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from baobab.runtime.agents.spec import AgentNode, NamedApprovers, ToolRef
 
 _MOST_RESULT = 256 * 1024
 _GREATEST_KEPT = 64 * 1024
-"""Characters of a result that an event tells."""
+"""The most characters of a result that an event contains."""
 
 
 async def make_call(
@@ -31,13 +31,13 @@ async def make_call(
     tainted: bool,
     approvers: NamedApprovers | None,
 ) -> CallResult:
-    """The result of a call, told of before and after."""
+    """Make a call and emit its events. Returns its result."""
     payload_base: dict[str, Any] = {"tool_source": ref.source, "tool_name": ref.name, "call_id": call_id}
     if (server := session.toolbox.get_server_name(ref, call_id)) is not None:
         payload_base["server"] = server
     redacted = session.toolbox.redact_arguments(ref, arguments)
     session.event_log.emit_event("tool_call_start", {**payload_base, "args": redacted}, f"call {call_id}")
-    end_subject, begin = f"called {call_id}", time.monotonic()
+    end_subject, started_at = f"called {call_id}", time.monotonic()
     try:
         result = await session.toolbox.call_tool(ref, arguments, call_id, tainted=tainted, approvers=approvers)
     except ApprovalPending as waiting:
@@ -50,23 +50,23 @@ async def make_call(
         quoting = {"tainted": True} if is_quoting(ref) else {}
         if quoting:
             session.event_log.taint()
-        payload_base["duration_ms"] = _milliseconds_since(begin)
-        failing = {
+        payload_base["duration_ms"] = _milliseconds_since(started_at)
+        payload_failed = {
             **payload_base,
             "status": "error",
             "error": failed.error,
             **quoting,
             **_edited_arguments(failed.arguments),
         }
-        session.event_log.emit_event("tool_call_end", failing, end_subject)
+        session.event_log.emit_event("tool_call_end", payload_failed, end_subject)
         raise
     except CallDenied as denied:
-        payload_base["duration_ms"] = _milliseconds_since(begin)
+        payload_base["duration_ms"] = _milliseconds_since(started_at)
         session.event_log.emit_event(
             "tool_call_end", {**payload_base, "status": "denied", "error": {"message": denied.reason}}, end_subject
         )
         raise
-    payload_base["duration_ms"] = _milliseconds_since(begin)
+    payload_base["duration_ms"] = _milliseconds_since(started_at)
     edited = _edited_arguments(result.arguments)
     text = as_text(result.value)
     if len(text) > _MOST_RESULT:
@@ -89,11 +89,11 @@ async def make_call(
 async def delegate_run(
     session: RunSession, node: AgentNode, given: Mapping[str, Any], call_id: str, *, tainted: bool
 ) -> RunResult:
-    """What a run of another agent returned, told of as a call is."""
-    about: dict[str, Any] = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
-    about["run_id"] = session.toolbox.get_child_id(call_id)
-    session.event_log.emit_event("tool_call_start", {**about, "args": given}, f"call {call_id}")
-    end_subject, begin = f"called {call_id}", time.monotonic()
+    """Run another agent and emit the events of a call. Returns the result of the child run."""
+    payload_base: dict[str, Any] = {"tool_source": "agent", "tool_name": node.agent, "call_id": call_id}
+    payload_base["run_id"] = session.toolbox.get_child_id(call_id)
+    session.event_log.emit_event("tool_call_start", {**payload_base, "args": given}, f"call {call_id}")
+    end_subject, started_at = f"called {call_id}", time.monotonic()
     try:
         result = await session.toolbox.run_agent(node, given, call_id, tainted=tainted)
     except ChildRunPending as delegated:
@@ -101,15 +101,15 @@ async def delegate_run(
         raise
     except RunFailed as failed:
         error = {"code": failed.type, "message": failed.message}
-        about["duration_ms"] = _milliseconds_since(begin)
-        session.event_log.emit_event("tool_call_end", {**about, "status": "error", "error": error}, end_subject)
+        payload_base["duration_ms"] = _milliseconds_since(started_at)
+        session.event_log.emit_event("tool_call_end", {**payload_base, "status": "error", "error": error}, end_subject)
         raise
-    about["duration_ms"] = _milliseconds_since(begin)
+    payload_base["duration_ms"] = _milliseconds_since(started_at)
     payload = _result_payload(result.output)
     if result.tainted:
         payload["tainted"] = True
         session.event_log.taint()
-    session.event_log.emit_event("tool_call_end", {**about, "status": "ok", **payload}, end_subject)
+    session.event_log.emit_event("tool_call_end", {**payload_base, "status": "ok", **payload}, end_subject)
     return result
 
 
@@ -118,17 +118,17 @@ def _milliseconds_since(begin: float) -> int:
 
 
 def _edited_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an event says of arguments that a person gave in place of what the run wanted."""
+    """The fields of an event for arguments that a person gave in place of the run's."""
     return {} if arguments is None else {"args": dict(arguments)}
 
 
 def is_quoting(ref: ToolRef) -> bool:
-    """Whether the refusals of a tool may be in the words of strangers: those of our own tools are in ours."""
+    """Whether errors of a tool may quote strangers, which errors of built-in tools do not."""
     return ref.source != "builtin"
 
 
 def _result_payload(result: Any) -> dict[str, Any]:
-    """What an event tells of a result."""
+    """The fields of an event for a result: the result itself, or its size if it is large."""
     text = as_text(result)
     return {"result": result} if len(text) <= _GREATEST_KEPT else {"result_characters": len(text)}
 

@@ -1,4 +1,4 @@
-"""What is to be said against a graph before an agent gets it. Nothing of the graph is run, rendered or evaluated."""
+"""Validates a graph before it is saved for an agent. Nothing of it is run, rendered or evaluated."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from baobab.runtime.agents.templates import Template, TemplateInvalid
 from baobab.runtime.agents.wiring import find_wiring_issues, writable_before, written_keys
 
 _MOST_COMPARED = 50
-"""Names among which the nearest to a wrong one is looked for: comparing takes time."""
+"""The most names that a wrong name is compared with for a suggestion, because comparing takes time."""
 
 __all__ = ["Issue", "OfferSource", "ToolOffer", "find_issues", "find_self_approvals", "narrow_offer", "validate_graph"]
 
@@ -48,43 +48,43 @@ class OfferSource(Protocol):
     """The tools that an app has for its agents."""
 
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
-        """The tool that `ref` names, or why it cannot be used, as a message. Overrides of `ref` do not count."""
+        """The tool that `ref` names, or a message that says why it cannot be used. Ignores overrides of `ref`."""
         ...
 
 
 def validate_graph(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[Issue]]:
-    """The graph, if there is nothing to say against it; else the first 100 issues, in the same order each time.
+    """Validate a graph. Returns it without issues, or None and the first 100 issues, always in the same order.
 
-    `value` is anything that JSON can be, of any size: it is measured before it is read.
+    value: JSON of any kind and size, which is measured before it is read.
     """
     spec, issues = find_issues(value, tools)
     return (None if issues else spec), issues
 
 
 def find_issues(value: Any, tools: OfferSource) -> tuple[GraphSpec | None, list[Issue]]:
-    """As `issues_of`, with what could be read of a graph although there is something to say against it."""
+    """As `validate_graph`, but returns what could be read of the graph even if it has issues."""
     if issues := list(find_violations(value)):
         return None, issues
     shape = read_shape(value)
     spec = shape.spec
     if spec is None:
         return None, shape.issues[:MAX_ISSUES]
-    # Where edges could not be read, nobody knows what leads where.
+    # If an edge could not be read, it is not known which nodes are connected.
     connected = "edges" not in shape.unknown and not any(path[0] == "edges" for path in shape.replaced)
-    # What a node that could not be read would have written is not known.
+    # If a node could not be read, it is not known which keys it writes.
     complete = connected and not any(path[0] == "nodes" for path in shape.replaced)
-    named = () if "tools" in shape.unknown else _find_tool_issues(spec, tools)
-    texts = (_find_text_issues(spec, complete=complete), _find_schema_issues(spec))
-    rules = (
+    tool_issues = () if "tools" in shape.unknown else _find_tool_issues(spec, tools)
+    text_issues = (_find_text_issues(spec, complete=complete), _find_schema_issues(spec))
+    rule_issues = (
         issue
-        for issue in chain(find_wiring_issues(spec, connected=connected), named, *texts)
+        for issue in chain(find_wiring_issues(spec, connected=connected), tool_issues, *text_issues)
         if issue.path[:1] not in shape.replaced and issue.path[:2] not in shape.replaced
     )
-    return spec, list(islice(chain(shape.issues, rules), MAX_ISSUES))
+    return spec, list(islice(chain(shape.issues, rule_issues), MAX_ISSUES))
 
 
 def narrow_offer(offer: ToolOffer, *overrides: Override) -> ToolOffer:
-    """The narrowest of a tool and what is laid over it."""
+    """Narrow an offer by overrides: the strictest mode and exposure win."""
     modes = {offer.mode, *(override.mode_override for override in overrides)}
     exposures = {offer.exposed_to, *(override.exposed_to_override for override in overrides)}
     return ToolOffer(
@@ -94,7 +94,7 @@ def narrow_offer(offer: ToolOffer, *overrides: Override) -> ToolOffer:
 
 
 def find_self_approvals(spec: GraphSpec, tools: OfferSource) -> list[Issue]:
-    """Where whoever starts a run decides themselves, as nobody says who else does."""
+    """List the nodes whose calls are approved by whoever starts the run, because they name no approvers."""
     issues = []
     for node_id, node in spec.nodes.items():
         if getattr(node, "approvers", None) is not None:
@@ -113,20 +113,20 @@ def find_self_approvals(spec: GraphSpec, tools: OfferSource) -> list[Issue]:
 
 def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
     offers = _CachedOffers(tools)
-    listed = dict(_list_refs(spec))
+    paths_by_ref = dict(_list_refs(spec))
     servers = {server.server_id: server for server in reversed(spec.tools.mcp_servers)}
     yield from _find_repeats(("tools", "builtin"), spec.tools.builtin)
     yield from _find_repeats(("tools", "functions"), spec.tools.functions)
     yield from _find_repeats(("tools", "mcp_servers"), [server.server_id for server in spec.tools.mcp_servers])
     for index, server in enumerate(spec.tools.mcp_servers):
         yield from _find_repeats(("tools", "mcp_servers", index, "tools"), server.tools)
-    for ref, path in listed.items():
-        # A function may be deployed after its agent; one that a node uses must be there.
-        if ref.source != "function" and isinstance(why_not := offers.get_offer(ref), str):
-            yield Issue(path, why_not)
+    for ref, path in paths_by_ref.items():
+        # A function may be deployed after its agent, but must exist if a node uses it.
+        if ref.source != "function" and isinstance(reason := offers.get_offer(ref), str):
+            yield Issue(path, reason)
     for index, server in enumerate(spec.tools.mcp_servers):
         yield from _find_server_issues(("tools", "mcp_servers", index), server, offers)
-    listed_keys = {ref.key for ref in listed}
+    listed_keys = {ref.key for ref in paths_by_ref}
     for node_id, node in spec.nodes.items():
         seen: set[ToolKey] = set()
         for path, ref in _node_refs(node):
@@ -144,7 +144,7 @@ def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
 
 
 class _CachedOffers:
-    """Asks for each tool once, however many nodes use it."""
+    """Looks up each tool once, however many nodes use it."""
 
     def __init__(self, tools: OfferSource) -> None:
         self._tools = tools
@@ -226,7 +226,7 @@ def _find_widening(path: Path, override: Override, offer: ToolOffer) -> Iterator
 
 
 def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
-    """complete: whether all is known that nodes write to the state."""
+    """Validate templates and conditions. complete: whether all keys that nodes write to the state are known."""
     before = writable_before(spec)
     written = frozenset[str]().union(*map(written_keys, spec.nodes.values()))
     for node_id, node in spec.nodes.items():
@@ -265,7 +265,7 @@ def _find_single_braces(path: Path, template: Template) -> Iterator[Issue]:
 
 
 def _node_templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
-    """Where a node has templates, their texts, and whether `item` is there for them."""
+    """Yield the path and text of each template of a node, and whether it may use `item`."""
     match node:
         case LlmNode():
             yield ("system_prompt",), node.system_prompt, False
@@ -303,9 +303,9 @@ def _find_unwritten(
     if name[1] in written:
         yield Issue(path, f"state.{_shorten_name(name[1])} is not written yet: no node that writes it comes before")
     else:
-        near = difflib.get_close_matches(name[1][:64], sorted(written)[:_MOST_COMPARED], 1, 0.75)
-        meant = f"state.{near[0]}" if near else f"input.{name[1]}"
-        yield Issue(path, f"no node writes state.{_shorten_name(name[1])}; did you mean {_shorten_name(meant)}?")
+        matches = difflib.get_close_matches(name[1][:64], sorted(written)[:_MOST_COMPARED], 1, 0.75)
+        suggestion = f"state.{matches[0]}" if matches else f"input.{name[1]}"
+        yield Issue(path, f"no node writes state.{_shorten_name(name[1])}; did you mean {_shorten_name(suggestion)}?")
 
 
 def _shorten_name(name: str) -> str:
@@ -313,21 +313,21 @@ def _shorten_name(name: str) -> str:
 
 
 def _find_schema_issues(spec: GraphSpec) -> Iterator[Issue]:
-    room = MAX_SCHEMA_VALUES
+    values_left = MAX_SCHEMA_VALUES
     for node_id, node in spec.nodes.items():
         if not isinstance(node, LlmNode) or node.output_schema is None:
             continue
         where = ("nodes", node_id, "output_schema")
         yield from _find_reference_issues(where, node.output_schema)
-        room -= count_values(node.output_schema)
-        if room < 0:
+        values_left -= count_values(node.output_schema)
+        if values_left < 0:
             yield Issue(where, f"the schemas of a graph may hold {MAX_SCHEMA_VALUES} values together at most")
-        elif (wrong := find_schema_error(node.output_schema)) is not None:
-            yield Issue((*where, *wrong[0]), wrong[1])
+        elif (error := find_schema_error(node.output_schema)) is not None:
+            yield Issue((*where, *error[0]), error[1])
 
 
 def _find_reference_issues(path: Path, schema: Any) -> Iterator[Issue]:
-    """A schema must be complete: what it refers to elsewhere would be fetched by whoever reads it."""
+    """Yield references to other documents: whoever reads the schema would have to fetch them."""
     for key, value in _list_children(schema):
         if key in {"$ref", "$dynamicRef"} and isinstance(value, str) and not value.startswith("#"):
             yield Issue((*path, key), 'must refer to the schema itself, with "#"')

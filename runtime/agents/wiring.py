@@ -1,4 +1,4 @@
-"""How the nodes of a graph hang together: where it begins, that it ends, which cycles it may have."""
+"""Validates how the nodes of a graph are connected: its entry, its ends and its cycles."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +7,12 @@ from difflib import get_close_matches
 from baobab.runtime.agents.issue import Issue, quote_name
 from baobab.runtime.agents.spec import EndNode, GraphSpec, Node
 
-# Ids of nodes by the id of the node that leads to them.
+# The ids of the nodes that a node leads to, by its id.
 Leads = Mapping[str, Sequence[str]]
 
 
 def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[Issue]:
-    """connected: whether all edges are known; else nothing is said of where nodes lead to."""
+    """Validate the connections. connected: whether all edges are known; else what nodes lead to is not checked."""
     leads = build_leads(spec)
     reached = _find_reachable([spec.entry], leads) if spec.entry in leads else None
     if reached is None:
@@ -27,7 +27,7 @@ def find_wiring_issues(spec: GraphSpec, *, connected: bool = True) -> Iterator[I
 
 
 def build_leads(spec: GraphSpec) -> dict[str, list[str]]:
-    """For every node whereto it leads, in the order of the edges. Edges from an end, or of no node, are left out."""
+    """The nodes that each node leads to, in the order of the edges, without edges from ends or unknown nodes."""
     leads: dict[str, list[str]] = {node_id: [] for node_id in spec.nodes}
     for edge in spec.edges:
         if edge.to in leads and edge.from_ in leads and not isinstance(spec.nodes[edge.from_], EndNode):
@@ -36,7 +36,7 @@ def build_leads(spec: GraphSpec) -> dict[str, list[str]]:
 
 
 def writable_before(spec: GraphSpec) -> dict[str, set[str]]:
-    """For every node the keys of the state that some way to it may have written."""
+    """The keys of the state that may have been written before each node, on any path to it."""
     leads = build_leads(spec)
     writers: dict[str, list[str]] = {}
     for node_id, node in spec.nodes.items():
@@ -50,7 +50,7 @@ def writable_before(spec: GraphSpec) -> dict[str, set[str]]:
 
 
 def is_inevitable(spec: GraphSpec, node_id: str) -> bool:
-    """Whether every way from the entry to an end leads over the node. Of a graph without issues."""
+    """Whether every path from the entry to an end goes through the node. The graph must have no issues."""
     if node_id == spec.entry:
         return True
     leads = {start: [to for to in targets if to != node_id] for start, targets in build_leads(spec).items()}
@@ -65,7 +65,7 @@ def written_keys(node: Node) -> frozenset[str]:
 
 
 def _find_reachable(starts: Sequence[str], leads: Leads) -> set[str]:
-    """The nodes to begin with, and all that they lead to."""
+    """The given nodes, and all nodes that can be reached from them."""
     reached = set(starts)
     waiting = list(reached)
     while waiting:
@@ -106,8 +106,8 @@ def _find_edge_issues(spec: GraphSpec) -> Iterator[Issue]:
 
 
 def _no_node_message(spec: GraphSpec, node_id: str) -> str:
-    near = get_close_matches(node_id, list(spec.nodes), 1)
-    return f"there is no node {quote_name(node_id)}" + (f"; did you mean {quote_name(near[0])}?" if near else "")
+    matches = get_close_matches(node_id, list(spec.nodes), 1)
+    return f"there is no node {quote_name(node_id)}" + (f"; did you mean {quote_name(matches[0])}?" if matches else "")
 
 
 def _find_node_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Issue]:
@@ -120,7 +120,7 @@ def _find_node_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Iss
 
 
 def _find_endless_cycles(leads: Leads) -> Iterator[list[str]]:
-    """Cycles from which no edge, over whatever other nodes, leads to where a run stops."""
+    """Yield the cycles from which no path leads to a node where a run stops."""
     sources: dict[str, list[str]] = {node_id: [] for node_id in leads}
     for node_id, targets in leads.items():
         for target in targets:
@@ -129,17 +129,17 @@ def _find_endless_cycles(leads: Leads) -> Iterator[list[str]]:
     for node_id, targets in leads.items():
         if not targets and node_id not in stopping:
             stopping |= _find_reachable([node_id], sources)
-    walked: set[str] = set()
+    visited: set[str] = set()
     for start in leads:
-        way: list[str] = []
+        path: list[str] = []
         node_id = start
-        # All that a trapped node leads to is trapped too, so any way onwards comes back to itself.
-        while node_id not in stopping and node_id not in walked:
-            way.append(node_id)
-            walked.add(node_id)
+        # A trapped node leads only to trapped nodes, so following any edge must end in a cycle.
+        while node_id not in stopping and node_id not in visited:
+            path.append(node_id)
+            visited.add(node_id)
             node_id = leads[node_id][0]
-        if node_id in way:
-            yield [*way[way.index(node_id) :], node_id]
+        if node_id in path:
+            yield [*path[path.index(node_id) :], node_id]
 
 
 def _draw_cycle(cycle: Sequence[str]) -> str:

@@ -1,1 +1,1 @@
-"""Tool servers: MCP servers of others, whose tools an app's agents may call."""
+"""Tool servers: external MCP servers whose tools an app's agents may call."""

@@ -1,4 +1,4 @@
-"""What goes wrong with tool servers. No message holds a token, or where a name leads to."""
+"""Errors of tool servers. No message contains a token, or an address that a name resolved to."""
 
 from baobab.tools.core.errors import BaobabError, Conflict, NotFound
 
@@ -17,7 +17,7 @@ class ToolNotOffered(NotFound):
 
 class ToolChanged(Conflict):
     code = "tool_changed"
-    summary = "The server describes this tool otherwise than when it was accepted; it is not called."
+    summary = "The server's description of this tool has changed since it was accepted, so the tool was not called."
     remediation = "Probe the server, look at what has changed, and accept it with `accept` (op:mcp_servers_probe)."
 
 
@@ -25,23 +25,23 @@ class ToolServerFailed(BaobabError):
     code = "tool_server_failed"
     status = 502
     summary = "The tool server did not answer as MCP asks."
-    remediation = "Check that the URL is that of an MCP server and that it is well, then try again."
+    remediation = "Check that the URL is that of an MCP server and that the server works, then try again."
 
 
 class ToolServerDenied(ToolServerFailed):
     code = "tool_server_denied"
-    summary = "The tool server, or who gives out its tokens, does not take the credential."
-    remediation = "Register the server anew with a credential that is good for it."
+    summary = "The tool server, or its token URL, refused the credential."
+    remediation = "Register the server again, with a valid credential."
 
 
 class ToolServerTimeout(ToolServerFailed):
     code = "tool_server_timeout"
     status = 504
     summary = "The tool server did not answer in time."
-    remediation = "Try again later, or ask it for less. Whether it did what was asked is not known."
+    remediation = "Try again later, or ask for less. The call may have taken effect all the same."
 
 
 class RemoteToolFailed(ToolServerFailed):
     code = "tool_failed"
-    summary = "The tool says that it failed."
+    summary = "The tool reported an error."
     remediation = "Read its message, which is the server's own, and try again with other arguments if that helps."

@@ -1,4 +1,4 @@
-"""A tool server as an app has registered it: where it is, and what of it may be used how."""
+"""A tool server as an app has registered it: its address, and how its tools may be used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,11 @@ ToolState = Literal["accepted", "new", "changed", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class ToolServer:
-    """acl: by tool, its owner's `mode` and `exposed_to`. seen: what the server last told, where it ever did."""
+    """A tool server of an app.
+
+    acl: `mode` and `exposed_to` that the owner has set, by tool. accepted: the tools as the owner accepted them.
+    seen: the tools as the server last described them; None where it never has.
+    """
 
     id: str
     name: str
@@ -35,7 +39,7 @@ class ToolServer:
         return cls(*where, acl=row["tool_acl"], accepted=_parse_tools(row["accepted"]), seen=seen)
 
     def get_state(self, name: str) -> ToolState:
-        """How a tool that was accepted or seen stands."""
+        """The state of a tool that was accepted or seen."""
         accepted, seen = self.accepted.get(name), (self.seen or {}).get(name)
         if accepted is None:
             return "new"
@@ -44,7 +48,7 @@ class ToolServer:
         return "accepted" if accepted.digest == seen.digest else "changed"
 
     def get_tool(self, name: str) -> ToolDescription:
-        """A tool that may be called. ToolNotOffered, ToolChanged."""
+        """A tool that may be called. Raises ToolNotOffered and ToolChanged."""
         accepted = self.accepted.get(name)
         if accepted is None or self.get_state(name) == "gone":
             raise ToolNotOffered
@@ -53,7 +57,7 @@ class ToolServer:
         return accepted
 
     def build_offer(self, tool: ToolDescription) -> ToolOffer:
-        """It only reads where both its server and its owner let it, and is for users where its owner says so."""
+        """Build the offer of a tool: read-only if server and owner agree, for users if the owner says so."""
         owner_rules = self.acl.get(tool.name, {})
         reads = tool.read_only and owner_rules.get("mode") != "read_write"
         users = owner_rules.get("exposed_to") == "end_user"
@@ -64,7 +68,7 @@ async def load_servers(execute: Execute, app_id: str) -> dict[str, ToolServer]:
     """The tool servers of an app, by name and by id."""
     rows: Any = (await execute(select(tool_servers).where(tool_servers.c.app_id == app_id))).mappings().all()
     servers = [ToolServer.from_row(row) for row in rows]
-    # An id is nobody else's: no name takes its place.
+    # Ids come last, so that no server's name can stand for the id of another one.
     return {server.name: server for server in servers} | {server.id: server for server in servers}
 
 

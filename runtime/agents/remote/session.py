@@ -1,4 +1,4 @@
-"""One session with a tool server, by the MCP library. Loaded with it, by `remote.py`."""
+"""One session with a tool server, with the MCP library. `tool_server_client.py` imports it when it is first needed."""
 
 import asyncio
 import logging
@@ -30,14 +30,14 @@ from baobab.tools.core.errors import BaobabError
 _MOST_PAGES = 20
 _LONGEST_MESSAGE = 500
 _SELF = types.Implementation(name="Baobab", version="1")
-# What the library may raise of what a server sends. Task groups wrap it.
+# What the library may raise because of a server's answers. Task groups wrap it.
 _LIBRARY_ERRORS = (MCPError, ValueError, RuntimeError, OSError, httpx2.HTTPError, BaobabError, ExceptionGroup)
 
-# What they log of it holds words and addresses of strangers; what went wrong is told by us.
+# Their log messages contain texts and addresses of strangers; failures are reported here instead.
 for _name in ("mcp.client", "httpx2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
-# What the library puts in place of words of the server where it had none, or none that were understood.
+# Errors and messages of the library itself, where the server sent no message or one that could not be parsed.
 _NO_WORDS = (types.PARSE_ERROR, types.CONNECTION_CLOSED)
 _STAND_INS = ("Server returned an error response", "Not Found", "Session terminated")
 
@@ -45,9 +45,9 @@ T = TypeVar("T")
 
 
 class Session:
-    """Used once. seconds: for all of it.
+    """A session with a tool server, which is used once. seconds: the time limit for all of it.
 
-    Both methods raise ToolServerFailed and its kinds, and EgressError.
+    Its methods raise ToolServerFailed and its subclasses, and EgressError.
     """
 
     def __init__(
@@ -62,43 +62,50 @@ class Session:
         self._seconds = seconds
 
     async def list_tools(self) -> ToolListing:
-        """What the server offers."""
+        """List the tools of the server."""
 
         async def work(session: ClientSession) -> list[types.Tool]:
-            found: list[types.Tool] = []
+            tools: list[types.Tool] = []
             async for page in _list_pages(session):
-                found += page
-                if len(found) > MOST_TOOLS:
+                tools += page
+                if len(tools) > MOST_TOOLS:
                     break
-            return found
+            return tools
 
-        found = await self._run_in_session(work)
-        return build_listing((tool.name, tool.description, tool.input_schema, _is_read_only(tool)) for tool in found)
+        tools = await self._run_in_session(work)
+        return build_listing((tool.name, tool.description, tool.input_schema, _is_read_only(tool)) for tool in tools)
 
     async def call_tool(
         self, tool: ToolDescription, arguments: Mapping[str, Any], idempotency_key: str
     ) -> types.CallToolResult | None:
-        """What a tool answers; None where the server describes it otherwise now, or not at all: it is not called."""
+        """Call a tool. Returns None, without a call, where its description has changed or the tool is gone."""
 
         async def work(session: ClientSession) -> types.CallToolResult | None:
             async for page in _list_pages(session):
-                for each in page:
-                    if each.name == tool.name:
-                        now = describe_tool(
-                            each.name, each.description, each.input_schema, read_only=_is_read_only(each)
+                for listed_tool in page:
+                    if listed_tool.name == tool.name:
+                        description = describe_tool(
+                            listed_tool.name,
+                            listed_tool.description,
+                            listed_tool.input_schema,
+                            read_only=_is_read_only(listed_tool),
                         )
-                        same = now is not None and now.digest == tool.digest
-                        return await _request_call(session, tool.name, arguments, idempotency_key) if same else None
+                        is_unchanged = description is not None and description.digest == tool.digest
+                        return (
+                            await _request_call(session, tool.name, arguments, idempotency_key)
+                            if is_unchanged
+                            else None
+                        )
             return None
 
         return await self._run_in_session(work)
 
     def hide_credential(self, text: str) -> str:
-        """Words of the server without the credential that it was shown."""
+        """Remove the credential from a text of the server."""
         return self._transport.hide_credential(text)
 
     async def _run_in_session(self, work: Callable[[ClientSession], Awaitable[T]]) -> T:
-        # The transport knows how long it may take.
+        # The transport has a deadline of its own.
         http = httpx2.AsyncClient(transport=self._transport, trust_env=False, timeout=None)
         wire: Any = (
             sse_client(self._url, httpx_client_factory=lambda *_, **__: http)
@@ -122,7 +129,7 @@ class Session:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, MCPError) and error.code not in _NO_WORDS and error.message not in _STAND_INS:
-            # The server's own words: to whoever reads them they are data.
+            # The server's own words, which readers must treat as data.
             return ToolServerFailed(
                 f"The tool server refused: {self.hide_credential(error.message)[:_LONGEST_MESSAGE]}"
             )
@@ -136,7 +143,7 @@ async def _request_call(
 ) -> types.CallToolResult:
     meta: Any = {"idempotencyKey": idempotency_key}
     params = types.CallToolRequestParams(name=name, arguments=dict(arguments), _meta=meta)
-    # Not `session.call_tool`, which holds results against the server's own schema: a pattern could stop this process.
+    # Not `session.call_tool`, which checks results against the server's schema: a pattern could block this process.
     return await session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
 
 

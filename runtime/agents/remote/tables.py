@@ -1,4 +1,4 @@
-"""The rows of tool servers. They lie where the app's agents do."""
+"""The table of tool servers, in the same database as the app's agents."""
 
 from sqlalchemy import Column, String, Table, Text, UniqueConstraint
 
@@ -12,7 +12,7 @@ tool_servers = Table(
     Column("name", String(100), nullable=False),
     Column("url", Text, nullable=False),
     Column("transport", String(20), nullable=False),
-    # Of the credential what may be shown, and all of it.
+    # The part of the credential that may be shown, and the whole of it.
     Column("auth", Json),
     Column("credential", Sealed),
     Column("tool_acl", Json, nullable=False),
@@ -20,7 +20,7 @@ tool_servers = Table(
     Column("accepted", Json, nullable=False),
     Column("seen", Json),
     Column("status", String(10), nullable=False),
-    # Why it was not well when it was last asked.
+    # Why the last health check failed.
     Column("problem", Text),
     Column("last_health", Instant),
     Column("created_at", Instant, nullable=False),
@@ -30,5 +30,5 @@ tool_servers = Table(
 
 
 def credential_context(id_: str) -> str:
-    """What a sealed credential is bound to."""
+    """The context that a sealed credential is bound to."""
     return f"{tool_servers.name}.credential:{id_}"

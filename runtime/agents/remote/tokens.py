@@ -1,4 +1,4 @@
-"""What a tool server is shown of who calls: a token of its own, kept, or fetched with a client's credentials."""
+"""The credential for a tool server: a stored header or token, or a token fetched with client credentials."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _TIMEOUT_SECONDS = 10.0
 _LARGEST = 64 * 1024
 _LONGEST_TOKEN = 16 * 1024
 _MOST_HELD = 1000
-# Where its giver does not say how long a token is good, it is not held long; a little before its end it is dropped.
+# A token without a stated lifetime is cached for a short time. Each is dropped a little before it expires.
 _DEFAULT_SECONDS = 300.0
 _LONGEST_SECONDS = 86_400.0
 _MARGIN_SECONDS = 30.0
 
 
 class TokenCache:
-    """Tokens that were fetched, held in memory until they end. One for each process."""
+    """Caches fetched tokens in memory until they expire. One for each process."""
 
     def __init__(self, egress: Egress, clock: Clock) -> None:
         self._egress = egress
@@ -30,11 +30,11 @@ class TokenCache:
         self._tokens: dict[str, tuple[float, str]] = {}
 
     def forget_token(self, server_id: str) -> bool:
-        """Whether one was held that may have been too old."""
+        """Drop the cached token of a server. Returns whether there was one."""
         return self._tokens.pop(server_id, None) is not None
 
     async def get_authorization(self, server_id: str, resource: str, auth: Mapping[str, Any] | None) -> str | None:
-        """The value of `Authorization` for a server; None for one that asks for none. ToolServerDenied, EgressError."""
+        """The value of `Authorization` for a server, or None. Raises ToolServerDenied and EgressError."""
         match auth:
             case {"type": "header", "value": str(value)}:
                 return value
@@ -55,7 +55,7 @@ class TokenCache:
         return token
 
     async def _fetch_token(self, resource: str, auth: Mapping[str, Any]) -> tuple[str, float]:
-        """A token by the client credentials grant (RFC 6749, 4.4), meant for the server alone (RFC 8707)."""
+        """Fetch a token by the client credentials grant (RFC 6749, 4.4), for this server only (RFC 8707)."""
         # Each part is encoded as in a form before they are joined (RFC 6749, 2.3.1).
         pair = f"{quote_plus(auth['client_id'])}:{quote_plus(auth['client_secret'])}"
         form = {"grant_type": "client_credentials", "resource": resource}
@@ -82,12 +82,12 @@ def _parse_token(body: bytes) -> tuple[str, float]:
     try:
         answer = from_json(body, allow_inf_nan=False)
     except ValueError as exc:
-        raise ToolServerDenied("The token URL answered no JSON.") from exc
+        raise ToolServerDenied("The answer of the token URL is not JSON.") from exc
     match answer:
         case {"access_token": str(token), "token_type": str(kind)} if kind.lower() == "bearer":
             seconds = answer.get("expires_in")
-            good_for = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else _DEFAULT_SECONDS
-            # It becomes part of a header.
+            lifetime = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else _DEFAULT_SECONDS
+            # The token becomes part of a header.
             if 0 < len(token) <= _LONGEST_TOKEN and token.isascii() and token.isprintable():
-                return token, min(good_for, _LONGEST_SECONDS)
-    raise ToolServerDenied("The token URL answered no bearer token.")
+                return token, min(lifetime, _LONGEST_SECONDS)
+    raise ToolServerDenied("The answer of the token URL has no bearer token.")

@@ -1,4 +1,4 @@
-"""Tools as their servers describe them. What they say is a stranger's text: bounded, and told apart by its digest."""
+"""Tools as their servers describe them: untrusted text, which is bounded, and compared by its digest."""
 
 import json
 import re
@@ -14,7 +14,7 @@ MOST_TOOLS = 128
 MAX_NAME = 128
 MAX_DESCRIPTION = 4000
 _MAX_SCHEMA = 16_000
-# What a model reads and a screen does not show, or shows elsewhere: controls, zero widths, directions, tags.
+# Characters that a model reads and a screen hides or moves: controls, zero widths, directions, tags.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e01ef]"
 )
@@ -22,7 +22,7 @@ _INVISIBLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ToolDescription:
-    """A tool. read_only: whether its server says that it changes nothing."""
+    """A tool of a server. read_only: whether the server says that it changes nothing."""
 
     name: str
     description: str
@@ -43,20 +43,20 @@ class ToolDescription:
 
     @property
     def digest(self) -> str:
-        """Of all that a model or an owner is shown of it."""
+        """The digest of all that a model or an owner is shown of the tool."""
         return sha256(json.dumps([self.name, self.row], sort_keys=True).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolListing:
-    """What a server offers. left_out: how many of its tools cannot be used here."""
+    """The usable tools of a server. left_out: how many of its tools cannot be used."""
 
     tools: Mapping[str, ToolDescription] = field(default_factory=dict)
     left_out: int = 0
 
 
 def build_listing(tools_offered: Iterable[tuple[str, str | None, Mapping[str, Any], bool]]) -> ToolListing:
-    """What can be used of what a server offers: name, description, schema of the arguments, whether it only reads."""
+    """Build the listing of a server from the name, description, input schema and read-only hint of each tool."""
     tools: dict[str, ToolDescription] = {}
     left_out = 0
     for each in tools_offered:
@@ -72,7 +72,7 @@ def build_listing(tools_offered: Iterable[tuple[str, str | None, Mapping[str, An
 def describe_tool(
     name: str, description: str | None, schema: Mapping[str, Any], *, read_only: bool
 ) -> ToolDescription | None:
-    """None for what has no usable name, or a schema that is too large, hides text, or is no JSON that can be kept."""
+    """Describe a tool; None where its name is unusable or its schema too large, with hidden text or not storable."""
     if not 0 < len(name) <= MAX_NAME or not all(map(is_seen, name)):
         return None
     bounded = {"description": _INVISIBLE.sub("\ufffd", (description or "")[:MAX_DESCRIPTION]), "schema": dict(schema)}

@@ -1,4 +1,4 @@
-"""Calls to tool servers. The MCP library is imported with the first: that takes the better part of a second."""
+"""Calls to tool servers. The first call imports the MCP library, which takes most of a second."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -23,15 +23,15 @@ _LIST_SECONDS = 15.0
 _CALL_SECONDS = 60.0
 _LONGEST_MESSAGE = 2000
 _LONGEST_JSON = 64 * 1024
-"""Characters of a text that is read as JSON: with what it holds it must fit into a result of a run."""
+"""The most characters of a text that is parsed as JSON: both together must fit into a result of a run."""
 
 _library = LateImport(lambda: importlib.import_module("baobab.runtime.agents.remote.session"))
 
 
 class ToolServerClient:
-    """One for each process; a session for each call.
+    """Calls tool servers, with a session for each call. One for each process.
 
-    Beside what its methods name they raise ToolServerFailed and its kinds, and EgressError.
+    All methods raise ToolServerFailed and its subclasses, and EgressError.
     """
 
     def __init__(self, services: Services) -> None:
@@ -43,16 +43,16 @@ class ToolServerClient:
         self.call_seconds = _CALL_SECONDS
 
     async def list_tools(self, server: ToolServer) -> ToolListing:
-        """What it offers now."""
+        """List what a server offers now."""
         return await (await self._open_session(server, self.list_seconds)).list_tools()
 
     async def call_tool(
         self, server: ToolServer, name: str, arguments: Mapping[str, Any], idempotency_key: str
     ) -> dict[str, Any]:
-        """What a tool answers: its `text`, `structured` JSON, and `parts` that are neither, without their bytes.
+        """Call a tool. Returns its `text`, its `structured` JSON, and `parts` that are neither, without their bytes.
 
-        The server is asked first whether the tool is still what was accepted. ToolNotOffered, ToolChanged,
-        RemoteToolFailed.
+        First checks that the server still describes the tool as it was accepted. Raises ToolNotOffered, ToolChanged
+        and RemoteToolFailed.
         """
         tool = server.get_tool(name)
         session = await self._open_session(server, self.call_seconds)
@@ -63,14 +63,14 @@ class ToolServerClient:
         text = session.hide_credential(text)
         if result.is_error:
             raise RemoteToolFailed(text[:_LONGEST_MESSAGE] or None)
-        others = [_describe_part(part) for part in result.content if part.type != "text"]
-        hidden = _replace_texts({"structured": result.structured_content, "parts": others}, session.hide_credential)
+        parts = [_describe_part(part) for part in result.content if part.type != "text"]
+        hidden = _replace_texts({"structured": result.structured_content, "parts": parts}, session.hide_credential)
         answer = {"text": text, **hidden}
         for issue in find_violations(answer):
             raise ToolServerFailed(f"The tool's answer {issue.message}.")
         if result.structured_content is None:
-            read = answer | {"structured": _read_json(text)}
-            answer = answer if any(find_violations(read)) else read
+            parsed_answer = answer | {"structured": _read_json(text)}
+            answer = answer if any(find_violations(parsed_answer)) else parsed_answer
         return answer
 
     async def _open_session(self, server: ToolServer, seconds: float) -> "Session":
@@ -83,7 +83,7 @@ class ToolServerClient:
 
 
 def _replace_texts(value: Any, replace_text: Callable[[str], str]) -> Any:
-    """The value with every text in it replaced, names of fields too."""
+    """Replace every text in a value, and the names of fields."""
     if isinstance(value, str):
         return replace_text(value)
     if isinstance(value, dict):
@@ -94,7 +94,7 @@ def _replace_texts(value: Any, replace_text: Callable[[str], str]) -> Any:
 
 
 def _read_json(text: str) -> Any:
-    """The object or list that a server wrote as text, as many do; None for every other text."""
+    """Parse an object or list that the server sent as text, as many do. Returns None for every other text."""
     if len(text) > _LONGEST_JSON or not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -104,7 +104,7 @@ def _read_json(text: str) -> Any:
 
 
 def _describe_part(part: Any) -> dict[str, str]:
-    """What is told of a part that is no text: its kind and type, its name, address and text where it has them."""
-    holds = getattr(part, "resource", part)
-    found = {field: getattr(holds, field, None) for field in ("mime_type", "uri", "name", "text")}
-    return {"type": part.type, **{field: str(value) for field, value in found.items() if value is not None}}
+    """Describe a part that is no text: its type, and its media type, URI, name and text where it has them."""
+    resource = getattr(part, "resource", part)
+    fields = {field: getattr(resource, field, None) for field in ("mime_type", "uri", "name", "text")}
+    return {"type": part.type, **{field: str(value) for field, value in fields.items() if value is not None}}

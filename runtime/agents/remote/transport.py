@@ -1,6 +1,6 @@
-"""HTTP for the MCP library by the rules of outgoing requests. Its sessions reach one origin, and nothing else.
+"""The HTTP transport of the MCP library, with the rules of outgoing requests. Each session reaches only one origin.
 
-httpx2 is what the library speaks. This file is loaded with it, by `remote.py`.
+The library uses httpx2. `session.py` imports this file together with it.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from baobab.runtime.egress import Egress, EgressStream
 from baobab.tools.core.errors import BaobabError
 
 MOST_BYTES = 2**20
-"""Of one answer."""
+"""The size limit of one answer."""
 _LEAVING_SECONDS = 2.0
-# The client's own; framing is the egress's, and cookies are nobody's.
+# Headers that are not sent on: Egress does the framing, and cookies are not used.
 _UNSENT_HEADERS = frozenset(["host", "connection", "accept-encoding", "content-length", "transfer-encoding", "cookie"])
 _HIDDEN_HEADERS = frozenset(["content-encoding", "content-length", "transfer-encoding", "set-cookie"])
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """For one session with one server, which may take so many seconds.
+    """The transport of one session with one server. seconds: the time limit of the session.
 
-    failure: what ended a request. What the library makes of it on its way up is not worth reading.
-    listens: whether the server may send events that nobody asked for, as the transport `sse` needs it.
+    failure: the error that ended a request, which the library's own errors do not show.
+    listens: whether the server may send events without a request, which the transport `sse` needs.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._listens = listens
         self.failure: BaobabError | None = None
         self.refusal = 0
-        """The status of the last answer, where it said no."""
+        """The status of the last answer if it was an error, else 0."""
         self._authorization: str | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET" and not self._listens:
-            # A server that speaks without being asked is not listened to.
+            # Events without a request are not accepted.
             return httpx2.Response(405, request=request)
         try:
             return await self._send_request(request)
@@ -66,7 +66,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     def hide_credential(self, text: str) -> str:
-        """Words of the server without what it was shown: some repeat it when they complain."""
+        """Remove the credential from a text of the server: some servers repeat it in errors."""
         return text if self._authorization is None else text.replace(self._authorization.rpartition(" ")[2], "***")
 
     async def _send_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -75,7 +75,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise UrlRefused("The server leads to another host.")
         body = await request.aread()
         answer, stack = await self._open_stream(request, url, body)
-        # A token that was held may have been withdrawn: once, another is asked for.
+        # A cached token may have been revoked, so a new one is tried, once.
         if answer.status == 401 and self._tokens.forget_token(self._server_id):
             await stack.aclose()
             answer, stack = await self._open_stream(request, url, body)
@@ -88,7 +88,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(answer.status, headers=headers, stream=_Body(self, answer, stack), request=request)
 
     async def _open_stream(self, request: httpx2.Request, url: str, body: bytes) -> tuple[EgressStream, AsyncExitStack]:
-        """An answer, and what ends it."""
+        """Send a request. Returns the answer, and the stack that closes it."""
         stack = AsyncExitStack()
         sending = self._egress.stream(
             request.method,
@@ -121,7 +121,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     def _get_timeout(self, method: str) -> float:
         left = max(self._deadline - asyncio.get_running_loop().time(), 0.0)
-        # Taking leave is a courtesy that nobody waits for.
+        # Ending the session at the server is a courtesy, which nobody waits for.
         return _LEAVING_SECONDS if method == "DELETE" else left
 
 
