@@ -265,7 +265,7 @@ async def test_a_user_approves_what_the_graph_sends_to_a_server_and_nothing_else
     open_to_users = {"visibility": "authenticated", "approvers": "starter"}
     await agency.agent("a", calling(server, "send", {"to": "Ada"}), **open_to_users)
     run = await agency.run("a", ada)
-    with pytest.raises(Forbidden, match="Only admins change"):
+    with pytest.raises(Forbidden, match="Only admins can change"):
         await agency.decide("a", run["id"], by=ada, arguments={"to": "Bob"})
     assert fake.calls == []
     run = await agency.decide("a", run["id"], by=ada)

@@ -32,7 +32,7 @@ async def test_a_tool_that_is_described_otherwise_is_refused_until_that_is_accep
     assert states(probed) == {"search": "changed", "send": "accepted"}
     assert probed["tools"][0]["before"] == {"description": SEARCH.description, "input_schema": SEARCH.input_schema}
     assert (await failed(agency))["code"] == "tool_changed"
-    with pytest.raises(InvalidGraph, match="otherwise than when it was accepted"):
+    with pytest.raises(InvalidGraph, match="changed since it was accepted"):
         await agency.agent("b", spec)
     assert not fake.calls
     # An agent can be disabled all the same.
@@ -50,7 +50,7 @@ async def test_a_tool_that_changes_while_its_call_waits_is_not_called(agency: Ag
     fake.describe(SEND, description=EVIL)
     run = await agency.decide("a", run["id"])
     assert (run["status"], fake.calls) == ("failed", [])
-    assert "otherwise than when it was accepted" in run["error"]["message"]
+    assert "changed since it was accepted" in run["error"]["message"]
 
 
 async def test_accepting_takes_what_was_shown_and_not_what_came_after(agency: Agency, fake: Fake) -> None:
