@@ -10,7 +10,7 @@ from baobab.storage.database import Database
 from baobab.tools.core.credits import Credits, Spender
 from baobab.tools.core.services import Services
 
-OUT_OF_BUDGET = "The agent's budget of the day does not allow another call of a model."
+OUT_OF_BUDGET = "The agent's daily budget does not allow another call of a model."
 
 
 class RunCharges:

@@ -85,7 +85,7 @@ class ChildRuns:
         """
         run = self._run
         if run.depth >= DEEPEST:
-            raise RunFailed("too_deep", f"Agents run agents {DEEPEST} deep at most.")
+            raise RunFailed("too_deep", f"Agents can run other agents at most {DEEPEST} levels deep.")
         conditions = (agents.c.app_id == run.app_id, agents.c.name == name, agents.c.deleted_at.is_(None))
         async with self._database.reading() as connection:
             agent = (await connection.execute(select(agents).where(*conditions))).first()
@@ -94,5 +94,5 @@ class ChildRuns:
         if agent.status != "active":
             raise RunFailed("agent_disabled", f"The agent {name} is disabled.")
         if await is_budget_spent(self._services.credits, run.organisation_id, agent):
-            raise RunFailed("daily_budget_usd", f"The agent {name} has used up its budget of the day.")
+            raise RunFailed("daily_budget_usd", f"The agent {name} has used up its daily budget.")
         return agent

@@ -68,7 +68,7 @@ class EvaluationContext:
                 elif isinstance(item, Mapping):
                     waiting.append(list(item.values()))
             if self._left < 0:
-                raise ConditionFailed(f"more than {MAX_VISITED} values would be gone through")
+                raise ConditionFailed(f"the rules would visit more than {MAX_VISITED} values")
 
 
 class Condition:
@@ -149,7 +149,7 @@ class _Parser:
 
     def _parse_var(self, arguments: list[Any], path: tuple[str | int, ...], depth: int) -> _Run:
         if not 1 <= len(arguments) <= 2:
-            raise ConditionInvalid(path, "takes a name and, if there is one, what stands for it when it is not there")
+            raise ConditionInvalid(path, "takes a name and, optionally, a default")
         name = self._parse_name(arguments[0], path)
         if len(arguments) == 1:
             return lambda data: _look_up(name, data)
@@ -277,7 +277,7 @@ def _to_double(value: Any) -> float:
 def _describe_kind(value: Any) -> str:
     if value is None:
         return "null"
-    return "text that is none" if isinstance(value, str) else "a list or an object"
+    return "text that is not a number" if isinstance(value, str) else "a list or an object"
 
 
 def _build_arithmetic(calculate: Callable[[list[float]], float]) -> Callable[[list[Any]], int | float]:

@@ -120,7 +120,7 @@ class _GraphCompiler:
                     update["said"] = {node_id: [last_turn(remove_repair([*opening, *talk, message]))]}
                 return Command(update=update, goto=self._next_node(node_id, state, new_values))
             if state["calls"] + len(tool_calls) > limits.max_tool_calls:
-                raise RunFailed("max_tool_calls", f"The run made its {limits.max_tool_calls} tool calls.")
+                raise RunFailed("max_tool_calls", f"The run reached its limit of {limits.max_tool_calls} tool calls.")
             sends = [
                 Send(
                     f"{name}_tool",
@@ -221,9 +221,9 @@ class _GraphCompiler:
             runtime.context.event_log.emit_event("node_start", {"node_id": node_id, "step": step}, f"start {step}")
             items = render_tree(node_id, node.over, state)
             if not isinstance(items, list):
-                raise RunFailed("invalid_template", f"{node_id}: `over` names no list")
+                raise RunFailed("invalid_template", f"{node_id}: `over` does not name a list")
             if len(items) > _MOST_ITEMS:
-                raise RunFailed("too_many_items", f"{node_id}: a map goes over at most {_MOST_ITEMS} items")
+                raise RunFailed("too_many_items", f"{node_id}: a map can have at most {_MOST_ITEMS} items")
             self._count_call(state, len(items))
             tasks = [
                 Send(
@@ -304,13 +304,13 @@ class _GraphCompiler:
     def _next_step(self, state: State) -> int:
         step = state["steps"] + 1
         if step > self._spec.limits.max_steps:
-            raise RunFailed("max_steps", f"The run took its {self._spec.limits.max_steps} steps.")
+            raise RunFailed("max_steps", f"The run reached its limit of {self._spec.limits.max_steps} steps.")
         return step
 
     def _count_call(self, state: State, more: int) -> None:
         most = self._spec.limits.max_tool_calls
         if state["calls"] + more > most:
-            raise RunFailed("max_tool_calls", f"The run made its {most} tool calls.")
+            raise RunFailed("max_tool_calls", f"The run reached its limit of {most} tool calls.")
 
     def _next_node(self, node_id: str, state: State, written: Mapping[str, Any]) -> str:
         return self._edges.follow(node_id, {"state": {**state["state"], **written}, "input": state["input"]})

@@ -42,9 +42,7 @@ class ToolOffers:
     def get_offer(self, ref: ToolRef) -> ToolOffer | str:
         """How a tool may be used, or why it may not."""
         if ref.source == "function":
-            return (
-                f"there is no function {ref.name}: this version has none; tools are builtin, or of a tool server (mcp)"
-            )
+            return f"there is no function {ref.name}: use a builtin tool, or one of a tool server (mcp)"
         if ref.source == "mcp":
             try:
                 tool = self.get_remote_tool(ref)

@@ -199,7 +199,7 @@ class RunExecutor:
         graph = library.compile_graph(self._run.graph_spec, saver)
         config = {
             "configurable": {"thread_id": self._run.id},
-            # Steps are counted across segments, by the graph itself.
+            # The graph itself counts steps, across all jobs of the run.
             "recursion_limit": 100_000,
         }
         graph_input = (

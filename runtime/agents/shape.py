@@ -181,7 +181,7 @@ def _build_issue(fault: ErrorDetails, graph: Any) -> Issue:
     match fault["type"]:
         case "extra_forbidden":
             known = list(_field_names(_model_at(path[:-1], graph)))
-            message = f"is no field here{suggest_name(str(path[-1]), known)}"
+            message = f"is not a field here{suggest_name(str(path[-1]), known)}"
             message += f"; the fields are {', '.join(known)}" if known else ""
         case "string_pattern_mismatch":
             message = _PATTERN_MESSAGES[context["pattern"]]

@@ -106,8 +106,8 @@ def _parse_pieces(text: str) -> tuple[str | Name, ...]:
             pieces.append(_OPEN)
         else:
             raise TemplateInvalid(
-                f"{_OPEN} at character {start + 1} begins no placeholder such as {{{{ state.x }}}} or "
-                f'{{{{ input.x }}}}; the braces themselves are written {{{{ "{{{{" }}}}'
+                f"{_OPEN} at character {start + 1} does not begin a placeholder such as {{{{ state.x }}}} or "
+                f'{{{{ input.x }}}}; literal braces are written {{{{ "{{{{" }}}}'
             )
         end = matched.end()
     if end < len(text):

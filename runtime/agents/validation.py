@@ -132,7 +132,7 @@ def _find_tool_issues(spec: GraphSpec, tools: OfferSource) -> Iterator[Issue]:
         for path, ref in _node_refs(node):
             where: Path = ("nodes", node_id, *path)
             if ref.key in seen:
-                yield Issue(where, f"{quote_name(ref.name)} stands here twice")
+                yield Issue(where, f"{quote_name(ref.name)} is listed twice")
             elif ref.key not in listed_keys:
                 yield Issue(where, f"{quote_name(ref.name)} is not listed in {_list_name(ref)}")
             elif isinstance(offer := offers.get_offer(ref), ToolOffer):
@@ -186,7 +186,7 @@ def _find_repeats(path: Path, names: Sequence[str]) -> Iterator[Issue]:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            yield Issue((*path, index), f"{quote_name(name)} stands here twice")
+            yield Issue((*path, index), f"{quote_name(name)} is listed twice")
         seen.add(name)
 
 
@@ -195,7 +195,7 @@ def _find_server_issues(path: Path, server: ToolServer, offers: _CachedOffers) -
     for name, override in server.tool_overrides.items():
         where: Path = (*path, "tool_overrides", name)
         if name not in names:
-            yield Issue(where, f"{quote_name(name)} is none of the server's listed tools")
+            yield Issue(where, f"{quote_name(name)} is not one of the server's listed tools")
             continue
         offer = offers.get_offer(ToolRef(source="mcp", server_id=server.server_id, name=name))
         if isinstance(offer, ToolOffer):
@@ -243,7 +243,7 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
                 yield Issue(where, "must be one placeholder that names a list, such as {{ state.rows }}")
             for name in dict.fromkeys(template.names):
                 if name[0] == "item" and not has_item:
-                    yield Issue(where, "item is only there in the args_template of a map")
+                    yield Issue(where, "item is only available in the args_template of a map")
                 yield from _find_unwritten(where, name, keys, written) if complete else ()
     for index, edge in enumerate(spec.edges):
         if edge.when is None or edge.from_ not in spec.nodes:
@@ -261,7 +261,7 @@ def _find_text_issues(spec: GraphSpec, *, complete: bool) -> Iterator[Issue]:
 
 def _find_single_braces(path: Path, template: Template) -> Iterator[Issue]:
     if (single := template.single_brace) is not None:
-        yield Issue(path, f"{single} stays as it is: a placeholder has two braces, {{{single}}}")
+        yield Issue(path, f"{single} is not replaced: a placeholder has two braces, {{{single}}}")
 
 
 def _node_templates(node: Node) -> Iterator[tuple[Path, str, bool]]:
@@ -321,7 +321,7 @@ def _find_schema_issues(spec: GraphSpec) -> Iterator[Issue]:
         yield from _find_reference_issues(where, node.output_schema)
         values_left -= count_values(node.output_schema)
         if values_left < 0:
-            yield Issue(where, f"the schemas of a graph may hold {MAX_SCHEMA_VALUES} values together at most")
+            yield Issue(where, f"the schemas of a graph may have at most {MAX_SCHEMA_VALUES} values together")
         elif (error := find_schema_error(node.output_schema)) is not None:
             yield Issue((*where, *error[0]), error[1])
 

@@ -99,7 +99,7 @@ def _find_edge_issues(spec: GraphSpec) -> Iterator[Issue]:
                 ("edges", index), f"is never taken: an edge without when leaves {quote_name(edge.from_)} before it"
             )
         elif written in seen:
-            yield Issue(("edges", index), "stands here twice")
+            yield Issue(("edges", index), "is listed twice")
         seen.add(written)
         if edge.when is None:
             defaults.add(edge.from_)
@@ -116,7 +116,7 @@ def _find_node_issues(spec: GraphSpec, reached: set[str] | None) -> Iterator[Iss
         if reached is not None and node_id not in reached:
             yield Issue(("nodes", node_id), f"cannot be reached from the entry {quote_name(spec.entry)}")
         if node_id not in leaving and not isinstance(node, EndNode):
-            yield Issue(("nodes", node_id), "no edge leaves it, and it is no end")
+            yield Issue(("nodes", node_id), "no edge leaves it, and it is not of type end")
 
 
 def _find_endless_cycles(leads: Leads) -> Iterator[list[str]]:

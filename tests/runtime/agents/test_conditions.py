@@ -208,7 +208,7 @@ def test_a_rule_has_a_depth() -> None:
     [
         ({"/": [1, 0]}, "division by zero"),
         ({"%": [1, 0]}, "division by zero"),
-        ({"+": [1, WORD]}, "arithmetic needs numbers, and got text that is none"),
+        ({"+": [1, WORD]}, "arithmetic needs numbers, and got text that is not a number"),
         ({"+": [1, GONE]}, "arithmetic needs numbers, and got null"),
         ({"max": [LIST]}, "arithmetic needs numbers, and got a list or an object"),
         ({"*": [1e300, 1e300]}, "a number is too large"),

@@ -50,7 +50,7 @@ def test_every_fault_is_said_at_once() -> None:
     assert 'did you mean "when"?' in told["edges", 0, "wen"]
     assert 'did you mean "ask"?' in told["entry",]
     assert "{{input.x}}" in told["nodes", "ask", "input_template"]
-    assert "begins no placeholder" in told["nodes", "done", "output_template"]
+    assert "does not begin a placeholder" in told["nodes", "done", "output_template"]
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,8 @@ def test_what_a_graph_leaves_out_has_the_documented_defaults() -> None:
         (("spec_version",), True, "must be 1"),
         (("spec_version",), "2", "must be 1"),
         (("entry",), 5, "must be text"),
-        (("more",), 1, f"is no field here; the fields are {', '.join(GraphSpec.model_fields)}"),
-        (("nodes", "ask", "more"), 1, f"is no field here; the fields are {', '.join(LlmNode.model_fields)}"),
+        (("more",), 1, f"is not a field here; the fields are {', '.join(GraphSpec.model_fields)}"),
+        (("nodes", "ask", "more"), 1, f"is not a field here; the fields are {', '.join(LlmNode.model_fields)}"),
         (("nodes", "ask", "output_key"), "a-b", "must be a name: letters, digits and _, no digit first"),
         (("nodes", "ask", "output_key"), "k" * 65, "must have at most 64 characters"),
         (("nodes", "ask", "temperature"), 2.5, "must be at most 2"),
@@ -222,8 +222,8 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
     spec["nodes"]["llm"]["llm"] = 1
     spec["nodes"]["[key]"]["x"] = 1
     assert said(spec) == [
-        (("nodes", "llm", "llm"), f"is no field here; the fields are {', '.join(LlmNode.model_fields)}"),
-        (("nodes", "[key]", "x"), f"is no field here; the fields are {', '.join(LlmNode.model_fields)}"),
+        (("nodes", "llm", "llm"), f"is not a field here; the fields are {', '.join(LlmNode.model_fields)}"),
+        (("nodes", "[key]", "x"), f"is not a field here; the fields are {', '.join(LlmNode.model_fields)}"),
     ]
 
 
@@ -238,7 +238,7 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
             graph(("a", "end"), ("a", "b", IF), nodes={"b": {"type": "end"}}),
             [(("edges", 1), 'is never taken: an edge without when leaves "a" before it')],
         ),
-        (graph(("a", "end", IF), ("a", "end", IF)), [(("edges", 1), "stands here twice")]),
+        (graph(("a", "end", IF), ("a", "end", IF)), [(("edges", 1), "is listed twice")]),
         (graph(("a", "end"), ("end", "a")), [(("edges", 1, "from"), '"end" is an end: nothing follows it')]),
         (
             graph(("a", "end"), ("b", "end")),
@@ -246,13 +246,13 @@ def test_a_node_may_have_any_name_also_one_of_a_type_or_a_field() -> None:
         ),
         (
             graph(("a", "b", IF), ("a", "end")),
-            [(("nodes", "b"), "no edge leaves it, and it is no end")],
+            [(("nodes", "b"), "no edge leaves it, and it is not of type end")],
         ),
         (
             graph(("a", "b"), nodes={"b": {"type": "llm", "output_key": "b"}}),
             [
                 (("nodes",), "there is no node of type end"),
-                (("nodes", "b"), "no edge leaves it, and it is no end"),
+                (("nodes", "b"), "no edge leaves it, and it is not of type end"),
             ],
         ),
         (
@@ -305,7 +305,7 @@ CRM = ("tools", "mcp_servers", 0)
     ("path", "value", "expected"),
     [
         (("tools", "builtin"), ["kv_put", "fly"], (("tools", "builtin", 1), "there is no tool fly")),
-        (("tools", "builtin"), ["kv_put", "kv_put"], (("tools", "builtin", 1), '"kv_put" stands here twice')),
+        (("tools", "builtin"), ["kv_put", "kv_put"], (("tools", "builtin", 1), '"kv_put" is listed twice')),
         (("tools", "builtin"), [], (("nodes", "call", "tool_ref"), '"kv_put" is not listed in tools.builtin')),
         (("tools", "functions"), [], (("nodes", "each", "tool_ref"), '"pay-out" is not listed in tools.functions')),
         (
@@ -316,13 +316,13 @@ CRM = ("tools", "mcp_servers", 0)
         (
             ("nodes", "ask", "tools"),
             [{"source": "mcp", "server_id": "crm", "name": "export"}] * 2,
-            (("nodes", "ask", "tools", 1), '"export" stands here twice'),
+            (("nodes", "ask", "tools", 1), '"export" is listed twice'),
         ),
         ((*CRM, "tools"), ["export", "gone"], ((*CRM, "tools", 1), "there is no tool gone")),
         (
             (*CRM, "tool_overrides"),
             {"gone": {"mode_override": "read_write"}},
-            ((*CRM, "tool_overrides", "gone"), '"gone" is none of the server\'s listed tools'),
+            ((*CRM, "tool_overrides", "gone"), '"gone" is not one of the server\'s listed tools'),
         ),
         (
             ("nodes", "call", "tool_ref", "mode_override"),
@@ -398,8 +398,8 @@ def test_of_several_overrides_the_narrowest_counts() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "where", "message"),
     [
-        (("nodes", "ask", "input_template"), "{{ states.x }}", (), "{{ at character 1 begins no placeholder"),
-        (("nodes", "ask", "system_prompt"), "a {{ state.x", (), "{{ at character 3 begins no placeholder"),
+        (("nodes", "ask", "input_template"), "{{ states.x }}", (), "{{ at character 1 does not begin a placeholder"),
+        (("nodes", "ask", "system_prompt"), "a {{ state.x", (), "{{ at character 3 does not begin a placeholder"),
         (
             ("nodes", "ask", "input_template"),
             "{{ state.nobody }}",
@@ -407,13 +407,13 @@ def test_of_several_overrides_the_narrowest_counts() -> None:
             "no node writes state.nobody; did you mean input.nobody?",
         ),
         (("nodes", "ask", "input_template"), "{{ state.paid }}", (), "state.paid is not written yet"),
-        (("nodes", "ask", "input_template"), "{{ item }}", (), "item is only there in the args_template of a map"),
-        (("nodes", "call", "args_template"), {"a": [1, {"b": "{{ item.x }}"}]}, ("a", 1, "b"), "item is only there"),
-        (("nodes", "each", "over"), "{{ item }}", (), "item is only there in the args_template of a map"),
+        (("nodes", "ask", "input_template"), "{{ item }}", (), "item is only available in the args_template of a map"),
+        (("nodes", "call", "args_template"), {"a": [1, {"b": "{{ item.x }}"}]}, ("a", 1, "b"), "item is only"),
+        (("nodes", "each", "over"), "{{ item }}", (), "item is only available in the args_template of a map"),
         (("nodes", "each", "over"), "rows: {{ input.rows }}", (), "must be one placeholder that names a list"),
         (("nodes", "each", "args_template"), {"a": "{{ state.told }}"}, ("a",), "state.told is not written yet"),
         (("nodes", "other", "input_template"), {"a": "{{ state.x }}"}, ("a",), "no node writes state.x"),
-        (("nodes", "end", "output_template"), {"a": ["{{ x }}"]}, ("a", 0), "{{ at character 1 begins no"),
+        (("nodes", "end", "output_template"), {"a": ["{{ x }}"]}, ("a", 0), "{{ at character 1 does not begin"),
         (("nodes", "ask", "output_schema"), {"$ref": "http://x.test"}, ("$ref",), "must refer to the schema itself"),
         (("edges", 0, "when"), {"run": ["rm"]}, ("run",), "there is no such operation; there are var, missing, =="),
         (("edges", 0, "when"), {"!": [{"==": [1]}]}, ("!", 0, "=="), "takes 2 arguments, not 1"),

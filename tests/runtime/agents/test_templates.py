@@ -118,7 +118,7 @@ def test_names_tells_all_that_a_text_asks_for() -> None:
     ],
 )
 def test_braces_that_begin_no_placeholder_are_no_template(text: str) -> None:
-    with pytest.raises(TemplateInvalid, match="at character 5 begins no placeholder"):
+    with pytest.raises(TemplateInvalid, match="at character 5 does not begin a placeholder"):
         Template(f"abc {text}")
 
 
