@@ -1,1 +1,1 @@
-"""Where things are kept. Knows no domain."""
+"""Storage: the database, the key-value store, objects and secrets. It knows no domain."""

@@ -1,7 +1,7 @@
-"""The identity of an installation: an id that its rows hold, and that each of its other stores holds as well.
+"""The identity of an installation: an id in its database that each of its other stores holds too.
 
-A start compares them. So a store that was emptied, lost, or is another installation's is noticed before anything is
-served from it, and the operator is told what to restore.
+Every start compares them. So a store that was emptied or lost, or belongs to another installation, is noticed before
+anything is served from it, and the operator is told what to restore.
 """
 
 import uuid
@@ -15,7 +15,7 @@ from baobab.storage.kv.engine import Engine, Quota, Tier
 from baobab.storage.objects.store import ObjectStore
 from baobab.storage.tables import Instant, build_upsert, metadata
 
-# No app has this id: no caller reaches it, and no quota counts it.
+# No app has this id, so no caller can reach the space and no quota counts it.
 _SPACE = "~installation"
 _KEY = "id"
 _OBJECT = f"{_SPACE}/{_KEY}"
@@ -27,7 +27,7 @@ installation_table = Table(
     Column("region", String(40), nullable=False),
     Column("created_at", Instant, nullable=False),
 )
-"""One row: the id, and the region whose own stores hold it."""
+"""One row: the id, and the installation's own region."""
 
 installation_stores = Table(
     "installation_stores",
@@ -35,66 +35,70 @@ installation_stores = Table(
     Column("store", String(80), primary_key=True),
     Column("seen_at", Instant, nullable=False),
 )
-"""The stores that have been given the id: `kv:REGION` and `objects:REGION`."""
+"""The stores that hold the id: `kv:REGION` and `objects:REGION`."""
 
 
 class StoreLost(Exception):
-    """A store is not the one that the rows belong to. The message is one line: what is wrong, and what to restore."""
+    """A store does not belong to the database. The message is one line: what is wrong, and what to restore."""
 
 
 class Identity:
-    """The id of an installation, as its rows have it."""
+    """The id of an installation, as its database holds it."""
 
     def __init__(self, rows: Database, id_: str, now: datetime) -> None:
         self._rows = rows
         self._id = id_
         self._now = now
         self._seen: list[str] = []
-        """The stores that were found to be the right ones by this object."""
+        """The stores that this object has found to be the right ones."""
 
     @classmethod
     async def load(cls, rows: Database, region: str, now: datetime) -> "Identity":
-        """The identity that is in the rows, made at the first start. StoreLost where the region is another one."""
+        """Loads the identity; the first start creates it. Raises StoreLost if the installation's own region is another
+        one.
+        """
         async with rows.reading() as connection:
-            found = (await connection.execute(select(installation_table))).first()
-        if found is None:
+            row = (await connection.execute(select(installation_table))).first()
+        if row is None:
             async with rows.writing() as connection:
-                found = (await connection.execute(select(installation_table))).first()
-                if found is None:
-                    made = str(uuid.uuid4())
-                    values = {"id": made, "region": region, "created_at": now}
+                row = (await connection.execute(select(installation_table))).first()
+                if row is None:
+                    new_id = str(uuid.uuid4())
+                    values = {"id": new_id, "region": region, "created_at": now}
                     await connection.execute(insert(installation_table), values)
-                    return cls(rows, made, now)
-        if found.region != region:
+                    return cls(rows, new_id, now)
+        if row.region != region:
             raise StoreLost(
-                f"BAOBAB_REGION is {region}, but this installation's own region is {found.region}, where its apps are. "
-                f"Set BAOBAB_REGION={found.region}; further regions are named by BAOBAB_REGIONS"
+                f"BAOBAB_REGION is {region}, but this installation's own region is {row.region}, where its apps are. "
+                f"Set BAOBAB_REGION={row.region}; further regions are named by BAOBAB_REGIONS"
             )
-        return cls(rows, found.id, now)
+        return cls(rows, row.id, now)
 
     async def require_rows(self, database: Database, name: str) -> None:
-        """Give the id to the rows of a further region; StoreLost where they are another installation's."""
+        """Writes the id into the database of a further region. Raises StoreLost if it belongs to another
+        installation.
+        """
         async with database.writing() as connection:
-            found = (await connection.execute(select(installation_table))).first()
-            if found is None:
+            row = (await connection.execute(select(installation_table))).first()
+            if row is None:
                 values = {"id": self._id, "region": name, "created_at": self._now}
                 await connection.execute(insert(installation_table), values)
-            elif found.id != self._id:
+            elif row.id != self._id:
                 raise StoreLost(_foreign_message(f"the database of the region {name}"))
 
     async def require_kv(self, engine: Engine, region: str) -> None:
-        """Compare the id in a key-value store, which is given it where it has never been there; StoreLost."""
-        held = await engine.get(_SPACE, _KEY)
-        if held is None:
+        """Compares the id in a key-value store, or writes it into a new one. Raises StoreLost."""
+        stored_id = await engine.get(_SPACE, _KEY)
+        if stored_id is None:
             await self._require_new(f"kv:{region}", f"the key-value store of the region {region}", f"kv/{region}")
             await engine.put(_SPACE, _KEY, f'"{self._id}"'.encode(), None, Tier.DURABLE, Quota())
-        elif held.decode().strip('"') != self._id:
+        elif stored_id.decode().strip('"') != self._id:
             raise StoreLost(_foreign_message(f"the key-value store of the region {region}"))
         self._seen.append(f"kv:{region}")
 
     async def require_objects(self, store: ObjectStore, region: str, *, shared: bool) -> None:
-        """The same for an object store. shared: whether every server has the same one: a folder on each machine may
-        be empty on a machine that is new.
+        """Does the same for an object store. shared: whether all servers share it; a folder of each machine's own may
+        be empty on a new machine.
         """
         reader = await store.get(_OBJECT)
         if reader is None:
@@ -113,13 +117,13 @@ class Identity:
             known = select(installation_stores.c.store).where(installation_stores.c.store == store)
             if await connection.scalar(known) is not None:
                 raise StoreLost(
-                    f"{what} is empty, and was not: its data is lost or somewhere else. Restore it from a backup "
+                    f"{what} is empty, but it held data: the data is lost or somewhere else. Restore it from a backup "
                     f"({place} of the data folder, or the server that it is on), or correct the setting that names it; "
-                    f"`baobab forget-store {store}` begins anew with an empty one"
+                    f"`baobab forget-store {store}` lets it start again empty"
                 )
 
     async def remember(self) -> None:
-        """Write down which stores have the id, so that one that loses it is missed."""
+        """Records which stores hold the id, so that a store that loses it is noticed."""
         async with self._rows.reading() as connection:
             known = set((await connection.execute(select(installation_stores.c.store))).scalars())
         new = [{"store": store, "seen_at": self._now} for store in self._seen if store not in known]
@@ -130,10 +134,10 @@ class Identity:
 
 
 async def forget_store(rows: Database, store: str) -> bool:
-    """Let a store that has lost its data begin anew; False where no such store is known."""
+    """Lets a store that has lost its data start again empty. Returns False if no such store is recorded."""
     async with rows.writing() as connection:
-        gone = await connection.execute(delete(installation_stores).where(installation_stores.c.store == store))
-        return gone.rowcount > 0
+        result = await connection.execute(delete(installation_stores).where(installation_stores.c.store == store))
+        return result.rowcount > 0
 
 
 def _foreign_message(what: str) -> str:

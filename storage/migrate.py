@@ -1,4 +1,4 @@
-"""Bringing a database to the schema of this version: Alembic, imported only when there is something to do."""
+"""Migrates a database to the schema of this version. Alembic is imported only if there is something to apply."""
 
 from pathlib import Path
 
@@ -10,25 +10,27 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 
 class SchemaTooNew(Exception):
-    """The database was made by a later version of Baobab."""
+    """The database was migrated by a later version of Baobab."""
 
 
 def list_revisions() -> list[str]:
-    """The revisions of this version, oldest first; a file's name starts with its revision."""
+    """Returns the revisions of this version, oldest first; a file's name starts with its revision."""
     return sorted(path.name.partition("_")[0] for path in (_FOLDER / "versions").glob("[0-9]*.py"))
 
 
 async def read_revision(database: Database) -> str | None:
-    """The revision that a database is at; None for an empty one."""
+    """Returns the revision of a database; None for an empty one."""
     async with database.reading() as connection:
         if not await connection.run_sync(lambda sync: inspect(sync).has_table("alembic_version")):
             return None
-        found: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
-        return found
+        revision: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return revision
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply what is missing, all or nothing, and return the revisions applied. Safe when several start at once."""
+    """Applies the missing migrations in one transaction, and returns their revisions. Several processes may call it at
+    once.
+    """
     before = await read_revision(database)
     known = list_revisions()
     if before == known[-1]:

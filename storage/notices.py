@@ -1,4 +1,4 @@
-"""Notices: what one process changed and others may hold in memory, carried by the database itself."""
+"""Notices tell other processes what one process has changed, through the database itself."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 
 
 class Notices:
-    """Publishes in the caller's transaction; subscribers here hear it at commit, those elsewhere within a poll."""
+    """Publishes notices in the caller's transaction. Subscribers in this process get them at the commit, others within
+    a poll.
+    """
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -46,7 +48,7 @@ class Notices:
         self._subscribers.setdefault(topic, []).append(listener)
 
     def on_wake(self, listener: Callable[[], None]) -> None:
-        """Call the listener at each announcement in the database, and every half second in any case."""
+        """Calls the listener at each announcement in the database, and at least every half second."""
         self._on_wake.append(listener)
 
     async def publish(self, unit: Unit, topic: str, subject: str) -> None:
@@ -68,7 +70,7 @@ class Notices:
             self._watcher = None
 
     async def poll(self) -> None:
-        """Hear what other processes have published since the last poll."""
+        """Delivers what other processes have published since the last poll."""
         columns = (notices.c.id, notices.c.topic, notices.c.subject, notices.c.origin)
         async with self._database.reading() as connection:
             rows = (await connection.execute(select(*columns).where(notices.c.id > self._seen).order_by("id"))).all()
@@ -89,11 +91,11 @@ class Notices:
                     listener()
                 await self.poll()
             except DatabaseUnavailable:
-                # Until it answers again nothing can have been changed through it either; caches expire by themselves.
+                # While the database is down nobody can change anything in it either, and caches expire by themselves.
                 _log.warning("notices: the database does not answer")
-            except Exception:  # noqa: BLE001 - a process that stops listening would hold what is long changed
+            except Exception:  # noqa: BLE001 - a process that stops polling would keep serving stale data
                 _log.exception("notices: could not be read")
-            # However much is announced, it is looked at some fifty times a second.
+            # Poll at most fifty times a second, however much is announced.
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _notify(self, topic: str, subject: str) -> None:

@@ -1,4 +1,4 @@
-"""The rows in Postgres, for many workers on many machines."""
+"""The database in Postgres, for many workers on many machines."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,15 @@ from baobab.storage.database import Database, Unit
 
 CHANNEL = "baobab"
 POOL, OVERFLOW = 4, 4
-"""Connections of one worker: kept, and more when it is busy. One more listens."""
+"""Connections of one worker: open ones, and further ones when it is busy. One more listens."""
 
 _WRITE_LOCK_ID = 7_243_392_001
-"""The advisory lock by which writers take turns; any number will do that nobody else in the database uses."""
+"""The advisory lock that writers hold. Any number works that nobody else uses in the database."""
 _CONNECT_SECONDS = 5
 _PING_SECONDS = 5
 _SILENCE_SECONDS = 31
-"""Longer than a statement may take: a server that runs would have said so."""
-# A worker that is frozen in the middle of a transaction must neither hold its turn for ever nor commit when it wakes.
+"""Longer than a statement may take, so that a running server would have answered."""
+# A worker that freezes during a transaction must neither hold the write lock for ever nor commit when it wakes.
 _SESSION = {
     "timezone": "UTC",
     "lock_timeout": "10s",
@@ -35,7 +35,7 @@ _SESSION = {
 
 
 class _WatchedConnection(psycopg.AsyncConnection[Any]):
-    """A connection that is cut when the server neither answers nor goes: its own timeouts need a server that runs."""
+    """A connection that is cut if the server is silent for too long. Postgres's own timeouts need a running server."""
 
     async def wait(self, *given: Any, **named: Any) -> Any:
         watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, _cut_socket, self)
@@ -59,7 +59,7 @@ class PostgresDatabase(Database):
     def __init__(self, url: str, name: str = "baobab") -> None:
         """url: `postgresql://user:password@host:port/name?sslmode=...`, as libpq takes it.
 
-        name: what Postgres calls our connections when it lists them.
+        name: the application name of our connections in Postgres.
         """
         self._url = url
         self._origin = uuid.uuid4().hex
@@ -68,7 +68,7 @@ class PostgresDatabase(Database):
         super().__init__(
             create_async_engine(
                 make_url(url).set(drivername="postgresql+psycopg"),
-                # An error that nobody expected is logged: the values of its statement are not.
+                # Unexpected errors are logged, but without the values of their statement.
                 hide_parameters=True,
                 pool_size=POOL,
                 max_overflow=OVERFLOW,
@@ -91,9 +91,9 @@ class PostgresDatabase(Database):
 
     async def ping(self) -> None:
         async with self.reading() as connection:
-            line = (await connection.get_raw_connection()).driver_connection
-            assert line is not None
-            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, _cut_socket, line)
+            driver_connection = (await connection.get_raw_connection()).driver_connection
+            assert driver_connection is not None
+            watch = asyncio.get_running_loop().call_later(_PING_SECONDS, _cut_socket, driver_connection)
             try:
                 await connection.execute(text("SELECT 1"))
             finally:
@@ -117,7 +117,7 @@ class PostgresDatabase(Database):
                 if notice.payload != self._origin:
                     return
         except (psycopg.Error, OSError):
-            # Deaf for now: the caller looks by itself every so often, and the next call listens anew.
+            # The caller polls anyway, and the next call opens a new listener.
             await self._stop_listening()
             await asyncio.sleep(seconds)
 

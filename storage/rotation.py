@@ -1,4 +1,4 @@
-"""Rotation of the key that secrets are sealed with."""
+"""Rotates the key that secrets are sealed with."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from baobab.storage.tables import Sealed, metadata
 
 
 def rotate_key(path: Path) -> None:
-    """Put a new key in front of those in the file. The file is replaced whole, or not at all."""
-    held = read_keys(path)
+    """Puts a new key in front of the keys in the file, which is replaced atomically."""
+    keys = read_keys(path)
     fresh = path.with_suffix(".new")
-    write_private(fresh, "".join(encode_key(key) + "\n" for key in (new_key(), *held)))
+    write_private(fresh, "".join(encode_key(key) + "\n" for key in (new_key(), *keys)))
     fresh.replace(path)
 
 
 async def reseal(database: Database, vault: Vault) -> int:
-    """Seal every secret anew that an older key sealed, in one transaction; how many there were."""
+    """Seals every secret again that an older key has sealed, in one transaction. Returns how many there were."""
     async with database.writing() as connection:
         return sum([await _reseal(connection, table, vault) for table in metadata.sorted_tables])
 

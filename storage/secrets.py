@@ -1,4 +1,4 @@
-"""Secrets at rest: one envelope, AES-256-GCM, with the id of its key so that keys can be rotated."""
+"""Secrets at rest: an envelope with AES-256-GCM that names its key, so that keys can be rotated."""
 
 import base64
 import binascii
@@ -19,14 +19,14 @@ _VERSION = "v1"
 
 
 class SecretUnreadable(Exception):
-    """The text is no envelope, belongs to another context, or its key is not held here."""
+    """The text is not an envelope, belongs to another context, or was sealed with an unknown key."""
 
 
 class Vault:
     """Seals and opens small secrets.
 
-    The first key seals; all of them open, by the id that the envelope names. The context (say `apps.env:app_1`)
-    is authenticated, so that a sealed value copied to another row does not open there.
+    The first key seals; every key can open, chosen by the key id in the envelope. The context (such as
+    `apps.env:app_1`) is authenticated, so that a sealed value that was copied to another row does not open there.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -55,9 +55,9 @@ class Vault:
         return envelope.startswith(f"{_VERSION}.{self.current}.")
 
     def derive(self, purpose: str) -> bytes:
-        """A 32-byte key for another use (signing, deterministic tokens), never for sealing.
+        """Returns a 32-byte key for another use (signing, deterministic tokens), never for sealing.
 
-        It follows the oldest key's life no longer than the newest: what it signed is void after a rotation.
+        It is derived from the newest key, so a rotation makes everything invalid that was signed with it.
         """
         return _derive(self._root, purpose)
 
@@ -75,7 +75,7 @@ def encode_key(key: bytes) -> str:
 
 
 def decode_keys(text: str) -> list[bytes]:
-    """Keys from text: base64url, separated by commas or line ends; the first is the current one."""
+    """Decodes keys: base64url, separated by commas or line breaks; the first is the current one. Raises ValueError."""
     words = text.replace(",", "\n").split()
     keys = [base64.urlsafe_b64decode(word) for word in words]
     if not keys or any(len(key) != KEY_BYTES for key in keys):
@@ -84,16 +84,16 @@ def decode_keys(text: str) -> list[bytes]:
 
 
 def load_or_create(path: Path) -> list[bytes]:
-    """The keys in a file that only its owner may read; a new file with one key when there is none."""
+    """Returns the keys in a file that only its owner may read; creates it with one key if it does not exist."""
     if not path.exists():
         make_private(path, encode_key(new_key()) + "\n")
     return read_keys(path)
 
 
 def make_private(path: Path, text: str) -> None:
-    """Make a file that only its owner may read, unless there is one.
+    """Creates a file that only its owner may read, unless it exists.
 
-    Two processes starting at once agree: the file is linked into place whole, and the loser keeps the winner's.
+    If two processes create it at once, both use the same content: the file is linked into place as a whole.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.urandom(8).hex()}")
@@ -107,7 +107,7 @@ def make_private(path: Path, text: str) -> None:
 
 
 def load_or_create_token(path: Path) -> str:
-    """The token in a file that only its owner may read; a new one when there is none."""
+    """Returns the token in a file that only its owner may read; creates one if it does not exist."""
     if not path.exists():
         make_private(path, secrets.token_urlsafe(32) + "\n")
     return path.read_text().strip()
@@ -130,7 +130,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def digest_token(token: str) -> str:
-    """What is kept of a key or token that the server must recognise but never show: SHA-256, hex."""
+    """Returns the SHA-256 (hex) that is stored of a key or token, which the server must recognise but never show."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

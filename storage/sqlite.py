@@ -1,4 +1,4 @@
-"""The rows in a file: SQLite, nothing to install."""
+"""The database in a SQLite file, which needs no server."""
 
 import asyncio
 import fcntl
@@ -28,10 +28,10 @@ _LOOK_SECONDS = 0.02
 
 
 class SqliteDatabase(Database):
-    """Turns are taken by a lock within the process and by a file lock among processes.
+    """Writers hold a lock within the process, and a file lock among processes.
 
-    They cost nothing, since SQLite has one writer anyway (readers never wait: WAL), and they keep writers and
-    checkpoints of interpreters whose SQLite is older than 3.51.3 apart (docs/decisions/0003-sqlite-turns.md).
+    The locks cost nothing, since SQLite allows one writer anyway (readers never wait: WAL). They keep apart the writers
+    and checkpoints of interpreters whose SQLite is older than 3.51.3 (docs/decisions/0003-sqlite-turns.md).
     """
 
     _reading: ClassVar = {"begin": "BEGIN"}
@@ -44,7 +44,7 @@ class SqliteDatabase(Database):
         super().__init__(
             create_async_engine(
                 make_url("sqlite+aiosqlite://").set(database=str(path)),
-                # An error that nobody expected is logged: the values of its statement are not.
+                # Unexpected errors are logged, but without the values of their statement.
                 hide_parameters=True,
                 async_creator=self._connect,
                 pool_size=4,
@@ -58,7 +58,7 @@ class SqliteDatabase(Database):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock_file = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         async with self.writing():
-            # Processes that start together would race for the switch to WAL; the first connection is made in turn.
+            # Processes that start together would race for the switch to WAL, so the first connection needs the lock.
             pass
 
     async def close(self) -> None:
@@ -83,7 +83,9 @@ class SqliteDatabase(Database):
         unit.after_commit(self.ring_bell)
 
     async def wait_for_announcement(self, seconds: float) -> None:
-        """The bell is a file's time of change; to look at it costs microseconds, and what was missed is seen later."""
+        """Polls the modification time of the lock file (the bell), which costs microseconds. A missed change is seen
+        later.
+        """
         until = asyncio.get_running_loop().time() + seconds
         while (left := until - asyncio.get_running_loop().time()) > 0:
             if self._read_bell() != self._seen_bell:
@@ -92,9 +94,9 @@ class SqliteDatabase(Database):
         self._seen_bell = self._read_bell()
 
     def ring_bell(self) -> None:
-        """Have other processes look for what has just been committed."""
+        """Tells other processes to look for what has just been committed."""
         if self._lock_file is not None:
-            # Said and not left to the system, whose own time of change stands still for milliseconds.
+            # An explicit time, because the system's own file times advance only every few milliseconds.
             now = time.time_ns()
             os.utime(self._lock_file, ns=(now, now))
 
@@ -102,7 +104,7 @@ class SqliteDatabase(Database):
         return None if self._lock_file is None else os.fstat(self._lock_file).st_mtime_ns
 
     async def _begin_writing(self, connection: AsyncConnection) -> None:
-        """Nothing: `BEGIN IMMEDIATE` has taken the file."""
+        """Does nothing: `BEGIN IMMEDIATE` has locked the file."""
 
     @asynccontextmanager
     async def _lock_among_processes(self) -> AsyncIterator[None]:
@@ -119,7 +121,7 @@ class SqliteDatabase(Database):
 
 
 async def _wait_for_lock(lock_file: int) -> None:
-    """Wait for the lock of a file; a caller that is cancelled gives back what its thread still takes."""
+    """Waits for the file lock. If the caller is cancelled, releases the lock that its thread may still acquire."""
     try:
         await run_to_completion(asyncio.to_thread(fcntl.flock, lock_file, fcntl.LOCK_EX))
     except asyncio.CancelledError:
@@ -128,7 +130,7 @@ async def _wait_for_lock(lock_file: int) -> None:
 
 
 def on_connect(connection: Any, _record: object) -> None:
-    # The driver must leave transactions to us: its own deferred BEGIN loses updates and answers "locked".
+    # Disables the driver's own transactions, whose deferred BEGIN loses updates and fails with "locked".
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in _PRAGMAS:

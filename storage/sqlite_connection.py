@@ -1,4 +1,4 @@
-"""A connection of aiosqlite whose thread has put things in order before a caller who is cancelled goes on."""
+"""An aiosqlite connection that cleans up before a cancelled caller continues."""
 
 import asyncio
 import contextlib
@@ -15,15 +15,15 @@ _ROWS_AT_ONCE = 64
 
 
 class SqliteConnection(aiosqlite.Connection):
-    """What a cancelled caller has asked for is done by the thread all the same, and later.
+    """Waits for the thread and rolls back when a caller is cancelled.
 
-    A transaction that it begins after its caller is gone is nobody's: the file would stay locked until the garbage
-    collector finds it. So whoever is cancelled waits until the thread is done and nothing is open any more.
+    aiosqlite's thread still runs what a cancelled caller has asked for. A transaction that begins after its caller has
+    gone would belong to nobody, and the file would stay locked until garbage collection.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(lambda: sqlite3.connect(path, check_same_thread=False), _ROWS_AT_ONCE)
-        # A process that is told to end does not wait for it.
+        # The end of the process does not wait for the thread.
         self._thread.daemon = True
         self._stopped: asyncio.Future[Any] | None = None
 
@@ -35,13 +35,13 @@ class SqliteConnection(aiosqlite.Connection):
             raise
 
     async def _undo_statement(self, fn: Callable[..., Any]) -> None:
-        """Behind what was asked last, so that it is over by then."""
-        # What has closed it meanwhile has undone it, too.
+        """Queued behind the cancelled statement, so that it has finished by then."""
+        # If the connection has been closed meanwhile, its transaction was rolled back.
         with contextlib.suppress(ValueError, sqlite3.ProgrammingError):
             await super()._execute(_undo, self._conn, getattr(fn, "__self__", None))  # type: ignore[no-untyped-call]
 
     def stop(self) -> "asyncio.Future[Any] | None":
-        # SQLAlchemy may stop what is closing already; a thread that has ended answers nobody.
+        # SQLAlchemy may stop a closing connection again; a thread that has ended would never answer.
         if self._stopped is None:
             self._stopped = super().stop()
         return self._stopped
@@ -49,7 +49,7 @@ class SqliteConnection(aiosqlite.Connection):
 
 def _undo(connection: sqlite3.Connection, asked: Any) -> None:
     if isinstance(asked, sqlite3.Cursor):
-        # A statement that is not read to its end keeps the connection, closed as it may be, and what it has locked.
+        # A statement that was not read to its end keeps its locks, even after the connection is closed.
         asked.close()
     if connection.in_transaction:
         connection.rollback()

@@ -1,4 +1,4 @@
-"""A connection of one's own to the file of rows, with a place among those who take turns at writing."""
+"""A separate SQLite connection for fast transactions, which shares the write lock with other writers."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SqliteWriter:
-    """Used by one thread at a time. `take` the turn, `run` what is to be done, `give` the turn back."""
+    """Used by one thread at a time: `acquire_lock`, then `run`, then `release_lock`."""
 
     def __init__(self, path: Path, **pragmas: object) -> None:
         self._lock_file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -33,7 +33,7 @@ class SqliteWriter:
             raise _translate_error(exc) from exc
 
     def acquire_lock(self, *, wait: bool) -> bool:
-        """Whether the turn is ours now; without `wait` only where it is free."""
+        """Acquires the write lock and returns whether it is held now; without `wait` only if it is free."""
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,9 +44,9 @@ class SqliteWriter:
         fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def run(self, work: "Callable[[SqliteWriter], T]", *, durable: bool) -> T:
-        """The work's result, committed; what it raised, with nothing left; Busy, DatabaseUnavailable.
+        """Commits and returns the result of `work`, or rolls back and raises what it raised.
 
-        durable: whether the disk must have it before this returns.
+        durable: whether the transaction must be on disk before this returns. Raises DatabaseBusy, DatabaseUnavailable.
         """
         execute = self._connection.execute
         synchronous = "FULL" if durable else "NORMAL"
@@ -59,12 +59,12 @@ class SqliteWriter:
                 result = work(self)
                 execute("COMMIT")
             except BaseException:
-                # The database may have done it by itself: when the disk is full, for one.
+                # SQLite rolls back by itself after some errors, such as a full disk.
                 if self._connection.in_transaction:
                     execute("ROLLBACK")
                 raise
         except sqlite3.IntegrityError as exc:
-            # As SQLAlchemy has it, for that is what callers know.
+            # Callers handle SQLAlchemy's IntegrityError.
             raise IntegrityError(None, None, exc) from exc
         except sqlite3.Error as exc:
             raise _translate_error(exc) from exc
@@ -82,51 +82,51 @@ class SqliteWriter:
 
 
 def _translate_error(error: sqlite3.Error) -> DatabaseUnavailable:
-    # What the module itself refuses has no code; the lower byte of a code is its kind.
+    # Errors of the Python module have no code; the lower byte of a code is the primary error.
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     return (DatabaseBusy if busy else DatabaseUnavailable)(type(error).__name__, str(error))
 
 
 def bind_values(text: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-    """A statement (storage/transactions.py) and its values, as SQLite takes them."""
+    """Returns a statement (see storage/transactions.py) and its values in SQLite's form."""
     lists = tuple([_count_placeholders(len(value)) for value in values if type(value) is list])
     return _expand_lists(text, lists), encode_values(values)
 
 
 @cache
 def _expand_lists(text: str, lists: tuple[int, ...]) -> str:
-    """The text with a place for each value of its lists, and without a lock: whoever writes has the whole file."""
+    """Adds a placeholder for each value of the lists, and removes the row lock: a writer has the whole file."""
     for placeholders in lists:
         text = text.replace("IN ?", f"IN ({', '.join('?' * placeholders)})", 1)
     return text.replace(" FOR NO KEY UPDATE OF locked", "")
 
 
 def _count_placeholders(length: int) -> int:
-    """Places for so many values: few texts, so that each is read by the database once."""
+    """Returns the number of placeholders, a power of two, so that there are few different statements to compile."""
     return 1 << (length - 1).bit_length() if length else 0
 
 
 def encode_values(values: Iterable[Any]) -> list[Any]:
-    """Values as SQLite keeps them."""
-    found: list[Any] = []
+    """Returns the values as SQLite stores them."""
+    encoded: list[Any] = []
     for value in values:
         kind = type(value)
         if kind in _AS_THEY_ARE:
-            found.append(value)
+            encoded.append(value)
         elif kind is list:
-            # The last one again, into the places that are left.
-            found += value + value[-1:] * (_count_placeholders(len(value)) - len(value))
+            # Repeats the last value in the remaining placeholders.
+            encoded += value + value[-1:] * (_count_placeholders(len(value)) - len(value))
         else:
-            kept = _KEPT.get(kind)
-            found.append(kept(value) if kept else value)
-    return found
+            encode = _KEPT.get(kind)
+            encoded.append(encode(value) if encode else value)
+    return encoded
 
 
 def _encode_instant(value: datetime) -> str:
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
-# Most values, told apart at once.
+# Most values are of these types, which need no conversion.
 _AS_THEY_ARE = frozenset((str, int, type(None)))
 _KEPT: dict[type, Callable[[Any], str]] = {datetime: _encode_instant, date: date.isoformat}
-"""How the types of columns keep what SQLite has no type for (storage/tables.py). Instants sort as their texts do."""
+"""How column types store what SQLite has no type for (storage/tables.py). Instants sort like their texts."""

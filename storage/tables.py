@@ -1,4 +1,6 @@
-"""What every table shares: the metadata with its naming convention, and column types that both databases hold alike."""
+"""What all tables share: the metadata with its naming convention, and column types that work alike in both
+databases.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +23,7 @@ Json = JSON(none_as_null=True)
 
 
 class Instant(TypeDecorator[datetime]):
-    """A point in time, always UTC and always with its zone."""
+    """An aware datetime, always in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -32,15 +34,15 @@ class Instant(TypeDecorator[datetime]):
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        # SQLite keeps no zone; what it keeps is UTC.
+        # SQLite stores no time zone; the stored times are UTC.
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Sealed(Text):
-    """Text that only the vault can read. Rotation finds these columns by type; the context is `table.column:id`."""
+    """Text that only the vault can open. Rotation finds these columns by type; the context is `table.column:id`."""
 
 
 def build_upsert(dialect: str, table: Table) -> Any:
-    """An insert that may say what happens on conflict; both databases say it in the same words."""
-    said: Any = postgresql if dialect == "postgresql" else sqlite
-    return said.insert(table)
+    """Returns an insert that supports `on_conflict_...`, which both databases have in the same form."""
+    dialect_module: Any = postgresql if dialect == "postgresql" else sqlite
+    return dialect_module.insert(table)

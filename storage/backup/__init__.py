@@ -1,1 +1,1 @@
-"""A data folder, copied while servers work on it, and put back."""
+"""Backs up a data folder while servers use it, and restores it."""

@@ -1,4 +1,4 @@
-"""Making a backup: databases as they were at one moment, then every other file of the data folder."""
+"""Makes a backup: the databases as of one moment, then every other file of the data folder."""
 
 import contextlib
 import shutil
@@ -17,12 +17,12 @@ _OBJECTS = "objects/"
 _TEMPORARY = ("-wal", "-shm", "-journal", ".lock")
 _EPHEMERAL = "kv-ephemeral.db"
 _DRAFTS = f"{_OBJECTS}.drafts/"
-"""Uploads that are not whole yet."""
+"""Unfinished uploads."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data folder, and where its rows are: mostly in it."""
+    """A data folder and its database file, which usually is in the folder."""
 
     data: Path
     rows: Path
@@ -32,15 +32,15 @@ class Source:
 
 
 def back_up(source: Source, target: Path, version: str, *, secret_key: bool = True) -> Manifest:
-    """Copy a data folder into a new or empty one, while servers may work on it; BackupError, OSError.
+    """Copies a data folder into a new or empty one, while servers may use it. Raises BackupError, OSError.
 
-    The ephemeral tier of the key-value store is left out: it is what a restart of the machine drops, too.
+    The ephemeral tier of the key-value store is left out, since a restart of the machine drops it too.
     """
     if target.resolve().is_relative_to(source.data.resolve()):
         raise WithinItself(target, source.data)
     if not source.rows.is_file():
         raise NoDataFolder(source.rows)
-    made = make_empty(target)
+    new_folders = make_empty(target)
     try:
         manifest = _copy_data(source, target, version, secret_key=secret_key)
         sync_folders(target)
@@ -48,14 +48,14 @@ def back_up(source: Source, target: Path, version: str, *, secret_key: bool = Tr
         sync_folders(target)
     except BaseException:
         _empty_folder(target)
-        remove_empty(made)
+        remove_empty(new_folders)
         raise
     return manifest
 
 
 def _copy_data(source: Source, target: Path, version: str, *, secret_key: bool) -> Manifest:
     made_at = datetime.now(UTC)
-    # The rows first: whoever has their turn may wait for another store's, and never the other way round.
+    # The main database first: whoever holds its lock may wait for another store's lock, and never the reverse.
     names = [ROWS, *(name for name in _list_names(source.data) if _is_database(name) and name != ROWS)]
     files: dict[str, File] = {}
     with open_snapshots([source.database(name) for name in names]) as connections:
@@ -67,11 +67,11 @@ def _copy_data(source: Source, target: Path, version: str, *, secret_key: bool) 
             rows = copy_database(connection, target / name)
             size, digest = measure(target / name)
             files[name] = File(bytes=size, sha256=digest, rows=rows)
-    # After the databases: a key that was made meanwhile stands before the old ones, and those are what the copies need.
+    # After the databases: a key that is added meanwhile does not displace the older keys, which the copies need.
     for name in _list_names(source.data):
         if _is_database(name) or (name == SECRET and not secret_key):
             continue
-        # Files that are deleted meanwhile are no loss.
+        # Files that are deleted meanwhile are left out.
         with contextlib.suppress(FileNotFoundError):
             size, digest = copy_file(source.data / name, target / name)
             files[name] = File(bytes=size, sha256=digest)
@@ -79,20 +79,20 @@ def _copy_data(source: Source, target: Path, version: str, *, secret_key: bool) 
 
 
 def _list_names(data: Path) -> list[str]:
-    """What is kept of a data folder."""
-    found = (path.relative_to(data).as_posix() for path in list_files_below(data))
-    return [name for name in found if not _is_temporary(name)]
+    """Returns the names of the files that a backup holds."""
+    names = (path.relative_to(data).as_posix() for path in list_files_below(data))
+    return [name for name in names if not _is_temporary(name)]
 
 
 def _is_temporary(name: str) -> bool:
-    # What users have stored may have any name.
+    # Users' files may have any name.
     if name.startswith(_OBJECTS):
         return name.startswith(_DRAFTS)
     return name.endswith((*_TEMPORARY, _EPHEMERAL))
 
 
 def _is_database(name: str) -> bool:
-    # What users have stored may be anything, and is never opened.
+    # Users' files may hold anything, and are never opened as databases.
     return name.endswith(".db") and not name.startswith(_OBJECTS)
 
 

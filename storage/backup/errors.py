@@ -1,10 +1,10 @@
-"""What keeps a backup from being made or put back, each in one line for an operator."""
+"""Errors of backup and restore, each one line for an operator."""
 
 from pathlib import Path
 
 
 class BackupError(Exception):
-    """The text says what is wrong and what to do; nothing has been changed but what the command made itself."""
+    """The message says what is wrong and what to do. Only what the command itself created has changed."""
 
 
 class NotEmpty(BackupError):
@@ -13,19 +13,19 @@ class NotEmpty(BackupError):
 
 
 class NoDataFolder(BackupError):
-    """A command that works on an installation was started where there is none."""
+    """There is no installation where a command for one was started."""
 
     def __init__(self, rows: Path) -> None:
-        found = "is not the database of a Baobab" if rows.exists() else "is not there"
+        problem = "is not a Baobab database" if rows.exists() else "does not exist"
         super().__init__(
-            f"{rows.absolute()} {found}: a data folder holds one. Run the command where the server is started, or name"
-            " its data folder with --data or BAOBAB_DATA. `baobab init` makes a new one"
+            f"{rows.absolute()} {problem}: a data folder holds one. Run the command where the server is started, or "
+            "name its data folder with --data or BAOBAB_DATA. `baobab init` creates a new one"
         )
 
 
 class WithinItself(BackupError):
     def __init__(self, folder: object, data: object) -> None:
-        super().__init__(f"{folder} lies in {data}, which is what is to be copied; name a folder elsewhere")
+        super().__init__(f"{folder} is inside {data}, the folder to copy; name a folder outside it")
 
 
 class StoreBusy(BackupError):
@@ -35,16 +35,16 @@ class StoreBusy(BackupError):
 
 class NoBackup(BackupError):
     def __init__(self, folder: object, reason: str) -> None:
-        super().__init__(f"{folder} holds no whole backup: {reason}")
+        super().__init__(f"{folder} does not hold a complete backup: {reason}")
 
 
 class BackupDamaged(BackupError):
     def __init__(self, file: object) -> None:
-        super().__init__(f"{file} is not what was backed up; take another backup")
+        super().__init__(f"{file} differs from what was backed up; use another backup")
 
 
 class BackupTooNew(BackupError):
     def __init__(self, version: str) -> None:
         super().__init__(
-            f"the backup was made by Baobab {version}, whose schema this version does not know; install it"
+            f"the backup was made by Baobab {version}, whose schema this version does not know; install that version"
         )

@@ -1,4 +1,4 @@
-"""The manifest: what a backup holds. It is written last, so that a folder with one is whole."""
+"""The manifest: what a backup holds. It is written last, so that a folder with a manifest is complete."""
 
 import os
 from datetime import datetime
@@ -13,10 +13,10 @@ NAME = "manifest.json"
 
 
 def _check_file_name(name: str) -> str:
-    """A manifest may come from anywhere: what it names must stay within the folder that it is put into."""
+    """Refuses names that lead out of the target folder, since a manifest may come from anywhere."""
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or {".", ".."} & set(name.split("/")) or "\0" in name:
-        raise ValueError("is not a name within the backup")
+        raise ValueError("is not a path within the backup")
     return name
 
 
@@ -24,7 +24,7 @@ FileName = Annotated[str, AfterValidator(_check_file_name)]
 
 
 class File(BaseModel):
-    """One file. `rows` is table -> number of rows, for databases only."""
+    """One file. `rows` maps tables to numbers of rows, for databases only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class File(BaseModel):
 
 
 class Manifest(BaseModel):
-    """`files` are by their names relative to the folder, with `/` between the parts."""
+    """`files` is by path relative to the folder, with `/` as the separator."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class Manifest(BaseModel):
         return sum(file.bytes for file in self.files.values())
 
     def write(self, folder: Path) -> None:
-        """Put it into a folder, on disk and all at once."""
+        """Writes the manifest into a folder, durably and atomically."""
         fresh = folder / f"{NAME}.new"
         with fresh.open("w") as file:
             file.write(self.model_dump_json(indent=2) + "\n")

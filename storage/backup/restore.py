@@ -1,4 +1,4 @@
-"""Putting a backup in the place of a data folder."""
+"""Restores a backup as a data folder."""
 
 import shutil
 from pathlib import Path
@@ -12,22 +12,23 @@ _STAGE = ".restoring"
 
 
 def restore(backup: Path, data: Path) -> Manifest:
-    """Copy a backup into a data folder that is new or empty; BackupError, OSError.
+    """Copies a backup into a data folder that is new or empty. Raises BackupError, OSError.
 
-    Everything is copied and compared before anything is in its place. The folder may be a mount, which cannot be
-    replaced as a whole; so one that was interrupted is not empty, and is refused the next time.
+    All files are copied and compared before any is moved into place. The folder may be a mount, which cannot be
+    replaced as a whole; an interrupted restore therefore leaves a folder that is not empty and is refused the next
+    time.
     """
     manifest = Manifest.read(backup)
     if manifest.schema_revision not in list_revisions():
         raise BackupTooNew(manifest.version)
-    made = make_empty(data)
+    new_folders = make_empty(data)
     stage = data / _STAGE
     stage.mkdir(mode=0o700)
     try:
         _fill(stage, backup, manifest)
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
-        remove_empty(made)
+        remove_empty(new_folders)
         raise
     for path in sorted(stage.iterdir()):
         path.rename(data / path.name)

@@ -1,7 +1,7 @@
-"""SQLite files as they all were at one moment, while other processes go on writing to them.
+"""Copies SQLite files as of one moment, while other processes keep writing to them.
 
-One library opens every file here, whichever of the two a server uses: it is another process, and one process must not
-open a file with both. Nothing here writes to a file that is copied, and nothing here makes a checkpoint.
+All files are opened with one library, whichever of the two a server uses: this is a separate process, and a process
+must not open a file with both. This module neither writes to the files nor checkpoints them.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from baobab.storage.backup.errors import StoreBusy
 
 _TIMEOUT_MS = 30_000
 _PAGES = 1024
-"""Copied at a time: some megabytes at most, between which an interrupt is noticed."""
+"""Pages copied at a time: some megabytes, after which an interrupt is noticed."""
 
 
 @contextlib.contextmanager
 def open_snapshots(files: Sequence[Path]) -> Iterator[list[apsw.Connection]]:
-    """A connection for each file, that sees the moment at which nobody wrote to any of them.
+    """Yields a connection for each file; all of them see the same moment, at which nobody wrote to any file.
 
-    The writers' turns are held just until every connection has begun to read, which takes milliseconds: what one store
-    tells of another is then true in the copies as well. They are taken in the order of the files.
+    The write locks are held, in the order of the files, only until every connection has begun to read, which takes
+    milliseconds. What one store says about another is then true in the copies too.
     """
     with contextlib.ExitStack() as readers:
         with contextlib.ExitStack() as locks:
@@ -32,16 +32,16 @@ def open_snapshots(files: Sequence[Path]) -> Iterator[list[apsw.Connection]]:
             connections = []
             for file in files:
                 reader = _open_connection(readers, file, apsw.SQLITE_OPEN_READONLY)
-                # BEGIN alone does not begin to read.
+                # BEGIN alone does not start a read transaction.
                 _execute(reader, file, "BEGIN; SELECT count(*) FROM sqlite_master")
                 connections.append(reader)
         yield connections
 
 
 def copy_database(source: apsw.Connection, target: Path) -> dict[str, int]:
-    """Copy what a connection sees into a new file; table -> number of rows in the copy.
+    """Copies what a connection sees into a new file. Returns the number of rows of each table in the copy.
 
-    The copy is one file: its log is put away, and whoever opens it next chooses a journal mode.
+    The copy is a single file without a WAL; whoever opens it next chooses a journal mode.
     """
     connection = apsw.Connection(str(target))
     try:
@@ -63,11 +63,11 @@ def copy_database(source: apsw.Connection, target: Path) -> dict[str, int]:
 
 
 def read_schema_revision(rows: apsw.Connection) -> str | None:
-    """The migration that a database of rows is at; None for a database that is no such."""
+    """Returns the migration revision of a database; None if it is not one of ours."""
     if not rows.execute("SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'").get:
         return None
-    found: str | None = rows.execute("SELECT version_num FROM alembic_version").get
-    return found
+    revision: str | None = rows.execute("SELECT version_num FROM alembic_version").get
+    return revision
 
 
 def _open_connection(stack: contextlib.ExitStack, file: Path, flags: int) -> apsw.Connection:
@@ -77,7 +77,7 @@ def _open_connection(stack: contextlib.ExitStack, file: Path, flags: int) -> aps
         raise StoreBusy(file, exc) from exc
     stack.callback(connection.close)
     connection.set_busy_timeout(_TIMEOUT_MS)
-    # The last connection that closes would make one, and servers take turns for theirs.
+    # The last connection to close would checkpoint, which servers do only while they hold the write lock.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 

@@ -1,4 +1,4 @@
-"""The files below a folder, and copies of them that are on disk when they are said to be made."""
+"""Lists the files below a folder, and copies files durably."""
 
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ _CHUNK = 1 << 20
 
 
 def list_files_below(folder: Path) -> Iterator[Path]:
-    """Regular files in a fixed order. Links are not followed: they lead out of the folder."""
+    """Yields regular files in a fixed order. Links are not followed, since they may lead out of the folder."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -22,7 +22,9 @@ def list_files_below(folder: Path) -> Iterator[Path]:
 
 
 def make_empty(folder: Path) -> list[Path]:
-    """Make a folder, or take one that is there and empty; NotEmpty. The folders that it made, the innermost first."""
+    """Creates a folder, or accepts an empty one. Returns the folders that it created, innermost first. Raises
+    NotEmpty.
+    """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise NotEmpty(folder)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -31,14 +33,14 @@ def make_empty(folder: Path) -> list[Path]:
 
 
 def remove_empty(made: Iterable[Path]) -> None:
-    """Remove folders that `make_empty` has made, as far as nothing is in them."""
+    """Removes folders that `make_empty` has created, if they are empty."""
     with contextlib.suppress(OSError):
         for path in made:
             path.rmdir()
 
 
 def copy_file(source: Path, target: Path) -> tuple[int, str]:
-    """Size and SHA-256 of what was copied."""
+    """Copies a file durably. Returns the size and SHA-256 of the content."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     size, digest = 0, hashlib.sha256()
     with source.open("rb") as reading, target.open("xb") as writing:
@@ -52,7 +54,7 @@ def copy_file(source: Path, target: Path) -> tuple[int, str]:
 
 
 def measure(path: Path) -> tuple[int, str]:
-    """Size and SHA-256 of a file, which is on disk then."""
+    """Returns the size and SHA-256 of a file, after it has been flushed to disk."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
@@ -60,7 +62,7 @@ def measure(path: Path) -> tuple[int, str]:
 
 
 def sync_folders(folder: Path) -> None:
-    """Names of files, too, are on disk only when their folders are."""
+    """Flushes the folders to disk, since a new file's name is durable only when its folder is."""
     for parent, _, _ in os.walk(folder):
         descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""The key-value storage engines behind one port."""
+"""The key-value store: several engines with one interface."""
 
 from baobab.storage.kv.engine import (
     ABSENT,

@@ -1,4 +1,4 @@
-"""Adding to a stored JSON integer."""
+"""Adds to a stored JSON integer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LONGEST = len(str(_LOWEST))
 
 
 def add(stored: bytes | None, by: int) -> int:
-    """None counts as 0. Raises NotAnInteger or IntegerOverflow."""
+    """Returns the sum; None counts as 0. Raises NotAnInteger or IntegerOverflow."""
     if stored is None:
         total = by
     elif _INTEGER.fullmatch(stored) is None:
         raise NotAnInteger
     elif len(stored) > _LONGEST:
-        # No 64-bit step leads back from there, and int() refuses some thousands of digits.
+        # No 64-bit step leads back into the range, and int() refuses thousands of digits.
         raise IntegerOverflow
     else:
         total = int(stored) + by

@@ -1,7 +1,7 @@
-"""The port of the key-value store.
+"""The interface of key-value engines.
 
-A space is one app's key range; keys are validated printable ASCII; values are compact JSON text. An engine knows
-nothing of HTTP, rules or plans: whoever calls it brings the quota.
+A space is the key range of one app; keys are validated printable ASCII; values are compact JSON text. An engine knows
+nothing of HTTP, rules or plans: the caller passes the quota.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABSENT = Absent.ABSENT
 
 
 class Quota(NamedTuple):
-    """Caps on the live entries of a space; None is no cap."""
+    """Caps on the live entries of a space; None means no cap."""
 
     max_keys: int | None = None
     max_bytes: int | None = None
@@ -62,15 +62,15 @@ class Delete:
 
 
 Op = Get | Set | Delete
-# Get answers bytes or None, Set answers None, Delete the number of entries removed, a refused op its error.
+# Get returns bytes or None, Set returns None, Delete the number of entries removed, and a refused op its error.
 OpResult = bytes | int | KvError | None
 
 
 class Entry(NamedTuple):
-    """An entry as it is carried from one engine to another.
+    """An entry as it is copied from one engine to another.
 
-    `expires` is epoch milliseconds; `window` the seconds it was last given, from which touch restarts; both None for
-    never.
+    `expires` is epoch milliseconds. `window` is the ttl in seconds that was set last, from which touch restarts. Both
+    are None for entries that never expire.
     """
 
     key: str
@@ -81,40 +81,43 @@ class Entry(NamedTuple):
 
 
 class Engine(Protocol):
-    """A ttl is whole seconds, None for never. An expired entry is absent from the instant it expires.
+    """A ttl is in whole seconds; None means never. An expired entry is absent from the instant it expires.
 
-    Every method that names `quota`, and delete, expire and flush, are writes: in a frozen space they raise SpaceFrozen,
-    whatever they would have found there. A batch does where it holds a Set or a Delete, and then as a whole.
+    Every method with a `quota`, and delete, expire and flush, are writes: in a frozen space they raise SpaceFrozen,
+    whatever the entries are. A batch with a Set or a Delete raises it as a whole.
     """
 
     async def open(self) -> None: ...
 
     async def close(self) -> None:
-        """Finishes the writes already accepted. Every later call raises StoreUnavailable."""
+        """Finishes the writes that were accepted. Every later call raises StoreUnavailable."""
         ...
 
     def for_attempt(self, token: str) -> Self:
-        """The same store, for one attempt at a call that may be made again after a crash.
+        """Returns a view of the store for one attempt at a call that may be repeated after a crash.
 
         The first write of each view of a token is made once, so is the second, and so on: a later attempt that makes
-        the same writes in the same order changes nothing and is answered what the first was. Kept for a week, with
-        the write itself; a refused write keeps nothing.
+        the same writes in the same order changes nothing and gets the results of the first. The results are stored for
+        a week, together with the writes. A refused write stores nothing.
         """
         ...
 
     async def has_written(self, space: str, token: str) -> bool:
-        """Whether a view of the token has written in the space. Once that is frozen, the answer stays what it is."""
+        """Whether a view of the token has written in the space. Once the space is frozen, the answer does not
+        change.
+        """
         ...
 
     async def get(self, space: str, key: str, touch: bool = False) -> bytes | None:
-        """Durable tier first. `touch` restarts the expiry of a durable key from the ttl it was last given.
+        """Returns the value, from the durable tier first. `touch` restarts the expiry of a durable key with its last
+        ttl.
 
-        Not so in a frozen space, where it only reads.
+        In a frozen space, `touch` has no effect.
         """
         ...
 
     async def ttl(self, space: str, key: str) -> int | Absent | None:
-        """Remaining seconds rounded up, None for no expiry."""
+        """Returns the remaining seconds rounded up, or None for no expiry."""
         ...
 
     async def exists(self, space: str, key: str) -> bool: ...
@@ -124,15 +127,17 @@ class Engine(Protocol):
         ...
 
     async def delete(self, space: str, key: str) -> int:
-        """Entries removed over both tiers."""
+        """Returns the number of entries removed in both tiers."""
         ...
 
     async def incr(self, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
-        """An absent key starts at 0, durable, with `ttl`; an existing one keeps its expiry and tier. `by` is 64 bit."""
+        """An absent key starts at 0, durable, with `ttl`; an existing one keeps its expiry and tier. `by` has
+        64 bits.
+        """
         ...
 
     async def setnx(self, space: str, key: str, value: bytes, ttl: int | None, tier: Tier, quota: Quota) -> bool:
-        """Writes only where the key is absent from both tiers."""
+        """Writes only if the key is absent from both tiers."""
         ...
 
     async def cas(
@@ -144,69 +149,74 @@ class Engine(Protocol):
         ttl: int | None,
         quota: Quota,
     ) -> bool:
-        """Swaps when the stored JSON means `expected`; null and "__NULL__" mean each other and an absent key.
+        """Swaps if the stored JSON equals `expected`; null and "__NULL__" equal each other and an absent key.
 
         A swap keeps the expiry and the tier; a key that was absent becomes durable with `ttl`.
         """
         ...
 
     async def expire(self, space: str, key: str, ttl: int | None) -> bool:
-        """False where the key is absent; 0 deletes; None persists."""
+        """Returns False if the key is absent. A ttl of 0 deletes the key; None removes the expiry."""
         ...
 
     async def batch(self, space: str, ops: Sequence[Op], quota: Quota) -> list[OpResult]:
-        """Results in the order of `ops`. Each op is atomic by itself; a refused one does not stop the others."""
+        """Returns results in the order of `ops`. Each op is atomic by itself; a refused one does not stop the
+        others.
+        """
         ...
 
     async def scan(self, space: str, prefix: str, limit: int, cursor: str | None) -> tuple[list[str], str | None]:
-        """Live keys of both tiers in order, and the cursor of the next page: the last key of this one."""
+        """Returns live keys of both tiers in order, and the cursor of the next page: the last key of this one."""
         ...
 
     async def usage(self, space: str) -> Usage: ...
 
     async def flush(self, space: str) -> int:
-        """Deletes every entry of the space in both tiers; answers how many were live."""
+        """Deletes every entry of the space in both tiers; returns how many were live."""
         ...
 
     async def sweep(self, limit: int = 1000) -> int:
-        """Removes at most `limit` expired entries of any space; a full answer means that more may be left.
-
-        In frozen spaces too.
+        """Removes at most `limit` expired entries of any space, frozen or not. If it returns `limit`, more
+        may be left.
         """
         ...
 
     async def spaces(self, after: str | None, limit: int) -> list[str]:
-        """At most `limit` spaces that hold live entries, in order, from the first behind `after`."""
+        """Returns at most `limit` spaces that hold live entries, in order, beginning after `after`."""
         ...
 
     async def export(self, space: str, after: str | None, limit: int) -> list[Entry]:
-        """At most `limit` live entries of both tiers in the order of their keys, from the first behind the key `after`.
+        """Returns at most `limit` live entries of both tiers in the order of their keys, beginning after the key
+        `after`.
 
-        An empty answer is the end. Entries that are there throughout come exactly once, whatever is written meanwhile;
-        of a frozen space, all come. A value may have some 256 KB, and all of an answer is in memory at once.
+        An empty list is the end. Entries that exist throughout come exactly once, whatever is written meanwhile; of a
+        frozen space, all entries come. A value may have 256 KB, and the whole result is in memory at once.
         """
         ...
 
     async def load(self, space: str, entries: Sequence[Entry]) -> None:
-        """Puts entries as they are, in a frozen space too, with no quota. May run twice, and where it failed must."""
+        """Stores entries unchanged, in a frozen space too, without a quota. It may be repeated, and must be after a
+        failure.
+        """
         ...
 
     async def freeze(self, space: str) -> None:
-        """Refuses the writes of every process from now on, until `thaw`. May run twice.
+        """Refuses writes from every process from now on, until `thaw`. It may be repeated.
 
-        A write is made before, and `export` shows it, or refused. Reads go on; `touch` restarts no expiry. It lasts as
-        the durable tier does. Processes of a release that knew no freezing do not heed it: where such still run, wait.
+        A write is either made before, and `export` shows it, or refused. Reads continue; `touch` restarts no expiry.
+        The freeze lasts as long as the durable tier. Processes of a release without freezing ignore it: wait until none
+        runs.
         """
         ...
 
     async def thaw(self, space: str) -> None:
-        """May run twice."""
+        """Allows writes again. It may be repeated."""
         ...
 
     async def erase(self, space: str) -> None:
-        """Removes all entries of a space, frozen or not, and thaws it. May run twice.
+        """Removes all entries of a space, frozen or not, and thaws it. It may be repeated.
 
-        What `once` keeps stays until its week is over.
+        The results of `for_attempt` stay until their week is over.
         """
         ...
 

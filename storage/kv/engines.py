@@ -1,4 +1,4 @@
-"""Which engine keeps the key-value store, by the addresses of an installation."""
+"""Chooses the key-value engine by the addresses of an installation."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +16,12 @@ def engine_at(
     clock: Callable[[], float],
     durable: Literal["database", "valkey"] = "database",
 ) -> Engine:
-    """Beside the rows, in their Postgres or in files in a folder; in Valkey, where there is one, what may be lost, or
-    with `durable` all of it. It is not open yet.
+    """Returns the engine for these addresses, not open yet.
+
+    Entries are stored beside the rows: in their Postgres, or in files in a folder. With Valkey, it holds the ephemeral
+    tier; with `durable="valkey"` it holds everything.
     """
-    # Their drivers cost what an embedded start need not pay.
+    # Imported only if needed, because the drivers take time to load.
     if valkey_url and durable == "valkey":
         from baobab.storage.kv.valkey.engine import ValkeyEngine
 

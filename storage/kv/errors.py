@@ -1,24 +1,24 @@
-"""What a key-value engine can refuse.
+"""Errors of key-value engines.
 
 KvError
 ├── NotAnInteger        incr of a value that is not a JSON integer literal
-├── IntegerOverflow     incr whose result leaves signed 64 bit
+├── IntegerOverflow     incr whose result does not fit signed 64 bit
 ├── QuotaExceeded
-│   ├── KeysExhausted   one more key would pass the cap
-│   └── StorageFull     these bytes would pass the cap
-├── SpaceFrozen         a write to a space that is being carried elsewhere
-└── StoreUnavailable    the store cannot answer now; the write it refused was not applied, except where a connection to
-    │                   a server broke while it was being made: then nobody here knows (`once` makes it safe to repeat)
+│   ├── KeysExhausted   one more key would exceed the cap
+│   └── StorageFull     these bytes would exceed the cap
+├── SpaceFrozen         a write to a space that is being moved
+└── StoreUnavailable    the store cannot answer now. The refused write was not applied, unless the connection to the
+    │                   server broke during it: then nobody knows (`for_attempt` makes it safe to repeat)
     ├── StoreClosed
-    ├── StoreDamaged    what the store has is not what it wrote: only a backup helps
-    └── QueueFull       more writes are waiting than the engine will hold
+    ├── StoreDamaged    the store's files are corrupt: only a backup helps
+    └── QueueFull       more writes are waiting than the engine accepts
 """
 
 from __future__ import annotations
 
 
 class KvError(Exception):
-    """Every refusal of an engine."""
+    """The base class of all errors of an engine."""
 
 
 class NotAnInteger(KvError):
@@ -32,11 +32,11 @@ class IntegerOverflow(KvError):
 
 
 class QuotaExceeded(KvError):
-    """A write that would raise a live total above its cap."""
+    """A write that would raise a total of live entries above its cap."""
 
 
 class KeysExhausted(QuotaExceeded):
-    """`keys` are the live entries before the write."""
+    """`keys` is the number of live entries before the write."""
 
     def __init__(self, keys: int, cap: int) -> None:
         super().__init__(f"{keys} of {cap} keys are in use")
@@ -45,7 +45,7 @@ class KeysExhausted(QuotaExceeded):
 
 
 class StorageFull(QuotaExceeded):
-    """`used` are the live bytes before the write."""
+    """`used` is the number of live bytes before the write."""
 
     def __init__(self, used: int, cap: int) -> None:
         super().__init__(f"{used} of {cap} bytes are in use")
@@ -54,14 +54,14 @@ class StorageFull(QuotaExceeded):
 
 
 class SpaceFrozen(KvError):
-    """Nothing was written, and nothing will be until the space is thawed."""
+    """The space is frozen: nothing was written, and nothing will be until it is thawed."""
 
     def __init__(self) -> None:
         super().__init__("the space is frozen")
 
 
 class StoreUnavailable(KvError):
-    """`reason` is for the log, not for callers: it may hold what the operating system said."""
+    """`reason` is for the log, not for callers: it may hold messages of the operating system."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -78,7 +78,7 @@ class StoreClosed(StoreUnavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """Met once, it stays so until the store is opened anew: what is still read may be wrong."""
+    """Once raised, it is raised until the store is opened again, since anything that can still be read may be wrong."""
 
 
 class QueueFull(StoreUnavailable):

@@ -1,8 +1,8 @@
-"""Deadlines in whole milliseconds: with floats, thirty seconds from now could round up to thirty-one."""
+"""Deadlines in whole milliseconds. With floats, thirty seconds from now could round up to thirty-one."""
 
 from __future__ import annotations
 
-# Some three hundred years. A longer ttl is cut to this, so that a deadline always fits 64 bit.
+# About three hundred years. A longer ttl is cut to this, so that a deadline always fits 64 bits.
 LONGEST_TTL = 10_000_000_000
 
 
@@ -11,7 +11,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def window(ttl: int | None) -> int | None:
-    """The ttl as it is kept: what `touch` will restart from."""
+    """Returns the ttl as it is stored, from which `touch` restarts."""
     return None if ttl is None else min(ttl, LONGEST_TTL)
 
 

@@ -1,4 +1,4 @@
-"""The folder on disk: two files, made ready under a lock that every process opening them takes."""
+"""The two SQLite files of the store, prepared under a lock that every process takes when it opens them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ GROUP BY copy.space
 
 
 class Faults:
-    """What SQLite's errors mean; damage that was met once is remembered."""
+    """Translates SQLite's errors, and remembers damage once it was found."""
 
     def __init__(self) -> None:
         self._damage: str | None = None
 
     def translate(self, cause: BaseException) -> StoreUnavailable:
-        """The error that callers get; a commit of one tier that failed has its own cause behind it."""
+        """Returns the error for callers. The failed commit of one tier has its own cause attached."""
         if isinstance(cause.__cause__ or cause, (apsw.CorruptError, apsw.NotADBError)):
             self._damage = f"{type(cause).__name__}: {cause}"
             return StoreDamaged(self._damage)
         return StoreUnavailable(f"{type(cause).__name__}: {cause}")
 
     def require_sound(self) -> None:
-        """Raise StoreDamaged where damage has been met."""
+        """Raises StoreDamaged if damage was found."""
         if self._damage is not None:
             raise StoreDamaged(self._damage)
 
@@ -47,9 +47,9 @@ class Files:
         self._boot_id = boot_id or _read_boot_id()
 
     def prepare(self, busy_timeout: float) -> None:
-        """Creates what is missing, and drops an ephemeral file that an earlier boot of the machine has left."""
+        """Creates what is missing, and deletes an ephemeral file that is older than the last boot of the machine."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Processes that switch a new file to WAL at the same moment fail with "locked" whatever their timeout.
+        # Processes that switch a new file to WAL at the same moment fail with "locked", whatever their timeout is.
         # SQLite's own lock on a file of its own is a file lock that works on every platform.
         with _open_connection(self.folder / "kv.lock", busy_timeout) as lock:
             lock.execute("BEGIN EXCLUSIVE")
@@ -67,7 +67,7 @@ class Files:
                 _drop_copies(both)
 
     def _is_of_this_boot(self, busy_timeout: float) -> bool:
-        # Without synchronous writes, a crash of the machine may have left it damaged; a crash of ours cannot.
+        # Without synchronous writes, a crash of the machine may damage the file; a crash of a process cannot.
         with _open_connection(self.ephemeral, busy_timeout) as connection:
             try:
                 recorded = connection.execute("SELECT id FROM boot").get
@@ -93,10 +93,10 @@ def _initialise(connection: apsw.Connection) -> None:
 
 
 def _drop_copies(connection: apsw.Connection) -> None:
-    """A crash between the two commits of a group leaves keys in both tiers; the ephemeral copy is the one to go."""
+    """Deletes the ephemeral copy of keys that are in both tiers after a crash between the two commits of a group."""
     if not connection.execute(_COPIES).fetchall():
         return
-    # Locks both files, the durable one first as every writer does, so that no group is half committed now.
+    # Locks both files, the durable one first, as every writer does, so that no group is half committed now.
     connection.execute("BEGIN IMMEDIATE")
     for space, keys, size in connection.execute(_COPIES).fetchall():
         connection.execute(
@@ -115,5 +115,5 @@ def _is_sound(connection: apsw.Connection) -> bool:
 
 
 def _read_boot_id() -> str:
-    """Empty where the platform has none; the file is then checked instead."""
+    """Returns the boot id; empty if the platform has none, in which case the file is checked instead."""
     return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""

@@ -1,7 +1,7 @@
-"""Writes that happen once for each token: a crash may have them made again by somebody who cannot know.
+"""Idempotent writes: after a crash, a caller that cannot know whether a write was made may repeat it.
 
-The result of a write is kept under its token in the same transaction. Made again, the write changes nothing and
-answers that result, so that whoever repeats a whole call comes to the same end as the first attempt would have.
+The result of a write is stored under its token in the same transaction. When it is repeated, the write changes nothing
+and returns that result, so that a repeated call ends as the first attempt would have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from baobab.storage.kv.transaction import Transaction
 
 T = TypeVar("T")
 
-# No app has this id, so no caller reaches the space, and no quota counts it.
+# No app has this id, so no caller can reach the space and no quota counts it.
 SPACE = "~once"
 KEPT_SECONDS = 7 * 24 * 3600
 
@@ -27,21 +27,21 @@ _REFUSALS = {kind.__name__: kind for kind in (KeysExhausted, StorageFull)}
 
 
 def attempt_tokens(token: str) -> Iterator[str]:
-    """Under which the writes of one attempt are kept, in their order."""
+    """Yields the tokens of the writes of one attempt, in order."""
     return (f"{token}:{number}" for number in itertools.count())
 
 
 def make_idempotent(token: str, write: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
-    """The write, made at most once under its token. A refused write keeps no token."""
+    """Returns the write, made at most once under its token. A refused write stores no token."""
 
     def write_once(transaction: Transaction) -> T:
-        found = transaction.current(SPACE, token)
-        if found is not None:
-            earlier: T = _decode_result(json.loads(found[1].value))
-            return earlier
+        stored = transaction.current(SPACE, token)
+        if stored is not None:
+            earlier_result: T = _decode_result(json.loads(stored[1].value))
+            return earlier_result
         result = write(transaction)
-        kept = json.dumps(_encode_result(result), separators=(",", ":")).encode()
-        row = Row(kept, expiry.deadline(transaction.now, KEPT_SECONDS), KEPT_SECONDS)
+        encoded = json.dumps(_encode_result(result), separators=(",", ":")).encode()
+        row = Row(encoded, expiry.deadline(transaction.now, KEPT_SECONDS), KEPT_SECONDS)
         transaction.store(SPACE, token, Tier.DURABLE, row, Quota())
         return result
 
@@ -49,7 +49,7 @@ def make_idempotent(token: str, write: Callable[[Transaction], T]) -> Callable[[
 
 
 def _encode_result(result: Any) -> Any:
-    """A result as JSON: what single writes answer is that already; a batch has values and refusals too."""
+    """Encodes a result as JSON. Results of single writes are JSON already; a batch also has values and errors."""
     match result:
         case list():
             return [_encode_result(item) for item in result]

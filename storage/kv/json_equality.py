@@ -1,4 +1,4 @@
-"""When two JSON texts mean the same value: key order and number spelling do not matter, types do."""
+"""Compares JSON texts by value: key order and the spelling of numbers do not matter, types do."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-# Clients that cannot send null in a comparison send this string for it.
+# Clients that cannot send null in a comparison send this string instead.
 _NULLS = (None, "__NULL__")
 # Two quotes around eight characters, each escaped as \uXXXX.
 _LONGEST_NULL = 2 + 8 * 6
 
 
 def matches(stored: bytes | None, expected: bytes) -> bool:
-    """Compare-and-swap's question; `stored` is None for an absent key."""
+    """Whether a compare-and-swap may swap; `stored` is None for an absent key."""
     if _is_null(expected):
         return stored is None or _is_null(stored)
     return stored is not None and is_same_json(stored, expected)
@@ -25,7 +25,7 @@ def is_same_json(left: bytes, right: bytes) -> bool:
     try:
         return _is_same(_parse(left), _parse(right))
     except RecursionError:
-        # Nested deeper than the parser goes: such values are the same only byte by byte.
+        # Too deeply nested for the parser: such values are equal only if their bytes are.
         return False
 
 
@@ -42,7 +42,7 @@ def _parse_number(text: str) -> Decimal | tuple[str]:
     try:
         return Decimal(text)
     except InvalidOperation:
-        # An exponent of nineteen digits or more: a number, but comparable only as it is spelled.
+        # A number with an exponent of nineteen digits or more can be compared only by its text.
         return (text,)
 
 

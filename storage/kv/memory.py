@@ -1,4 +1,4 @@
-"""The engine in plain dictionaries: for tests of whatever stands on the port, and the measure for the other engines."""
+"""An engine in plain dictionaries: for tests of what uses the store, and the reference for the other engines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _AttemptView:
 
 
 class MemoryEngine:
-    """A key has one entry, whose tier is a mark on it. No method awaits, so each is atomic on its event loop."""
+    """Each key has one entry with its tier. No method awaits, so each is atomic on its event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -210,7 +210,7 @@ class MemoryEngine:
             raise SpaceFrozen
 
     def _live_entries(self, space: str) -> dict[str, Entry]:
-        """The entries of a space, once the expired ones are dropped."""
+        """Returns the entries of a space, after dropping expired ones."""
         self._require_open()
         now = self._now
         entries = self._spaces.get(space, {})

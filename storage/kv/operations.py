@@ -1,4 +1,4 @@
-"""What each write does to a transaction. Every function either raises before it changes anything, or succeeds."""
+"""What each write does in a transaction. Every function either raises before it changes anything, or succeeds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from baobab.storage.kv.transaction import Transaction
 
 
 def touch(transaction: Transaction, space: str, key: str) -> bytes | None:
-    found = transaction.current(space, key)
-    if found is None:
+    entry = transaction.current(space, key)
+    if entry is None:
         return None
-    tier, row = found
+    tier, row = entry
     if tier is Tier.DURABLE and row.window is not None and not transaction.is_frozen(space):
         transaction.restart(space, key, tier, expiry.deadline(transaction.now, row.window), row.window)
     return row.value
@@ -35,9 +35,9 @@ def delete(transaction: Transaction, space: str, key: str) -> int:
 
 def incr(transaction: Transaction, space: str, key: str, by: int, ttl: int | None, quota: Quota) -> int:
     _require_thawed(transaction, space)
-    found = transaction.current(space, key)
-    total = counter.add(None if found is None else found[1].value, by)
-    _replace_value(transaction, space, key, found, str(total).encode(), ttl, quota)
+    entry = transaction.current(space, key)
+    total = counter.add(None if entry is None else entry[1].value, by)
+    _replace_value(transaction, space, key, entry, str(total).encode(), ttl, quota)
     return total
 
 
@@ -55,23 +55,23 @@ def cas(
     transaction: Transaction, space: str, key: str, expected: bytes, following: bytes, ttl: int | None, quota: Quota
 ) -> bool:
     _require_thawed(transaction, space)
-    found = transaction.current(space, key)
-    if not json_equality.matches(None if found is None else found[1].value, expected):
+    entry = transaction.current(space, key)
+    if not json_equality.matches(None if entry is None else entry[1].value, expected):
         return False
-    _replace_value(transaction, space, key, found, following, ttl, quota)
+    _replace_value(transaction, space, key, entry, following, ttl, quota)
     return True
 
 
 def expire(transaction: Transaction, space: str, key: str, ttl: int | None) -> bool:
     _require_thawed(transaction, space)
-    found = transaction.current(space, key)
-    if found is None:
+    entry = transaction.current(space, key)
+    if entry is None:
         return False
     if ttl is not None and ttl <= 0:
         transaction.remove(space, key)
     else:
         window = expiry.window(ttl)
-        transaction.restart(space, key, found[0], expiry.deadline(transaction.now, window), window)
+        transaction.restart(space, key, entry[0], expiry.deadline(transaction.now, window), window)
     return True
 
 
@@ -107,8 +107,8 @@ def _require_thawed(transaction: Transaction, space: str) -> None:
 def _apply_op(transaction: Transaction, space: str, op: Op, quota: Quota) -> OpResult:
     match op:
         case Get(key):
-            found = transaction.current(space, key)
-            return None if found is None else found[1].value
+            entry = transaction.current(space, key)
+            return None if entry is None else entry[1].value
         case Delete(key):
             return transaction.remove(space, key)
         case Set(key, value, ttl):
@@ -128,7 +128,7 @@ def _replace_value(
     ttl: int | None,
     quota: Quota,
 ) -> None:
-    """The next value of an entry keeps its tier and expiry; the first value of a key is durable."""
+    """Replaces the value of an entry, which keeps its tier and expiry. A new key becomes durable."""
     if found is None:
         put(transaction, space, key, value, ttl, Tier.DURABLE, quota)
     else:

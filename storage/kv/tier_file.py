@@ -1,4 +1,4 @@
-"""One tier: one SQLite file of entries and the usage they add up to."""
+"""One tier: a SQLite file of entries and their usage per space."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import apsw
 
 from baobab.storage.kv.engine import Usage
 
-# `bytes` and `keys` of usage count every stored entry, expired ones too; whoever reads live totals subtracts those,
-# which is why the index leads with the space. `arrival` counts the groups that moved keys from the ephemeral tier to
-# the durable one: a reader whose view of the ephemeral file is ahead in it may have missed a key between the two.
-# `frozen` counts in the durable file alone, which every writer locks first.
+# `bytes` and `keys` of usage count every stored entry, also expired ones. Readers of live totals subtract those, which
+# is why the index begins with the space. `arrival` counts the groups that moved keys from the ephemeral tier to the
+# durable one: if it is higher in a reader's view of the ephemeral file, the reader may have missed a moved key.
+# `frozen` is used only in the durable file, which every writer locks first.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entry (
     space TEXT NOT NULL,
@@ -37,7 +37,7 @@ INSERT INTO arrival SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM arrival);
 
 
 class Row(NamedTuple):
-    """`expires` is epoch milliseconds; `window` the seconds it was last given, both None for never."""
+    """`expires` is epoch milliseconds; `window` is the ttl in seconds that was set last. Both are None for never."""
 
     value: bytes
     expires: int | None
@@ -70,28 +70,28 @@ class TierFile:
         self._cursor.execute("COMMIT")
 
     def rollback(self) -> None:
-        # SQLite has already rolled back by itself after some errors, a full disk among them. Where it cannot roll
-        # back now, the next BEGIN fails and brings us here again.
+        # After some errors, such as a full disk, SQLite has already rolled back. If it cannot roll back now, the next
+        # BEGIN fails and leads here again.
         if self.connection.in_transaction:
             with contextlib.suppress(apsw.Error):
                 self._cursor.execute("ROLLBACK")
 
     def row(self, space: str, key: str) -> Row | None:
-        found = self._ask("SELECT value, expires, window FROM entry WHERE space = ? AND key = ?", (space, key))
-        return Row._make(found[0]) if found else None
+        rows = self._ask("SELECT value, expires, window FROM entry WHERE space = ? AND key = ?", (space, key))
+        return Row._make(rows[0]) if rows else None
 
     def usage(self, space: str) -> Usage:
-        found = self._ask("SELECT keys, bytes FROM usage WHERE space = ?", (space,))
-        return Usage(*found[0]) if found else Usage(0, 0)
+        rows = self._ask("SELECT keys, bytes FROM usage WHERE space = ?", (space,))
+        return Usage(*rows[0]) if rows else Usage(0, 0)
 
     def save(self, changes: Iterable[Change]) -> None:
         """Writes rows and, from the same changes, the usage of their spaces."""
-        grown: dict[str, Usage] = {}
+        deltas: dict[str, Usage] = {}
         revalued: list[tuple[bytes, str, str]] = []
         written: list[tuple[str, str, bytes, int | None, int | None]] = []
         removed: list[tuple[str, str]] = []
         for space, key, before, after in changes:
-            keys, size = grown.get(space, (0, 0))
+            keys, size = deltas.get(space, (0, 0))
             if before is not None:
                 keys, size = keys - 1, size - len(key) - len(before.value)
             if after is None:
@@ -103,7 +103,7 @@ class TierFile:
                     revalued.append((after.value, space, key))
                 else:
                     written.append((space, key, *after))
-            grown[space] = Usage(keys, size)
+            deltas[space] = Usage(keys, size)
         if revalued:
             self._cursor.executemany("UPDATE entry SET value = ? WHERE space = ? AND key = ?", revalued)
         if written:
@@ -115,7 +115,7 @@ class TierFile:
             )
         if removed:
             self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)
-        for space, delta in grown.items():
+        for space, delta in deltas.items():
             if delta != (0, 0):
                 self._grow(space, delta)
 
@@ -130,23 +130,23 @@ class TierFile:
             self._grow(space, Usage(-keys, -size))
 
     def remove_some_expired(self, now: int, limit: int) -> list[tuple[str, str]]:
-        """At most `limit` of any space; answers which."""
-        found = self._ask(
+        """Removes at most `limit` expired entries of any space; returns their spaces and keys."""
+        rows = self._ask(
             "SELECT entry.space, entry.key, length(entry.key) + length(entry.value)"
             " FROM usage CROSS JOIN entry ON entry.space = usage.space WHERE entry.expires <= ? LIMIT ?",
             (now, limit),
         )
-        removed = [(space, key) for space, key, _ in found]
+        removed = [(space, key) for space, key, _ in rows]
         self._cursor.executemany("DELETE FROM entry WHERE space = ? AND key = ?", removed)
         sizes: dict[str, list[int]] = {}
-        for space, _, size in found:
+        for space, _, size in rows:
             sizes.setdefault(space, []).append(size)
-        for space, gone in sizes.items():
-            self._grow(space, Usage(-len(gone), -sum(gone)))
+        for space, removed_sizes in sizes.items():
+            self._grow(space, Usage(-len(removed_sizes), -sum(removed_sizes)))
         return removed
 
     def remove_all(self, space: str, now: int) -> int:
-        """Answers how many were live."""
+        """Removes all entries of a space; returns how many were live."""
         live = self._ask(
             "SELECT (SELECT keys FROM usage WHERE space = ?1)"
             " - (SELECT count(*) FROM entry WHERE space = ?1 AND expires <= ?2)",

@@ -1,1 +1,1 @@
-"""Carrying a whole installation from files to servers: its rows, its key-value store, its objects."""
+"""Moves a whole installation between files and servers: its rows, its key-value store and its objects."""

@@ -1,4 +1,4 @@
-"""What a set of things adds up to, in whatever order they are met."""
+"""A digest of a set of items that does not depend on their order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MODULUS = 1 << 256
 
 @dataclass(slots=True)
 class Digest:
-    """How many things, their bytes where that means something, and the sum of the SHA-256 of each.
+    """The number of items, their bytes where that applies, and the sum of the SHA-256 of each.
 
-    A sum, since with XOR two things that are the same would cancel out.
+    A sum and not XOR, with which two equal items would cancel out.
     """
 
     count: int = 0
@@ -23,7 +23,7 @@ class Digest:
     total: int = 0
 
     def add(self, thing: list[object], size: int = 0) -> None:
-        """thing: what JSON can hold, instants, dates and bytes."""
+        """thing: an item made of what JSON can hold, instants, dates and bytes."""
         text = json.dumps(thing, default=_plain, sort_keys=True, separators=(",", ":"))
         self.count += 1
         self.bytes += size

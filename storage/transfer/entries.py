@@ -1,6 +1,6 @@
-"""The key-value store, space by space, with what is left of each entry's life.
+"""Copies the key-value store space by space, with the remaining lifetime of each entry.
 
-Both engines must go by one clock that stands still: then no entry expires between looking here and looking there.
+Both engines must use the same stopped clock, so that no entry expires between the survey and the comparison.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from baobab.storage.kv.idempotency import SPACE
 from baobab.storage.transfer.digest import Digest
 
 _SPACES = 500
-# Values have up to 256 KB, and all of a page is in memory.
+# Values have up to 256 KB, and a whole page is in memory.
 _ENTRIES = 200
 
 
 async def survey(engine: Engine, *, with_tokens: bool) -> dict[str, Digest]:
-    """with_tokens: include those of calls that must not be made twice, for engines that keep them as entries."""
-    found = {space: await _digest(engine, space) async for space in _spaces(engine)}
+    """with_tokens: include the idempotency tokens, for engines that store them as entries."""
+    digests = {space: await _digest(engine, space) async for space in _spaces(engine)}
     if with_tokens:
-        found[SPACE] = await _digest(engine, SPACE)
-    return found
+        digests[SPACE] = await _digest(engine, SPACE)
+    return digests
 
 
 async def find_foreign_space(engine: Engine, ours: dict[str, Digest]) -> str | None:
-    """A space that is none of ours."""
+    """Returns a space that is not one of ours, or None."""
     async for space in _spaces(engine):
         if space not in ours:
             return space
@@ -33,7 +33,7 @@ async def find_foreign_space(engine: Engine, ours: dict[str, Digest]) -> str | N
 
 
 async def copy(source: Engine, target: Engine, spaces: dict[str, Digest]) -> None:
-    """spaces: what `survey` has found in the source. Those that are in the target already are left alone."""
+    """spaces: what `survey` returned for the source. Spaces that are in the target already are skipped."""
     for space, digest in spaces.items():
         if await _digest(target, space) == digest:
             continue
@@ -43,10 +43,10 @@ async def copy(source: Engine, target: Engine, spaces: dict[str, Digest]) -> Non
 
 async def _spaces(engine: Engine) -> AsyncIterator[str]:
     after = None
-    while found := await engine.spaces(after, _SPACES):
-        for space in found:
+    while spaces := await engine.spaces(after, _SPACES):
+        for space in spaces:
             yield space
-        after = found[-1]
+        after = spaces[-1]
 
 
 async def _pages(engine: Engine, space: str) -> AsyncIterator[list[Entry]]:

@@ -1,5 +1,5 @@
-"""What keeps a transfer from being made."""
+"""The error of a transfer."""
 
 
 class TransferRefused(Exception):
-    """One line for the operator: what is wrong, and what to do about it."""
+    """The message is one line for the operator: what is wrong, and what to do about it."""

@@ -1,7 +1,7 @@
-"""The mark on a target that is being filled: whose it is, and that nobody else may use it yet.
+"""The mark in a target that is being filled: which source it is for, and that nobody else may use it yet.
 
-While it is there the schema claims a revision that no version knows, so that no server, worker or command opens a
-database that is half filled.
+Until the transfer is finished, the schema claims a revision that no version knows, so that no server, worker or command
+opens a half-filled database.
 """
 
 from __future__ import annotations
@@ -25,42 +25,44 @@ _SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
 async def is_begun(target: Database, fingerprint: str) -> bool:
-    """Whether a transfer from this source has begun; TransferRefused where the target is somebody else's."""
+    """Whether a transfer from this source has begun. Raises TransferRefused if the target holds anything else."""
     unfinished = await read_revision(target) == UNFINISHED
     async with target.reading() as connection:
         if not unfinished:
-            taken = await rows.find_occupied_table(connection)
-            if taken is not None:
-                raise TransferRefused(f"the target holds rows already (table {taken}); name an empty database")
+            occupied_table = await rows.find_occupied_table(connection)
+            if occupied_table is not None:
+                raise TransferRefused(f"the target already holds rows (table {occupied_table}); name an empty database")
             return False
-        begun = (await connection.execute(select(_mark))).one()
-    if begun.source != fingerprint:
+        mark = (await connection.execute(select(_mark))).one()
+    if mark.source != fingerprint:
         raise TransferRefused(
-            "the target holds a part of another installation, or of this one before it was changed; empty it first"
+            "the target holds a part of another installation, or of this one before a change; empty it first"
         )
-    if begun.revision != list_revisions()[-1]:
-        raise TransferRefused("the target was begun by another version; go on with that one, or empty it first")
+    if mark.revision != list_revisions()[-1]:
+        raise TransferRefused(
+            "another version of Baobab began this transfer; continue with that version, or empty the target first"
+        )
     return True
 
 
 async def begin_transfer(target: Database, fingerprint: str) -> None:
-    """Make the schema and the mark in a target that `require_ours` has found empty."""
+    """Creates the schema and the mark in a target that `is_begun` has found empty."""
     try:
         await migrate(target)
     except SchemaTooNew as exc:
         raise TransferRefused(f"the target: {exc}") from exc
     async with target.writing() as connection:
-        # Looked at again in our turn: a server may have started there, or another transfer begun.
-        taken = await rows.find_occupied_table(connection)
-        if taken is not None:
-            raise TransferRefused(f"somebody else has begun to fill the target (table {taken})")
+        # Checked again under the write lock: a server may have started there, or another transfer may have begun.
+        occupied_table = await rows.find_occupied_table(connection)
+        if occupied_table is not None:
+            raise TransferRefused(f"another process has begun to fill the target (table {occupied_table})")
         await connection.run_sync(_mark.create)
         await connection.execute(insert(_mark), {"source": fingerprint, "revision": list_revisions()[-1]})
         await connection.execute(_SET_REVISION, {"revision": UNFINISHED})
 
 
 async def finish_transfer(target: Database) -> None:
-    """Hand the target over: from here on it is an installation like any other."""
+    """Removes the mark; from then on the target is a normal installation."""
     async with target.writing() as connection:
         await rows.set_sequences(connection)
         await connection.run_sync(_mark.drop)

@@ -1,4 +1,4 @@
-"""Objects, each as the stream it is. Those that have arrived before are told by their size, digest and type."""
+"""Copies objects as streams. An object with the same size, digest and type in the target is skipped."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from baobab.storage.objects.store import ObjectInfo, ObjectStore
 from baobab.storage.transfer.digest import Digest
 from baobab.storage.transfer.errors import TransferRefused
 
-# At once: a server far away answers as fast for a few as for one, and what is not whole yet takes room on this machine.
+# Objects at once: a remote server answers a few as fast as one, but unfinished ones take space on this machine.
 _TOGETHER = 8
 
 
 async def survey(store: ObjectStore) -> dict[str, Digest]:
-    """By the first segment of the keys, which is an app."""
-    found: dict[str, Digest] = {}
+    """Returns a digest for each app, which is the first segment of the keys."""
+    digests: dict[str, Digest] = {}
     async for keys in _pages(store):
         for key, stored in zip(keys, await _heads(store, keys), strict=True):
-            digest = found.setdefault(key.partition("/")[0], Digest())
+            digest = digests.setdefault(key.partition("/")[0], Digest())
             if stored is not None:
                 digest.add([key, *stored], stored.size)
-    return found
+    return digests
 
 
 async def is_empty(store: ObjectStore) -> bool:
@@ -36,16 +36,16 @@ async def copy(source: ObjectStore, target: ObjectStore) -> None:
 async def _copy(source: ObjectStore, target: ObjectStore, key: str) -> None:
     reader = await source.get(key)
     if reader is None:
-        raise TransferRefused(f"object {key} went away; somebody else uses the source")
+        raise TransferRefused(f"object {key} has disappeared; another process uses the source")
     try:
-        wanted = reader.info
-        if await target.head(key) == wanted:
+        source_info = reader.info
+        if await target.head(key) == source_info:
             return
-        arrived = await target.put(key, reader, content_type=wanted.content_type, max_bytes=wanted.size)
+        target_info = await target.put(key, reader, content_type=source_info.content_type, max_bytes=source_info.size)
     finally:
         await reader.aclose()
-    if arrived != wanted:
-        raise TransferRefused(f"object {key} is not what it was when it was stored; restore it from a backup")
+    if target_info != source_info:
+        raise TransferRefused(f"object {key} has changed since it was stored; restore it from a backup")
 
 
 async def _heads(store: ObjectStore, keys: Sequence[str]) -> list[ObjectInfo | None]:

@@ -1,4 +1,4 @@
-"""Rows, table by table, parents before children. How far it has come is what the target holds."""
+"""Copies rows table by table, parents before children. The rows in the target show how far the transfer has come."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ async def survey(database: Database) -> dict[str, Digest]:
 
 
 async def find_unknown_tables(database: Database) -> list[str]:
-    """Names of tables that this version does not know, and nobody will carry over."""
+    """Returns the names of tables that this version does not know and that are not copied."""
     async with database.reading() as connection:
-        found = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
-    return sorted(set(found) - set(metadata.tables) - _BOOKKEEPING)
+        names = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    return sorted(set(names) - set(metadata.tables) - _BOOKKEEPING)
 
 
 async def find_occupied_table(connection: AsyncConnection) -> str | None:
-    """The name of a table that holds rows; None where all are empty or not there yet."""
-    there = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    """Returns the name of a table that holds rows; None if all are empty or missing."""
+    existing_names = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
     for table in metadata.sorted_tables:
-        if table.name in there and await connection.scalar(select(select(table).exists())):
+        if table.name in existing_names and await connection.scalar(select(select(table).exists())):
             return table.name
     return None
 
 
 async def copy(source: Database, target: Database) -> None:
-    """What the target does not hold yet. The source must be the one that this was begun from."""
+    """Copies the rows that the target does not have yet. The source must be the one that the transfer began with."""
     for table in metadata.sorted_tables:
         try:
             await _copy(source, target, table)
         except (DatabaseUnavailable, IntegrityError) as exc:
             reason = exc.reason if isinstance(exc, DatabaseUnavailable) else str(exc.orig).partition("\n")[0]
-            raise TransferRefused(f"table {table.name}: {reason}; run the same command again to go on") from exc
+            raise TransferRefused(f"table {table.name}: {reason}; run the same command again to continue") from exc
 
 
 async def set_sequences(connection: AsyncConnection) -> None:
-    """Behind the largest number that was given, so that the next one is new. SQLite does so by itself."""
+    """Sets Postgres's sequences behind the largest number in use. SQLite needs no such step."""
     if connection.dialect.name != "postgresql":
         return
     for table in metadata.sorted_tables:
@@ -66,7 +66,7 @@ async def set_sequences(connection: AsyncConnection) -> None:
 
 async def _copy(source: Database, target: Database, table: Table) -> None:
     async with target.reading() as connection:
-        # Batches are committed whole and in order: so many of the first rows are there.
+        # Batches are committed in order, so the target holds exactly the first `done` rows.
         done = await connection.scalar(select(func.count()).select_from(table))
     rest = select(table).order_by(*table.primary_key.columns).offset(done)
     async with source.reading() as connection, connection.stream(_fetch_in_batches(rest)) as rows:

@@ -1,4 +1,4 @@
-"""The rows of the installation that is carried over, kept from everybody else meanwhile."""
+"""The database of the installation that is moved, locked against all other processes."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ _IN_USE = "the source database is in use; stop its servers, workers and commands
 
 
 def build_source(url: str) -> SqliteSource | PostgresSource:
-    """The rows at an address, to be read by nobody but the transfer. It is not open yet."""
+    """Returns the database of a URL for the transfer alone, not open yet."""
     if url.startswith(SQLITE):
         return SqliteSource(Path(url.removeprefix(SQLITE)))
     return PostgresSource(url)
 
 
 class SqliteSource(SqliteDatabase):
-    """A file of rows that no other process has open, and that none can open before this one is closed.
+    """A SQLite file that no other process has open, or can open before this one is closed.
 
-    SQLite's exclusive locking mode is all it takes. A server, a worker or a command has a connection for as long as it
-    runs, and the first connection here is refused at once while there is another. Whoever comes later is refused too;
-    and since a house opens its rows before anything else, that keeps its key-value store and its objects still as well.
+    SQLite's exclusive locking mode is enough for that. A server, a worker or a command holds a connection as long as it
+    runs, and the first connection here is refused while there is another. Later processes are refused too. Since an
+    application opens its database before anything else, that also protects its key-value store and its objects.
 
-    It cannot be written to: `writing` finds it closed.
+    The source is read-only: `writing` raises DatabaseUnavailable.
     """
 
     async def open(self) -> None:
         if not self.path.is_file():
             raise TransferRefused(f"there is no installation in {self.path}")
-        # First of all, so that nothing is read before the file is ours.
+        # Runs before other listeners, so that nothing is read before the file is locked.
         event.listen(self._engine.sync_engine, "connect", _take, insert=True)
         try:
-            found = await read_revision(self)
+            revision = await read_revision(self)
         except DatabaseUnavailable as exc:
             if "locked" in exc.reason:
                 raise TransferRefused(f"{self.path} is in use; stop its servers, workers and commands first") from exc
-            raise TransferRefused(f"{self.path} does not open: {exc.reason}") from exc
-        _require_revision(str(self.path), found)
+            raise TransferRefused(f"{self.path} cannot be opened: {exc.reason}") from exc
+        _require_revision(str(self.path), revision)
 
 
 class PostgresSource(PostgresDatabase):
-    """A database of rows that no other process uses, and on which none can start before this one is closed.
+    """A Postgres database that no other process uses, or can use before this one is closed.
 
-    Whoever starts reads the schema's revision first, and that table is locked for as long as this is open. Who has
-    started already is seen by the connections it holds, of which each process has at least one.
+    Every process reads the schema's revision first, and that table is locked as long as this is open. Processes that
+    have started already are found by their connections, of which each has at least one.
     """
 
     def __init__(self, url: str) -> None:
@@ -69,11 +69,11 @@ class PostgresSource(PostgresDatabase):
     async def open(self) -> None:
         try:
             await super().open()
-            found = await read_revision(self)
+            revision = await read_revision(self)
             self._lock = await psycopg.AsyncConnection.connect(self._address, application_name=_NAME)
             await self._lock.execute("SET idle_in_transaction_session_timeout = 0")
             await self._lock.execute("SET lock_timeout = '5s'")
-            if found is not None:
+            if revision is not None:
                 await self._lock.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
             others = await (await self._lock.execute(_OTHERS)).fetchone()
         except psycopg.errors.LockNotAvailable as exc:
@@ -83,7 +83,7 @@ class PostgresSource(PostgresDatabase):
         assert others is not None
         if others[0]:
             raise TransferRefused(_IN_USE)
-        _require_revision("the source database", found)
+        _require_revision("the source database", revision)
 
     async def close(self) -> None:
         if self._lock is not None:

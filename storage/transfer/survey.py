@@ -1,4 +1,4 @@
-"""What an installation holds, part by part: the same on both sides when all of it has been carried over."""
+"""What an installation holds, part by part; equal on both sides after a complete transfer."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ _WIDTH = 24
 @dataclass(frozen=True)
 class Survey:
     rows: dict[str, Digest]
-    """By table."""
+    """One digest per table."""
     entries: dict[str, Digest]
-    """Of the key-value store, by space."""
+    """One digest per space of the key-value store."""
     objects: dict[str, Digest] = field(default_factory=dict)
-    """By the first segment of their keys, which is an app."""
+    """One digest per app, which is the first segment of the keys."""
 
     @property
     def fingerprint(self) -> str:
-        """By which a transfer that goes on knows its source again: the rows, for entries expire by themselves."""
+        """Identifies the source when a transfer continues. It covers only the rows, because entries expire by
+        themselves.
+        """
         return hashlib.sha256(
             repr(sorted((name, *_read_numbers(d)) for name, d in self.rows.items())).encode()
         ).hexdigest()
 
     def list_differences(self, other: Survey) -> list[str]:
-        """Names of the parts that are not the same in the other."""
+        """Returns the names of the parts that differ."""
         return [
             *(f"table {name}" for name in _find_differing(self.rows, other.rows)),
             *(f"space {name}" for name in _find_differing(self.entries, other.entries)),
@@ -36,7 +38,7 @@ class Survey:
         ]
 
     def render_lines(self) -> Iterator[str]:
-        """A short table for people."""
+        """Yields a short table for people."""
         for name, digest in self.rows.items():
             yield f"{name:{_WIDTH}} {digest.count:>10} rows"
         entries, objects = _add_digests(self.entries), _add_digests(self.objects)

@@ -1,1 +1,1 @@
-"""Valkey: one pipeline of commands, the libraries of functions it runs there, and windows of time counted there."""
+"""Valkey: a pipeline of commands, libraries of server-side functions, and sliding windows."""

@@ -1,4 +1,4 @@
-"""Where a server is and how one introduces oneself there: the URLs of redis-py, `redis://`, `rediss://`, `unix://`."""
+"""Where a Valkey server is and how to authenticate: the URLs of redis-py, `redis://`, `rediss://`, `unix://`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from baobab.storage.valkey.connection import Connection
 
 class Address:
     def __init__(self, url: str) -> None:
-        # Loading it costs a fifth of a second that an installation without such a server need not pay.
+        # The import takes a fifth of a second, which an installation without Valkey can save.
         from redis.asyncio.connection import SSLConnection, parse_url
 
         self._options: dict[str, Any] = {**parse_url(url)}
         self._encrypted = self._options.get("connection_class") is SSLConnection
 
     async def connect(self, make: Callable[[], Connection]) -> Connection:
-        """A connection that may be used: the server knows who asks, and has loaded what it keeps."""
+        """Returns a connection that is authenticated, to a server that has finished loading its data."""
         loop = asyncio.get_running_loop()
         options = self._options
         if "path" in options:

@@ -1,4 +1,4 @@
-"""One socket: commands go out as they are given, replies come back in the same order."""
+"""A connection to Valkey: commands are sent in order, and replies arrive in the same order."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from baobab.storage.valkey.errors import ValkeyUnavailable, from_reply
 
 _UNFINISHED = object()
 
-# Its stub knows only tuples of one.
+# Its type stub allows only tuples of one.
 pack: Callable[..., bytes] = hiredis.pack_command
 
 
 class Connection(asyncio.Protocol):
-    """redis-py's own connection awaits each reply by itself; here one read of the socket resolves all it brings."""
+    """Resolves all replies of one read together, where redis-py's connection awaits each reply by itself."""
 
     def __init__(self, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout
         self._reader = hiredis.Reader(protocolError=ValkeyUnavailable, replyError=from_reply, notEnoughData=_UNFINISHED)
-        # Whom each reply is for, and when it must have come.
+        # The future of each reply, and its deadline.
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._fault: str | None = None
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         return future
 
     def write(self, packed: bytes, futures: Iterable[asyncio.Future[Any]]) -> None:
-        """Send commands, one for each future."""
+        """Sends commands, one for each future."""
         if self.lost.done():
             self._fail(futures)
             return
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         try:
             while (reply := self._reader.gets()) is not _UNFINISHED:
                 future, _ = self._waiting.popleft()
-                # Done already where the caller has gone.
+                # Done already if the caller was cancelled.
                 if future.done():
                     continue
                 if isinstance(reply, Exception):
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
                 future.set_exception(ValkeyUnavailable(self._fault or "the connection is lost"))
 
     def _check_deadline(self) -> None:
-        """Replies keep their order, so that one which is overdue holds up all others: better to begin anew."""
+        """Aborts the connection if a reply is overdue, since it holds up all later replies."""
         self._watch = None
         if not self._waiting:
             return

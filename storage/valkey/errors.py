@@ -1,12 +1,12 @@
-"""What a command can end in besides its reply."""
+"""Errors of Valkey commands."""
 
 from __future__ import annotations
 
 
 class ValkeyUnavailable(Exception):
-    """No reply, or one that says no. Where the connection broke meanwhile, the command may have been carried out.
+    """There was no reply, or an error. If the connection broke meanwhile, the command may have been executed.
 
-    `reason` is for the log: it may hold what the server or the operating system said.
+    `reason` is for the log: it may hold messages of the server or the operating system.
     """
 
     def __init__(self, reason: str) -> None:
@@ -15,7 +15,7 @@ class ValkeyUnavailable(Exception):
 
 
 class FunctionMissing(ValkeyUnavailable):
-    """The server does not know the function, so that nothing was done."""
+    """The server does not know the function, so nothing was done."""
 
 
 def from_reply(text: str) -> ValkeyUnavailable:

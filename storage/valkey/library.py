@@ -1,4 +1,4 @@
-"""Functions that a server keeps and runs, each call of one atomic."""
+"""Libraries of functions that the server stores and runs; each call is atomic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from baobab.storage.valkey.pipeline import Pipeline
 class Library:
     """`code` is Lua that registers its functions under names that begin with `LIBRARY .. "_"`.
 
-    The version in the name comes from the code, so that two releases of ours can use one server side by side.
+    The version in the name is a hash of the code, so that two releases can use one server side by side.
     """
 
     def __init__(self, pipeline: Pipeline, name: str, code: str) -> None:

@@ -1,4 +1,4 @@
-"""What a server is asked in one turn of the event loop goes out as one write."""
+"""Sends all commands of one iteration of the event loop in one write."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST_PAUSE = 1.0
 
 
 class Pipeline:
-    """One connection, made again whenever it is lost. Belongs to the event loop that opens it.
+    """One connection, which is opened again whenever it is lost. It belongs to the event loop that opens it.
 
-    Commands given while the connection is being made again wait for it; once an attempt has failed they are refused
-    at once until one succeeds. None is sent twice.
+    While it is being opened again, commands wait for it; after a failed attempt they are refused at once until one
+    succeeds. No command is sent twice.
     """
 
     def __init__(self, url: str, *, timeout: float = 2.0, queue_limit: int = 10_000) -> None:
@@ -32,33 +32,33 @@ class Pipeline:
         self._keeper: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises ValkeyUnavailable where the first attempt fails; further ones are made until it is closed."""
+        """Raises ValkeyUnavailable if the first attempt fails; further attempts follow until `close`."""
         self._loop = asyncio.get_running_loop()
         self._refusal = None
         first: asyncio.Future[None] = self._loop.create_future()
         self._keeper = self._loop.create_task(self._keep(first), name="valkey")
         await asyncio.wait([first, self._keeper], return_when=asyncio.FIRST_COMPLETED)
         if self._keeper.done():
-            # What no further attempt can mend, such as a name that cannot be one.
+            # An error that no further attempt can fix, such as an invalid host name.
             self._keeper.result()
         first.result()
 
     async def close(self) -> None:
-        """Waits for the replies to what was sent, as long as any reply may take."""
+        """Waits for the replies to commands that were sent, at most as long as a reply may take."""
         if self._keeper is None:
             return
         keeper, self._keeper = self._keeper, None
         self._refusal = "closed"
         self._flush()
         if self._connection is not None and self._connection.waiting_count:
-            # A connection answers in order, so the last reply is the sign.
+            # Replies come in order, so the reply to this PING is the last one.
             await asyncio.wait([self._connection.send("PING")])
         keeper.cancel()
         await asyncio.wait([keeper])
         self._refuse("closed")
 
     def send(self, *command: bytes | str | int) -> asyncio.Future[Any]:
-        """The reply to come: bytes, int, None or a list of them. It fails with ValkeyUnavailable."""
+        """Returns the future reply: bytes, int, None or a list of them. The future fails with ValkeyUnavailable."""
         loop = asyncio.get_running_loop()
         if self._refusal is not None:
             raise ValkeyUnavailable(self._refusal)
@@ -74,7 +74,7 @@ class Pipeline:
         return future
 
     def _flush(self) -> None:
-        # Without a connection they stay, until there is one or the attempt has failed.
+        # Without a connection the commands wait until there is one, or the attempt has failed.
         if self._connection is None or self._connection.lost.done() or not self._packed:
             return
         packed, futures = self._packed, self._futures
@@ -105,12 +105,12 @@ class Pipeline:
             if loop.time() - started > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
             else:
-                # Nor is a server that takes connections only to drop them to be asked without end.
+                # Also after a connection that was dropped at once, to avoid a busy loop.
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _use(self, connection: Connection, first: asyncio.Future[None]) -> None:
-        """Until it is lost."""
+        """Uses a connection until it is lost."""
         try:
             self._connection, self._refusal = connection, None
             self._flush()

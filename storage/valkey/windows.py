@@ -1,4 +1,4 @@
-"""Moving windows that any number of processes share: in any `seconds` at most `amount` is taken."""
+"""Sliding windows that any number of processes share: at most `amount` is taken in any `seconds`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _CODE = Path(__file__).with_name("windows.lua")
 
 class SpendResult(NamedTuple):
     left: int
-    """Less than nothing: refused, and nothing was taken."""
+    """What is left; negative if the request was refused and nothing was taken."""
     wait: int
-    """Whole seconds until something is free again; of a refusal, until as much is as was asked for."""
+    """Whole seconds until something is free again; after a refusal, until the requested cost is free."""
 
 
 class SlidingWindows:
-    """Exact, by one clock: the server's own, so that those of the processes need not agree. Tests bring another."""
+    """Exact counts by one clock, the server's own, so that the clocks of processes need not agree. Tests pass
+    another.
+    """
 
     def __init__(self, pipeline: Pipeline, clock: Callable[[], float] | None = None) -> None:
         self._library = Library(pipeline, "windows", _CODE.read_text())
