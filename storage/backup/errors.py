@@ -25,7 +25,7 @@ class NoDataFolder(BackupError):
 
 class WithinItself(BackupError):
     def __init__(self, folder: object, data: object) -> None:
-        super().__init__(f"{folder} is inside {data}, the folder to copy; name a folder outside it")
+        super().__init__(f"{folder} is inside {data}, the folder to copy; name a folder elsewhere")
 
 
 class StoreBusy(BackupError):
