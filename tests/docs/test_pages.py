@@ -9,7 +9,7 @@ from baobab.tools import toolsets
 from baobab.tools.core.registry import Registry
 from tests.docs.generate import PAGES, ROOT
 
-WRITTEN = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("path", PAGES)

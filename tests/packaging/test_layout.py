@@ -1,12 +1,19 @@
 """The rooms at the top: importable as baobab.<room>, and in nobody's way."""
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+TOOLS = ROOT / "tools"
+LARGEST_FILE_OF_TOOLS = 300
+"""Lines of a file that may hold its tools and their schemas together."""
+REGISTRATIONS = {"tool": "tools.py", "job": "jobs.py", "gauge": "gauges.py"}
 
 
 def imported_from(module: str, folder: Path) -> Path:
@@ -37,8 +44,81 @@ def test_tools_are_folders_and_a_list_of_them() -> None:
     assert [path.name for path in (ROOT / "tools").glob("*.py")] == ["__init__.py"]
 
 
+@cache
+def parse_tools() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in sorted(TOOLS.rglob("*.py"))}
+
+
+def parse_domains() -> dict[Path, ast.Module]:
+    """The files of all domains. The ledger is an engine, although it stands in the folder of billing."""
+    exempt = (TOOLS / "__init__.py", TOOLS / "core", TOOLS / "billing" / "ledger")
+    return {path: tree for path, tree in parse_tools().items() if not any(path.is_relative_to(each) for each in exempt)}
+
+
+def find_subclasses(*roots: str) -> Iterator[tuple[Path, str]]:
+    """The classes of the domains that derive from one of some names, over any number of steps and files."""
+    bases = {
+        node.name: {ast.unparse(base).partition("[")[0] for base in node.bases}
+        for tree in parse_tools().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    derived = set(roots)
+    while further := {name for name, parents in bases.items() if parents & derived} - derived:
+        derived |= further
+    for path, tree in parse_domains().items():
+        yield from ((path, node.name) for node in tree.body if isinstance(node, ast.ClassDef) and node.name in derived)
+
+
+def is_in(path: Path, name: str) -> bool:
+    """Whether a file is the one of this name, such as `tools.py`, or in the folder that it became, `tools/`."""
+    return path.name == name or Path(name).stem in path.relative_to(TOOLS).parent.parts[1:]
+
+
+def is_only_file_of_tools(path: Path) -> bool:
+    return path.name == "tools.py" and len(path.read_text().splitlines()) <= LARGEST_FILE_OF_TOOLS
+
+
 def test_the_tables_of_a_domain_stand_in_its_file_of_tables() -> None:
-    domains = [path for path in (ROOT / "tools").iterdir() if path.is_dir() and path.name != "core"]
-    defining = {path for domain in domains for path in domain.rglob("*.py") if " = Table(" in path.read_text()}
+    defining = {path for path in parse_domains() if " = Table(" in path.read_text()}
     assert defining
     assert {path.name for path in defining} == {"tables.py"}
+
+
+@pytest.mark.parametrize("kind", REGISTRATIONS)
+def test_tools_jobs_and_gauges_of_a_domain_stand_in_the_files_of_these_names(kind: str) -> None:
+    registering = {
+        path
+        for path, tree in parse_domains().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for decorator in node.decorator_list
+        if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute) and decorator.func.attr == kind
+    }
+    assert registering
+    assert [path for path in registering if not is_in(path, REGISTRATIONS[kind])] == []
+
+
+def test_the_errors_of_a_domain_stand_in_its_file_of_errors() -> None:
+    errors = list(find_subclasses("BaobabError"))
+    assert errors
+    assert [(path, name) for path, name in errors if path.name != "errors.py"] == []
+
+
+def test_the_schemas_of_a_domain_stand_in_its_file_of_schemas_or_beside_its_few_tools() -> None:
+    schemas = list(find_subclasses("TypedDict", "BaseModel"))
+    assert schemas
+    misplaced = [(path, name) for path, name in schemas if not is_in(path, "schemas.py")]
+    assert [(path, name) for path, name in misplaced if not is_only_file_of_tools(path)] == []
+
+
+def test_the_access_classes_of_a_domain_stand_in_its_file_of_access() -> None:
+    deciding = [
+        (path, node.name)
+        for path, tree in parse_domains().items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(method, ast.AsyncFunctionDef) and method.name == "authorise" for method in node.body)
+    ]
+    assert deciding
+    assert [(path, name) for path, name in deciding if path.name != "access.py"] == []

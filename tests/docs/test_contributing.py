@@ -1,0 +1,129 @@
+"""The domain that CONTRIBUTING.md shows works as it stands there."""
+
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from baobab.storage.migrate import list_revisions
+from tests.cli.server_process import ServerProcess, serving
+from tests.docs.blocks import blocks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+ROOMS = ("docs", "http", "mcp_server", "runtime", "src", "storage", "tools")
+DOMAINS = Path("tools", "__init__.py")
+
+
+def number_migration(text: str) -> str:
+    """Puts the number of the next migration, and that of the last one, in place of the page's letters."""
+    last = list_revisions()[-1]
+    return text.replace("00NN", f"{int(last) + 1:04}").replace("00MM", last)
+
+
+def read_new_files() -> dict[str, str]:
+    """The contents of the page's new files, by their paths."""
+    headed = re.findall(r"^`([^`\n]+)`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return {number_migration(path): number_migration(text) for path, text in headed}
+
+
+def write_domain(folder: Path) -> None:
+    for path, text in read_new_files().items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+    (change,) = blocks(PAGE, "diff")
+    before = "".join(line[1:] for line in change.splitlines(keepends=True) if line.startswith(" "))
+    after = "".join(line[1:] for line in change.splitlines(keepends=True))
+    listed = (folder / DOMAINS).read_text()
+    assert listed.count(before) == 1, "the page's change does not fit tools/__init__.py"
+    (folder / DOMAINS).write_text(listed.replace(before, after))
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, with the page's domain."""
+    folder = tmp_path_factory.mktemp("contributing")
+    for room in ROOMS:
+        # The links of src/baobab stay links, and lead to the copies.
+        shutil.copytree(ROOT / room, folder / room, symlinks=True)
+    write_domain(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(copied: Path) -> Iterator[ServerProcess]:
+    with serving(copied / "data", settings={"PYTHONPATH": str(copied / "src")}) as process:
+        yield process
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.address, headers={"Authorization": f"Bearer {server.key}"}) as client:
+        yield client
+
+
+async def call_over_mcp(server: ServerProcess, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    """Calls tools in their order, as an MCP client does; the structured results."""
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.key}"}) as http,
+        Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
+    ):
+        results = [await client.call_tool(tool, arguments) for tool, arguments in calls]
+    assert not [result for result in results if result.is_error]
+    return [result.structured_content for result in results]
+
+
+def count_notes(copied: Path) -> int:
+    connection = sqlite3.connect(copied / "data" / "baobab.db")
+    try:
+        (count,) = connection.execute("SELECT count(*) FROM notes").fetchone()
+    finally:
+        connection.close()
+    return int(count)
+
+
+def test_a_domain_takes_at_most_four_new_files_and_two_changed_lines() -> None:
+    assert len(read_new_files()) <= 4
+    assert len(re.findall(r"^\+", "".join(blocks(PAGE, "diff")), re.MULTILINE)) <= 2
+
+
+async def test_the_tools_of_the_page_answer_over_rest_and_mcp_and_the_rows_go_with_the_app(
+    server: ServerProcess, client: httpx.Client, copied: Path
+) -> None:
+    app_id = client.post("/init", json={"name": "contributing"}).raise_for_status().json()["app_id"]
+    created = client.post(f"/v1/{app_id}/notes", json={"text": "over REST"})
+    assert created.status_code == 201
+    note, listed = await call_over_mcp(
+        server,
+        ("notes_create", {"app_id": app_id, "text": "over MCP"}),
+        ("notes_list", {"app_id": app_id}),
+    )
+    assert [note["text"], created.json()["text"]] == ["over MCP", "over REST"]
+    assert listed == {"notes": [note, created.json()]}
+    assert client.get(f"/v1/{app_id}/notes").json() == listed
+    assert count_notes(copied) == 2
+    await call_over_mcp(server, ("apps_delete", {"app_id": app_id}))
+    assert count_notes(copied) == 0
+
+
+def test_the_code_of_the_page_passes_the_linter(copied: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", copied)
+    for command in (("check",), ("format", "--check")):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--no-cache", *read_new_files()],
+            cwd=copied,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
