@@ -1,4 +1,4 @@
-"""Translation: LiteLLM calls a provider whose wire is its own, and answers in OpenAI's."""
+"""Calls providers through LiteLLM, which translates between OpenAI's wire format and theirs."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ from baobab.runtime.gateway.wires.fields import field_error, list_objects
 from baobab.tools.core.errors import BaobabError
 
 _CONNECT_SECONDS = 10.0
-# What LiteLLM takes by name; it passes on the rest only where it is told that it is extra.
+# The parameters that LiteLLM takes by name; it passes on others only in `extra_body`.
 _KNOWN_PARAMETERS = frozenset(
     (
         "messages",
@@ -54,7 +54,7 @@ _KNOWN_PARAMETERS = frozenset(
 )
 _WORD = re.compile(r"[a-z_]+")
 _OWN_FIELDS = frozenset(("model", "stream", "stream_options", DROP))
-# What a provider is not told. Of OpenAI's own words Anthropic knows none, and refuses what it does not know.
+# Fields that are not sent to a provider. Anthropic refuses the fields that only OpenAI has.
 _WITHHELD_FIELDS: Mapping[str, frozenset[str]] = {
     "anthropic": frozenset(
         (
@@ -75,7 +75,7 @@ _WITHHELD_FIELDS: Mapping[str, frozenset[str]] = {
             "store",
             "verbosity",
             "web_search_options",
-            # Another model than the one that is charged, or another account.
+            # These could choose another model than the one that is charged, or another account.
             "billing_policy",
             "fallback_credit_token",
             "fallbacks",
@@ -84,7 +84,7 @@ _WITHHELD_FIELDS: Mapping[str, frozenset[str]] = {
             "workspace_id",
         )
     ),
-    # LiteLLM lets these take the place of the conversation, its limits and what else it has written.
+    # With these, LiteLLM would replace the conversation, its limits and other fields.
     "gemini": frozenset(
         (
             "cachedContent",
@@ -102,7 +102,7 @@ _WITHHELD_FIELDS: Mapping[str, frozenset[str]] = {
 
 
 async def complete_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter) -> dict[str, Any]:
-    """A chat completion in one piece."""
+    """Returns a chat completion in one piece."""
     library = await load_litellm()
     answer = await _call_with_timeout(library, library.acompletion, upstream, body, meter)
     meter.has_begun = True
@@ -123,14 +123,14 @@ async def embed_texts(upstream: Upstream, body: Mapping[str, Any], meter: UsageM
 
 
 async def stream_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageMeter) -> AsyncGenerator[bytes, None]:
-    """The events of a chat completion whose head is there. It has begun with its first event."""
+    """Returns the events of a chat completion whose headers have arrived. It has begun with its first event."""
     library = await load_litellm()
     given_options = body.get("stream_options")
-    wanted = isinstance(given_options, dict) and given_options.get("include_usage") is True
+    with_usage = isinstance(given_options, dict) and given_options.get("include_usage") is True
     options = {"stream": True, "stream_options": {"include_usage": True}}
     retry_timeouts = upstream.retry_timeouts or DEFAULT_TIMEOUTS
     deadline = asyncio.get_running_loop().time() + retry_timeouts.total
-    # The library has one bound of silence for a connection.
+    # The library has a single limit for a connection's silence.
     silence = min(max(retry_timeouts.first, retry_timeouts.between), retry_timeouts.total)
 
     async def open_stream(**given: Any) -> ProviderStream:
@@ -139,7 +139,7 @@ async def stream_chat(upstream: Upstream, body: Mapping[str, Any], meter: UsageM
         return chunks
 
     chunks = await _call_library(library, open_stream, upstream, body, meter, silence, **options)
-    return _stream_events(library, chunks, meter, deadline, wanted=wanted)
+    return _stream_events(library, chunks, meter, deadline, wanted=with_usage)
 
 
 async def _stream_events(
@@ -159,7 +159,7 @@ async def _stream_events(
                     last_usage = answer.usage
                     meter.count_prompt(last_usage)
         except (library.httpx.ReadError, library.httpx.RemoteProtocolError, library.APIConnectionError):
-            # Whoever hangs up behind the end has said all.
+            # A connection that breaks after the end has delivered everything.
             if not chunks.has_ended(has_reason=bool(answer.reasons)):
                 raise
         if not chunks.has_ended(has_reason=bool(answer.reasons)):
@@ -172,7 +172,7 @@ async def _stream_events(
         yield DONE
     except UpstreamFailed:
         raise
-    except Exception as exc:  # noqa: BLE001 - as below: of many kinds
+    except Exception as exc:  # noqa: BLE001 - the library raises its providers' errors, of many kinds
         failure = translate_error(library, exc)
         raise failure from failure.__cause__ or exc
     finally:
@@ -180,40 +180,40 @@ async def _stream_events(
 
 
 class _ChunkReader:
-    """The chunks of one stream as OpenAI words them: one id, the role first, the reasons and the usage last."""
+    """Brings the chunks of a stream into OpenAI's form: one id, the role first, finish reasons and usage last."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
-        """Why each of the choices ends."""
+        """The finish reason of each choice, by its index."""
         self.usage: dict[str, Any] | None = None
-        """What was used, by the last word on it."""
+        """The last usage that the stream has reported."""
         self._shared: dict[str, Any] = {}
         self._begun_choices: set[int] = set()
 
     def read_chunk(self, chunk: dict[str, Any]) -> dict[str, Any] | None:
-        """What is passed on of a chunk now; None for nothing."""
+        """Returns the part of a chunk that is passed on now; None if there is none."""
         self.usage = chunk.pop("usage", None) or self.usage
         choices = [choice for choice in chunk.get("choices", ()) if self._prepare_choice(choice)]
         if not self._shared:
             self._shared = {name: chunk.get(name) for name in ("id", "created", "model", "object")}
         if not choices:
             return None
-        further = {name: value for name, value in chunk.items() if value not in ([], {})}
-        return {**further, **self._shared, "choices": choices}
+        other_fields = {name: value for name, value in chunk.items() if value not in ([], {})}
+        return {**other_fields, **self._shared, "choices": choices}
 
     def final_chunks(self, *, with_usage: bool) -> Iterator[dict[str, Any]]:
-        """What comes behind all the rest."""
+        """Yields the last chunks: the finish reasons, and the usage."""
         for index, reason in sorted(self.reasons.items()):
             yield {**self._shared, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
         if with_usage and self.usage is not None:
             yield {**self._shared, "choices": [], "usage": self.usage}
 
     def _prepare_choice(self, choice: dict[str, Any]) -> bool:
-        """Whether the choice says anything beside why it ends; it is made ready."""
+        """Prepares a choice for passing on. Returns whether it has anything but a finish reason."""
         index, delta = choice.get("index", 0), choice.get("delta") or {}
         if reason := choice.get("finish_reason"):
             self.reasons[index] = reason
-        # Null is said on this wire, and readers count on it.
+        # Readers of this wire format expect an explicit null.
         choice["finish_reason"] = None
         delta.pop("role", None)
         if not delta.get("content"):
@@ -235,11 +235,11 @@ async def _call_library(
     silence: float,
     **options: Any,
 ) -> Any:
-    """What the library makes of a request; its errors in our words. Parameters that may be left out are.
+    """Sends a request through the library. Leaves out refused parameters if allowed, and translates errors.
 
-    silence: seconds in which the provider may say nothing.
+    silence: the seconds that the provider may be silent.
     """
-    # The library refuses by itself what it knows a provider not to take, be it said or left unsaid.
+    # The library itself refuses parameters that a provider does not take, even with their default values.
     plain = {name: value for name, value in body.items() if not (is_parameter(name) and is_default(name, value))}
     _refuse_untranslatable(plain, upstream)
     options["timeout"] = library.httpx.Timeout(silence, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
@@ -247,11 +247,11 @@ async def _call_library(
 
 
 def _refuse_untranslatable(body: Mapping[str, Any], upstream: Upstream) -> None:
-    """RequestRefused for what the library would leave out without a word, or stumble over."""
+    """Raises RequestRefused for fields that the library would silently leave out, or fail on."""
     for name in ("functions", "function_call"):
         if name in body:
             raise field_error(name, "is not known to this model: send `tools` and `tool_choice`")
-    # Its own chat models are relayed; the others are asked for a response, of which there is one.
+    # OpenAI's chat models are relayed; the others are called by the Responses API, which gives one answer.
     is_openai = upstream.provider == "openai"
     if is_openai and "n" in body:
         raise field_error("n", "is 1 for this model: send the request several times")
@@ -266,25 +266,25 @@ def _refuse_untranslatable(body: Mapping[str, Any], upstream: Upstream) -> None:
 async def _post_request(
     library: Any, call: Any, upstream: Upstream, options: Mapping[str, Any], body: Mapping[str, Any]
 ) -> Any:
-    given = {name: value for name, value in body.items() if name in _KNOWN_PARAMETERS}
+    arguments = {name: value for name, value in body.items() if name in _KNOWN_PARAMETERS}
     withheld = _KNOWN_PARAMETERS | _OWN_FIELDS | _WITHHELD_FIELDS.get(upstream.provider, frozenset())
-    further = {name: value for name, value in body.items() if name not in withheld}
-    if further and upstream.provider == "anthropic":
-        given["client"] = build_adding_client(library, further)
-    elif further:
-        given["extra_body"] = further
+    extra_fields = {name: value for name, value in body.items() if name not in withheld}
+    if extra_fields and upstream.provider == "anthropic":
+        arguments["client"] = build_adding_client(library, extra_fields)
+    elif extra_fields:
+        arguments["extra_body"] = extra_fields
     if upstream.api_base:
-        given["api_base"] = upstream.api_base
+        arguments["api_base"] = upstream.api_base
     try:
         return await call(
             model=f"{upstream.provider}/{upstream.model}",
             api_key=upstream.api_key,
             num_retries=0,
             max_retries=0,
-            **given,
+            **arguments,
             **options,
         )
-    except Exception as exc:  # noqa: BLE001 - the library raises what its providers do, of many kinds
+    except Exception as exc:  # noqa: BLE001 - the library raises its providers' errors, of many kinds
         failure = translate_error(library, exc, body, upstream)
         raise failure from failure.__cause__ or exc
 
@@ -294,7 +294,7 @@ async def _call_with_timeout(
 ) -> Any:
     retry_timeouts = upstream.retry_timeouts or DEFAULT_TIMEOUTS
     try:
-        # Silence ends in time by itself; this is for those who trickle. The library does not take being cancelled well.
+        # For providers that answer a little at a time: the library limits only silence, and handles cancellation badly.
         async with asyncio.timeout(retry_timeouts.total + _CONNECT_SECONDS):
             return await _call_library(library, call, upstream, body, meter, retry_timeouts.total)
     except TimeoutError as exc:
@@ -304,7 +304,7 @@ async def _call_with_timeout(
 def translate_error(
     library: Any, exc: Exception, body: Mapping[str, Any] | None = None, upstream: Upstream | None = None
 ) -> BaobabError:
-    """What the library raises, in our words."""
+    """Turns an exception of the library into one of the gateway's errors."""
     kinds = library.exceptions
     if isinstance(exc, kinds.UnsupportedParamsError):
         return _build_unsupported_error(str(exc), body or {}, upstream)
@@ -333,7 +333,7 @@ def translate_error(
 
 
 def _build_unsupported_error(words: str, body: Mapping[str, Any], upstream: Upstream | None) -> BaobabError:
-    """What the library has refused by itself, without the provider: by the first parameter that it names."""
+    """Builds the error for a parameter that the library itself refuses: the first one that its message names."""
     parameters = [name for name in _WORD.findall(words) if is_parameter(name) and name in body]
     error = {
         "message": words.partition("litellm.UnsupportedParamsError: ")[2] or words,
@@ -345,7 +345,7 @@ def _build_unsupported_error(words: str, body: Mapping[str, Any], upstream: Upst
 
 
 def _parse_provider_error(words: str) -> dict[str, Any]:
-    """What the provider has said, out of what the library makes of it: a text with JSON at its end."""
+    """Finds the provider's error in the library's message, a text with JSON at its end."""
     begins = words.find("{")
     if begins >= 0:
         try:
@@ -359,7 +359,7 @@ def _parse_provider_error(words: str) -> dict[str, Any]:
 
 
 def _list_causes(exc: BaseException) -> Iterator[BaseException]:
-    """An exception, and what it was raised for: the library gives the status 500 to whatever has none."""
+    """Yields an exception and its causes, because the library gives status 500 to errors without a status."""
     cause: BaseException | None = exc
     while cause is not None:
         yield cause

@@ -1,4 +1,4 @@
-"""What each image and video model takes beside a prompt. Nothing is dropped in silence: all else is refused."""
+"""The fields that each image and video model takes beside a prompt. All other fields are refused."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from baobab.runtime.gateway.model import Modality, Model
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """For models of `modality` whose id matches: `top_level` and `provider` as in `Accepted`, with blanks between."""
+    """The fields for models of `modality` whose id matches `ids`, as in `AcceptedFields`, separated by spaces."""
 
     modality: Modality
     ids: str
@@ -51,7 +51,7 @@ _ROWS = (
         "aspect_ratio input_images seed size",
         "disable_safety_checker extra_fields height turbo width",
     ),
-    # Further makers, whom the list of families does not name: what LiteLLM is known to hand on to them.
+    # Other vendors, with the fields that LiteLLM is known to pass on to them.
     _Row("image", r"black-forest-labs/.*", "seed size"),
     _Row("image", r"recraft/.*", "n size", "style"),
     _Row("image", r"runwayml/.*", "seed size"),

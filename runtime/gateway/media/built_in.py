@@ -1,4 +1,4 @@
-"""The built-in models as jobs: `begin` only writes down what is to be made, and `look` makes it."""
+"""The built-in image and video models as jobs: `start_job` only records the plan, and `check_job` carries it out."""
 
 import re
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _SIDES = {"1K": 1024, "2K": 2048, "4K": 4096}
 _SMALLEST = 64
 _MOST_IMAGES = 10
 _SAID = 400
-"""Characters of a prompt that are kept: more than any picture has room for."""
+"""The characters of a prompt that are kept: more than any picture has room for."""
 
 
 def list_models() -> list[Model]:
-    """One that makes images, and one that makes videos."""
+    """Returns the built-in image model and the built-in video model."""
     return [
         _build_model(picture.MODEL, "Baobab picture (built in, for trying things out)", "image"),
         _build_model(film.MODEL, "Baobab film (built in, for trying things out)", "video"),
@@ -33,24 +33,24 @@ def list_models() -> list[Model]:
 
 
 def count_units(model: Model, request: MediaRequest) -> int:
-    """Images or seconds; RequestRefused for values that the model cannot take."""
+    """Returns the number of images or seconds. Raises RequestRefused for values that the model does not take."""
     planned = _plan_job(model, request)
     return int(planned["count"])
 
 
 def start_job(model: Model, request: MediaRequest) -> Progress:
-    """In progress, though nothing is done yet: all that decides the result is in the handle."""
+    """Returns a job in progress, whose handle holds the plan. No work is done yet."""
     return Progress("in_progress", to_json(_plan_job(model, request)).decode())
 
 
 async def check_job(model: Model, handle: str) -> Progress:
-    """Completed."""
+    """Carries out the plan in the handle and returns the completed job."""
     if model.modality == "video":
         return Progress("completed", "", (Rendering("video/mp4", film.read_film()),), units=film.SECONDS)
     plan = from_json(handle)
     width, height, said, count = plan["width"], plan["height"], plan["said"], plan["count"]
     with THREADS.reserve_place():
-        # One after the other, so that others get their turn between them.
+        # One after the other, so that other requests run between them.
         draws = (partial(picture.draw_png, width, height, said, f"{plan['seed']}/{index}") for index in range(count))
         files = [await THREADS.run_work(draw) for draw in draws]
     return Progress("completed", "", tuple(Rendering("image/png", file) for file in files), units=count)
@@ -71,7 +71,7 @@ def _build_model(id_: str, name: str, modality: Any) -> Model:
 
 
 def _plan_job(model: Model, request: MediaRequest) -> dict[str, Any]:
-    """count: images, or seconds."""
+    """Plans what is made; its `count` is the number of images or seconds."""
     parameters = request.parameters
     if model.modality == "video":
         _check_film(parameters)
@@ -86,18 +86,18 @@ def _plan_job(model: Model, request: MediaRequest) -> dict[str, Any]:
 
 def _read_size(parameters: Mapping[str, Any]) -> tuple[int, int]:
     size, ratio = parameters.get("size"), parameters.get("aspect_ratio")
-    if size is not None and (found := _SIZE.fullmatch(size)):
+    if size is not None and (size_match := _SIZE.fullmatch(size)):
         if ratio is not None:
             raise _field_error("aspect_ratio", "Give the size in dots, or an aspect ratio.")
-        width, height = int(found[1]), int(found[2])
+        width, height = int(size_match[1]), int(size_match[2])
     else:
         longest = _SIDES.get((size or "1K").upper())
-        shape = _RATIO.fullmatch(ratio or "1:1")
+        ratio_match = _RATIO.fullmatch(ratio or "1:1")
         if longest is None:
             raise _field_error("size", "A size is 1024x1024, say, or 1K, 2K or 4K.")
-        if shape is None or "0" in (shape[1], shape[2]):
+        if ratio_match is None or "0" in (ratio_match[1], ratio_match[2]):
             raise _field_error("aspect_ratio", "An aspect ratio is 16:9, say.")
-        across, down = int(shape[1]), int(shape[2])
+        across, down = int(ratio_match[1]), int(ratio_match[2])
         width, height = (longest * side // max(across, down, 1) for side in (across, down))
     if not (_SMALLEST <= width <= picture.LARGEST and _SMALLEST <= height <= picture.LARGEST):
         raise _field_error("size", f"A side has {_SMALLEST} to {picture.LARGEST} dots.")
@@ -105,7 +105,7 @@ def _read_size(parameters: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _check_film(parameters: Mapping[str, Any]) -> None:
-    """There is one film: what asks for another is refused."""
+    """Refuses parameters that ask for another film than the only one."""
     for name, only in (("duration", film.SECONDS), ("resolution", "180p"), ("aspect_ratio", "16:9")):
         if parameters.get(name, only) != only:
             raise _field_error(name, f"The built-in film is always the same: `{name}` can only be {only}.")

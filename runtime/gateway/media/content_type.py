@@ -1,7 +1,7 @@
-"""What a file is, told by its first bytes: what others say of it proves nothing."""
+"""Detects a file's type by its first bytes, because what a server says of it proves nothing."""
 
 DETECTION_BYTES = 16
-"""Bytes that are enough to tell."""
+"""The number of bytes that suffice to detect the type."""
 
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -12,7 +12,7 @@ _BEGINNINGS = (
 
 
 def detect_content_type(start: bytes) -> str | None:
-    """image/png, image/jpeg, image/webp, image/gif, video/mp4, or None for anything else."""
+    """Returns image/png, image/jpeg, image/webp, image/gif, video/mp4, or None for anything else."""
     for beginning, content_type in _BEGINNINGS:
         if start.startswith(beginning):
             return content_type
@@ -21,5 +21,5 @@ def detect_content_type(start: bytes) -> str | None:
     return "video/mp4" if start[4:8] == b"ftyp" and start[8:12] not in _STILL else None
 
 
-# Pictures come in boxes of the same kind; few browsers show these.
+# Image formats in the same container as MP4; few browsers show them.
 _STILL = frozenset((b"avif", b"avis", b"heic", b"heix", b"mif1", b"msf1"))

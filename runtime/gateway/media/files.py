@@ -1,7 +1,7 @@
-"""Files that come over the network: images that callers point at, and what upstreams have made.
+"""Fetches files over the network: images that callers refer to by URL, and images and videos from upstreams.
 
-Addresses come from callers and from upstreams' answers, so the guarded client fetches them; only where the operator
-has said where a provider is, that very place is trusted.
+The URLs come from callers and from upstreams' answers, so the egress rules apply. Only the address that the operator
+has set for a provider is trusted.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from baobab.runtime.gateway.refusal import build_refusal
 from baobab.runtime.gateway.upstream import Upstream
 
 LARGEST_INPUT = 20 * 2**20
-"""Bytes of an image that a caller points at."""
+"""The most bytes of an image that a caller refers to."""
 
-# Of all the images of one field together.
+# The most bytes of all images of one field together.
 _LARGEST_INPUTS = 64 * 2**20
 _INPUT_SECONDS = 60.0
 
@@ -31,7 +31,7 @@ _ANYWHERE = ("0.0.0.0/0", "::/0")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """content_type: as the bytes say."""
+    """A fetched image. content_type: detected from its bytes."""
 
     url: str
     content_type: str
@@ -39,7 +39,7 @@ class Image:
 
 
 class RemoteFiles:
-    """One for each process. outgoing: the guarded client."""
+    """Fetches files; each process has one. outgoing: the egress client with the rules for foreign addresses."""
 
     def __init__(self, outgoing: Egress) -> None:
         self._outgoing = outgoing
@@ -49,15 +49,15 @@ class RemoteFiles:
         await self._trusted.close()
 
     async def fetch_images(self, urls: Iterable[str], name: str) -> list[Image]:
-        """The images at some addresses. name: of the request's field. RequestRefused for what is no image."""
+        """Fetches the images at the URLs. name: the request's field. Raises RequestRefused for what is no image."""
         images_read: list[Image] = []
-        left = _LARGEST_INPUTS
+        bytes_left = _LARGEST_INPUTS
         try:
             async with asyncio.timeout(_INPUT_SECONDS):
-                # One after the other: all at once could be more than there is room for.
+                # One after the other, because all at once could need too much memory.
                 for url in urls:
-                    images_read.append(await self._fetch_image(url, name, min(left, LARGEST_INPUT)))
-                    left -= len(images_read[-1].content)
+                    images_read.append(await self._fetch_image(url, name, min(bytes_left, LARGEST_INPUT)))
+                    bytes_left -= len(images_read[-1].content)
         except TimeoutError as exc:
             raise _image_error(name, "Their hosts take too long.") from exc
         return images_read
@@ -66,9 +66,9 @@ class RemoteFiles:
     async def open_file(
         self, upstream: Upstream, url: str, headers: Mapping[str, str], max_bytes: int
     ) -> AsyncGenerator[EgressStream, None]:
-        """What an upstream has made, at an address of its own or one that it gave; its failures in our words."""
-        own = bool(upstream.api_base) and _url_origin(url) == _url_origin(upstream.api_base)
-        client = self._trusted if own else self._outgoing
+        """Opens a file that an upstream has made, at its own address or at one from its answer. Translates errors."""
+        is_own_address = bool(upstream.api_base) and _url_origin(url) == _url_origin(upstream.api_base)
+        client = self._trusted if is_own_address else self._outgoing
         try:
             async with client.stream(
                 "GET",
@@ -77,8 +77,8 @@ class RemoteFiles:
                 max_bytes=max_bytes,
                 timeout=_SECONDS,
                 follow=_HOPS,
-                cross_host=not own,
-                https_only=not own,
+                cross_host=not is_own_address,
+                https_only=not is_own_address,
             ) as answer:
                 if answer.status != 200:
                     raise build_refusal(answer.status, b"", {"retry-after": answer.headers.get("Retry-After") or ""})
@@ -91,7 +91,7 @@ class RemoteFiles:
             raise UpstreamFailed from exc
 
     async def read_file(self, upstream: Upstream, url: str, max_bytes: int) -> bytes:
-        """A file of an upstream's in one piece. No key goes along: such addresses hold what they need."""
+        """Reads a file of an upstream in one piece. No key is sent: such URLs contain what they need."""
         async with self.open_file(upstream, url, {}, max_bytes) as answer:
             return b"".join([piece async for piece in answer])
 

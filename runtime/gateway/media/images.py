@@ -1,4 +1,4 @@
-"""Images of upstreams, by LiteLLM: they are there when the call is over, so a job of these is completed at once."""
+"""Images of upstreams through LiteLLM. The call returns the images, so such a job is completed at once."""
 
 import asyncio
 import re
@@ -26,14 +26,14 @@ _RATIO = re.compile(r"\d{1,3}:\d{1,3}")
 
 
 class ImageJobs:
-    """Those that LiteLLM can ask for."""
+    """Makes the images that LiteLLM can request."""
 
     def __init__(self, files: RemoteFiles, seconds: float) -> None:
         self._files = files
         self._seconds = seconds
 
     def count_units(self, model: Model, request: MediaRequest) -> int:
-        """How many images the request asks for."""
+        """Returns the number of images that the request asks for."""
         images = request.parameters.get("n", 1)
         if not isinstance(images, int) or isinstance(images, bool) or not 1 <= images <= _MOST:
             raise RequestRefused(f"`n` is a whole number from 1 to {_MOST}.", details={"param": "n"})
@@ -43,23 +43,23 @@ class ImageJobs:
     async def start_job(
         self, upstream: Upstream, request: MediaRequest, job_id: str, cost: Callable[[Any], int | None]
     ) -> Progress:
-        """The images, or what the upstream says in their place. cost: of what an answer says was used."""
-        given = await self._files.fetch_images(request.parameters.get("input_images") or (), "input_images")
+        """Makes the images and returns the finished job. cost: computes the cost of an answer's usage."""
+        input_images = await self._files.fetch_images(request.parameters.get("input_images") or (), "input_images")
         masks = await self._files.fetch_images([mask] if (mask := request.parameters.get("mask")) else (), "mask")
         arguments = _build_arguments(upstream.provider, upstream.model, request)
         if upstream.provider == "openai":
             arguments["headers"] = {"Idempotency-Key": job_id}
         if upstream.api_base:
             arguments["api_base"] = upstream.api_base
-        if given:
-            arguments["image"] = [BytesIO(image.content) for image in given]
+        if input_images:
+            arguments["image"] = [BytesIO(image.content) for image in input_images]
             if masks:
                 arguments["mask"] = BytesIO(masks[0].content)
         library = await load_litellm()
-        call = library.aimage_edit if given else library.aimage_generation
+        call = library.aimage_edit if input_images else library.aimage_generation
         try:
             async with _single_try_client(library, upstream) as client:
-                made = await call_library(
+                answer = await call_library(
                     library,
                     upstream,
                     self._seconds,
@@ -71,14 +71,14 @@ class ImageJobs:
                     **arguments,
                 )
         except UpstreamTimeout:
-            # It may make it all the same, and wants its money: not once more.
+            # The upstream may still make the image and charge for it, so the request is not sent again.
             return Progress("failed", "", error="The model's provider did not answer in time.")
-        return await self._build_progress(upstream, made, cost)
+        return await self._build_progress(upstream, answer, cost)
 
     async def _build_progress(
         self, upstream: Upstream, made: Mapping[str, Any], cost: Callable[[Any], int | None]
     ) -> Progress:
-        """From here on the upstream has done its work: what is wrong now would be wrong, and paid, once more."""
+        """Builds the job's result. The upstream has done its work, so failures are final: a retry would be charged."""
         try:
             files = await self._read_files(upstream, made.get("data") or ())
         except UpstreamFailed:
@@ -86,10 +86,10 @@ class ImageJobs:
         if not files:
             return Progress("failed", "", error="The model's provider sent no image.")
         renderings = [_build_rendering(file) for file in files]
-        known = tuple(rendering for rendering in renderings if rendering is not None)
-        if len(known) < len(files):
+        valid_renderings = tuple(rendering for rendering in renderings if rendering is not None)
+        if len(valid_renderings) < len(files):
             return Progress("failed", "", error="The model's provider sent something that is no image.")
-        return Progress("completed", "", known, units=len(known), cost=cost(made.get("usage")))
+        return Progress("completed", "", valid_renderings, units=len(valid_renderings), cost=cost(made.get("usage")))
 
     async def _read_files(self, upstream: Upstream, data: Sequence[Mapping[str, Any]]) -> list[bytes]:
         async def read_image(item: Mapping[str, Any]) -> bytes:
@@ -97,13 +97,13 @@ class ImageJobs:
                 return _decode_image(encoded)
             return await self._files.read_file(upstream, item["url"], _LARGEST)
 
-        # Some answer with a text beside the images, or in their place.
+        # Some models answer with a text beside the images, or in place of them.
         return await asyncio.gather(*(read_image(item) for item in data if item.get("b64_json") or item.get("url")))
 
 
 @asynccontextmanager
 async def _single_try_client(library: Any, upstream: Upstream) -> AsyncGenerator[Any, None]:
-    """A client that asks once: for OpenAI's images the library has any client ask up to three times, and each pays."""
+    """Opens a client that sends a request once: for OpenAI's images the library would try three times, each paid."""
     if upstream.provider != "openai":
         yield None
         return
@@ -117,7 +117,7 @@ async def _single_try_client(library: Any, upstream: Upstream) -> AsyncGenerator
 
 def _decode_image(encoded: str) -> bytes:
     try:
-        # Some put it into an address of its own kind.
+        # Some send it as a data URL.
         return b64decode(encoded.rpartition("base64,")[2], validate=True)
     except NotBase64 as exc:
         raise UpstreamMalformed from exc
@@ -129,14 +129,14 @@ def _build_rendering(file: bytes) -> Rendering | None:
 
 
 def _build_arguments(provider: str, model: str, request: MediaRequest) -> dict[str, Any]:
-    """What LiteLLM is told beside the prompt. RequestRefused for values that mean nothing to the provider."""
+    """Builds LiteLLM's arguments beside the prompt. Raises RequestRefused for values that the provider does not know."""
     arguments = {name: value for name, value in request.parameters.items() if name not in ("input_images", "mask")}
     arguments |= request.provider
     if "mask" in request.parameters and not request.parameters.get("input_images"):
         raise RequestRefused("A mask wants an image in `input_images`.", details={"param": "mask"})
     if provider == "gemini":
         return _build_gemini_arguments(model, arguments)
-    # What it does not understand the library leaves out, or replaces.
+    # The library leaves out or replaces values that it does not understand.
     if provider == "runwayml" and "size" in arguments:
         arguments["ratio"] = _check_size(arguments.pop("size")).replace("x", ":")
     elif provider == "black_forest_labs" and "size" in arguments:
@@ -155,7 +155,7 @@ def _build_gemini_arguments(model: str, arguments: dict[str, Any]) -> dict[str, 
         shape["aspectRatio"] = _check_ratio(ratio)
     if size is not None and size.upper() in _NAMED_SIZES:
         shape["imageSize"] = size.upper()
-        # The first of the family makes one size only, which it need not be told, and may not.
+        # The first model of the family makes one size only and refuses the parameter.
         if model.startswith("gemini-2.5") and shape.pop("imageSize") != "1K":
             raise RequestRefused("The model makes images of 1K only.", details={"param": "size"})
     elif size is not None:

@@ -1,4 +1,4 @@
-"""One call of LiteLLM's for images or a video."""
+"""One call to LiteLLM for images or a video."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,9 @@ from baobab.runtime.gateway.upstream import Upstream
 async def call_library(
     library: ModuleType, upstream: Upstream, seconds: float, call: Callable[..., Awaitable[Any]], /, **arguments: Any
 ) -> dict[str, Any]:
-    """What the library answers, within so many seconds; its errors in our words, and never in its own."""
+    """Calls the library with a limit of `seconds` and returns its answer. Its errors become the gateway's own."""
     try:
-        # The library's own patience begins anew with each piece of an answer.
+        # The library's own timeout starts again with each piece of an answer.
         async with asyncio.timeout(seconds):
             answer = await call(api_key=upstream.api_key, num_retries=0, timeout=seconds, **arguments)
         payload: dict[str, Any] = answer.model_dump(mode="json")

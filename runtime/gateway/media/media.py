@@ -1,11 +1,11 @@
-"""Images and videos: one way to begin them, to look after them and to read them, whoever makes them.
+"""Starts, checks and reads jobs for images and videos, in the same way for every provider.
 
 media = Media(catalogue, providers, outgoing)
-most = media.price(model, request, media.units(model, request))
-progress = await media.begin(model, request, job_id)
+most = media.get_price(model, request, media.count_units(model, request))
+progress = await media.start_job(model, request, job_id)
 while progress.handle:
-    progress = await media.look(model, progress.handle)
-async for piece in media.content(model, progress.renderings[0], max_bytes=50 * 2**20): ...
+    progress = await media.check_job(model, progress.handle)
+async for piece in media.stream_content(model, progress.renderings[0], max_bytes=50 * 2**20): ...
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -25,10 +25,11 @@ from baobab.runtime.job_slots import network_wait
 
 
 class Media:
-    """One for each process, on one event loop. `catalogue` lists what can be made; `providers` are those who make it.
+    """Runs jobs for images and videos; each process has one, used on one event loop.
 
-    outgoing: the guarded client, for addresses that callers or upstreams give. image_seconds: how long a provider may
-    make an image, which it does while we wait. video_seconds: how long it may take to answer about a video.
+    catalogue: has the models' rates. providers: the providers that can be called. outgoing: the egress client, for
+    URLs from callers and upstreams. image_seconds: how long the call that makes an image may take. video_seconds: how
+    long a call about a video may take.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class Media:
         await self._files.close()
 
     def accepted_fields(self, model: Model) -> AcceptedFields:
-        """What the model takes beside `model` and `prompt`."""
+        """Returns the fields that the model takes beside `model` and `prompt`."""
         return accepted_fields.find_accepted_fields(model)
 
     def count_units(self, model: Model, request: MediaRequest) -> int:
-        """The most images, or seconds, that come of the request. RequestRefused for what the model cannot take."""
+        """Returns the most images or seconds that the request can make. Raises RequestRefused for invalid requests."""
         self._check_fields(model, request)
         if model.provider == built_in.PROVIDER:
             return built_in.count_units(model, request)
@@ -62,9 +63,9 @@ class Media:
         return jobs.count_units(model, request)
 
     def get_price(self, model: Model, request: MediaRequest, units: int) -> int:
-        """Nano-dollars for so many images or seconds, without markup: the most that they can cost.
+        """Returns the most nano-dollars that so many images or seconds can cost, without markup.
 
-        RequestRefused for a size that has no known price.
+        Raises RequestRefused for a size without a known price.
         """
         rates = self._catalogue.get_rates(model)
         if model.modality == "video":
@@ -72,9 +73,10 @@ class Media:
         return cost.max_image_cost(model, rates, request, units)
 
     async def start_job(self, model: Model, request: MediaRequest, job_id: str) -> Progress:
-        """The job, begun once however often it is asked where the upstream knows `job_id` again.
+        """Starts the job. Repeated calls start it once if the upstream supports idempotency keys, such as `job_id`.
 
-        Raises the family of UpstreamFailed where the upstream does not take it, RequestRefused and ModelNotFound.
+        Raises UpstreamFailed or one of its subclasses if the upstream does not accept it, RequestRefused or
+        ModelNotFound.
         """
         self._check_fields(model, request)
         if model.provider == built_in.PROVIDER:
@@ -89,14 +91,14 @@ class Media:
             )
 
     async def check_job(self, model: Model, handle: str) -> Progress:
-        """How the job is by now. Raises as `begin` does where that cannot be known for the moment."""
+        """Returns the job's present state. Raises the errors of `start_job` if it cannot be known at the moment."""
         if model.provider == built_in.PROVIDER:
             return await built_in.check_job(model, handle)
         async with network_wait():
             return await self._videos.check_job(self._build_upstream(model, handle_provider(handle)), handle)
 
     async def stream_content(self, model: Model, rendering: Rendering, max_bytes: int) -> AsyncGenerator[bytes, None]:
-        """The bytes of a file, in pieces. UpstreamMalformed where they are more than `max_bytes`, or something else."""
+        """Yields the bytes of a file. Raises UpstreamMalformed for more than `max_bytes`, or for another file type."""
         if isinstance(rendering.source, bytes):
             if len(rendering.source) > max_bytes:
                 raise UpstreamMalformed(f"The file has more than {max_bytes} bytes.")
@@ -107,7 +109,7 @@ class Media:
             yield piece
 
     def _check_fields(self, model: Model, request: MediaRequest) -> None:
-        """Names that the model does not take, some of which would mean much to the library: `api_base`, for one."""
+        """Refuses fields that the model does not take; some, such as `api_base`, would have effects in the library."""
         fields = accepted_fields.find_accepted_fields(model)
         unknown = [name for name in request.parameters if name not in fields.top_level]
         unknown += [f"provider.{name}" for name in request.provider if name not in fields.provider]
@@ -115,7 +117,7 @@ class Media:
             raise RequestRefused(f"The model does not take {', '.join(unknown)[:200]}.")
 
     def _build_upstream(self, model: Model, name: str = "") -> Upstream:
-        """name: of the provider that is asked, unless it is the model's."""
+        """Builds the upstream for a model. name: the provider, if it is not the model's."""
         provider = self._providers.get(name or model.provider)
         if provider is None:
             raise ModelNotFound(f"Nobody serves `{model.id}` here.")

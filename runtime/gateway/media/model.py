@@ -1,4 +1,4 @@
-"""What an image or video model is asked for, and what comes of it."""
+"""The requests to image and video models, and the states of their jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ MediaStatus = Literal["pending", "in_progress", "completed", "failed", "cancelle
 
 @dataclass(frozen=True, slots=True)
 class AcceptedFields:
-    """What a model takes beside `model` and `prompt`: names of the request's fields and keys of `provider`, sorted."""
+    """The fields that a model takes beside `model` and `prompt`: those of the request and of `provider`, sorted."""
 
     top_level: tuple[str, ...]
     provider: tuple[str, ...]
@@ -17,7 +17,7 @@ class AcceptedFields:
 
 @dataclass(frozen=True, slots=True)
 class MediaRequest:
-    """parameters: accepted fields other than model, prompt and provider, of the types that the schema says."""
+    """A request. parameters: the accepted fields other than model, prompt and provider, with the schema's types."""
 
     prompt: str
     parameters: Mapping[str, Any]
@@ -28,8 +28,8 @@ class MediaRequest:
 class Rendering:
     """One file of a finished job.
 
-    content_type: image/png, image/jpeg, image/webp, image/gif or video/mp4, as the bytes say, not the upstream.
-    source: the bytes themselves, or an address or handle that `Media.content` reads.
+    content_type: image/png, image/jpeg, image/webp, image/gif or video/mp4, as detected from the bytes.
+    source: the bytes themselves, or a handle that `Media.stream_content` reads.
     """
 
     content_type: str
@@ -38,10 +38,11 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """handle: what `Media.look` needs to ask again, from any process; "" where the status is the last one.
+    """The state of a job.
 
-    error: what to tell of a failure, without keys, hosts or names of accounts. units: images made, or seconds rendered.
-    cost: nano-dollars without markup where the upstream says what it used, None where the price counts `units`.
+    handle: lets `Media.check_job` check the job from any process; "" if the status is final. error: the message of a
+    failure, without keys, hosts or names of accounts. units: the images made, or the seconds of video. cost:
+    nano-dollars without markup if the upstream reports its usage; None if the price is by `units`.
     """
 
     status: MediaStatus

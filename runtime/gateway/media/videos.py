@@ -1,4 +1,4 @@
-"""Videos of upstreams: LiteLLM begins them and asks how far they are; the files themselves are streamed from there."""
+"""Videos of upstreams: LiteLLM starts and checks the jobs; the files are streamed from the upstream."""
 
 import asyncio
 import re
@@ -31,32 +31,32 @@ _STATUSES: dict[str, MediaStatus] = {
     "canceled": "cancelled",
     "expired": "expired",
 }
-# What OpenAI and Runway call a shape.
+# OpenAI's and Runway's names of the frame sizes.
 _FRAMES = {
     ("720p", "16:9"): "1280x720",
     ("720p", "9:16"): "720x1280",
     ("1080p", "16:9"): "1920x1080",
     ("1080p", "9:16"): "1080x1920",
 }
-# What could be an address, a key or the name of an account.
+# Words that could be an address, a key or the name of an account.
 _PRIVATE = re.compile(r"://|@|\w\.\w|[-_]\w*\d|\d\w*[-_]|\w{24}")
 _LONGEST_ERROR = 300
 
 
 class VideoJobs:
-    """Those that LiteLLM can ask for. A handle is JSON: `id` as LiteLLM writes it, `provider`, `seconds`."""
+    """Makes the videos that LiteLLM can request. A handle is JSON with LiteLLM's `id`, `provider` and `seconds`."""
 
     def __init__(self, files: RemoteFiles, seconds: float) -> None:
         self._files = files
         self._seconds = seconds
 
     def count_units(self, model: Model, request: MediaRequest) -> int:
-        """How many seconds the request asks for."""
+        """Returns the number of seconds that the request asks for."""
         _build_arguments(model.provider, request)
         return _read_duration(model.provider, request)
 
     async def start_job(self, upstream: Upstream, request: MediaRequest, job_id: str) -> Progress:
-        """Accepted, or failed at once."""
+        """Starts the job, which is then accepted or has failed."""
         arguments = _build_arguments(upstream.provider, request)
         await self._add_images(upstream, request, arguments)
         if upstream.provider == "openai":
@@ -80,11 +80,11 @@ class VideoJobs:
         status = _parse_status(answer)
         if status in ("failed", "cancelled", "expired"):
             return Progress(status, "", error=_describe_error(answer.get("error")))
-        # What is done already is looked at when the handle is safe: whatever fails then is not begun anew.
+        # Even a finished video is read only once the handle is stored, so that a failure does not start it again.
         return Progress("pending" if status == "pending" else "in_progress", to_json(handle).decode())
 
     async def check_job(self, upstream: Upstream, handle: str) -> Progress:
-        """How far it is."""
+        """Returns the job's present state."""
         stored = from_json(handle)
         library = await load_litellm()
         answer = await call_library(
@@ -101,9 +101,9 @@ class VideoJobs:
     async def stream_content(
         self, upstream: Upstream, rendering: Rendering, max_bytes: int
     ) -> AsyncGenerator[bytes, None]:
-        """The file in pieces. UpstreamMalformed where it is not of the rendering's type."""
-        known = from_json(rendering.source)
-        async with self._open_file(upstream, known["id"], max_bytes) as answer:
+        """Yields the pieces of the file. Raises UpstreamMalformed if it is not of the rendering's type."""
+        handle = from_json(rendering.source)
+        async with self._open_file(upstream, handle["id"], max_bytes) as answer:
             async for piece in _check_stream(answer, rendering.content_type):
                 yield piece
 
@@ -134,57 +134,57 @@ class VideoJobs:
 
     @asynccontextmanager
     async def _open_file(self, upstream: Upstream, id_: str, max_bytes: int) -> AsyncGenerator[EgressStream, None]:
-        """The file: what the upstream answers, or what lies at the address in its answer."""
+        """Opens the file: the upstream's answer, or the file at the URL in it."""
         url, headers = await self._locate_file(upstream, id_)
         async with self._files.open_file(upstream, url, headers, max_bytes) as answer:
             if not answer.headers.get("Content-Type", "").startswith("application/json"):
                 yield answer
                 return
             payload = await _read_json(answer)
-        # No key goes along: such addresses hold what they need.
+        # No key is sent: such URLs contain what they need.
         async with self._files.open_file(upstream, _find_url(payload), {}, max_bytes) as answer:
             yield answer
 
     async def _locate_file(self, upstream: Upstream, id_: str) -> tuple[str, dict[str, str]]:
-        """Where the upstream has the file, and what it wants to be told there."""
+        """Returns the URL of the file at the upstream, and the headers for it."""
         library = await load_litellm()
 
         def build_request() -> tuple[str, dict[str, str]]:
             provider = library.LlmProviders(upstream.provider)
             config = library.utils.ProviderConfigManager.get_provider_video_config(model=None, provider=provider)
             base = _api_base(upstream)
-            known = library.types.router.GenericLiteLLMParams(api_key=upstream.api_key, api_base=base)
-            headers = config.validate_environment({}, "", upstream.api_key, known)
-            place = config.get_complete_url("", base, {})
-            url, _ = config.transform_video_content_request(id_, place, known, headers)
+            parameters = library.types.router.GenericLiteLLMParams(api_key=upstream.api_key, api_base=base)
+            headers = config.validate_environment({}, "", upstream.api_key, parameters)
+            url_base = config.get_complete_url("", base, {})
+            url, _ = config.transform_video_content_request(id_, url_base, parameters, headers)
             return url, {name: value for name, value in headers.items() if name.lower() != "content-type"}
 
         try:
-            # Google's is asked for it, and waited for.
+            # In a thread, because for Google's videos the library makes a blocking request.
             return await asyncio.to_thread(build_request)
         except Exception as exc:  # the library raises what its providers do, of many kinds
             raise translate_error(library, exc) from exc
 
     async def _add_images(self, upstream: Upstream, request: MediaRequest, arguments: dict[str, Any]) -> None:
-        """The images of the request, all fetched, so that nobody is sent where we would not go."""
+        """Adds the request's images to the arguments. All are fetched first, so that no forbidden URL is passed on."""
         first, last = _end_images(request)
-        begins = await self._files.fetch_images(first, "input_images")
-        ends = await self._files.fetch_images(last, "frame_images")
+        first_images = await self._files.fetch_images(first, "input_images")
+        last_images = await self._files.fetch_images(last, "frame_images")
         references = await self._files.fetch_images(
             request.parameters.get("input_references") or (), "input_references"
         )
-        if begins:
+        if first_images:
             takes_bytes = upstream.provider in ("openai", "gemini")
-            arguments["input_reference"] = BytesIO(begins[0].content) if takes_bytes else begins[0].url
-        if ends:
-            arguments["end_image_url"] = ends[0].url
+            arguments["input_reference"] = BytesIO(first_images[0].content) if takes_bytes else first_images[0].url
+        if last_images:
+            arguments["end_image_url"] = last_images[0].url
         if references:
             name = "reference_image_urls" if upstream.model.startswith("minimax/") else "image_urls"
             arguments[name] = [image.url for image in references]
 
 
 def handle_provider(handle: str) -> str:
-    """Who was asked: another may have come before it in the catalogue meanwhile."""
+    """Returns the provider that started the job; the catalogue may prefer another one by now."""
     return str(from_json(handle)["provider"])
 
 
@@ -193,7 +193,7 @@ def _parse_status(answer: Mapping[str, Any]) -> MediaStatus:
 
 
 def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
-    """What LiteLLM is told beside the prompt and the images. RequestRefused for values that mean nothing there."""
+    """Builds LiteLLM's arguments beside the prompt and the images. Raises RequestRefused for invalid values."""
     parameters = request.parameters
     resolution, ratio = parameters.get("resolution"), parameters.get("aspect_ratio")
     first, last = _end_images(request)
@@ -201,7 +201,7 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
         raise RequestRefused("The model begins with one image, and ends with one.", details={"param": "input_images"})
     if last and not first:
         raise RequestRefused("A last frame wants a first one.", details={"param": "frame_images"})
-    # What is asked for is what is charged: no default of the provider's has a say.
+    # The duration is always sent, so that the provider's default cannot differ from what is charged.
     arguments: dict[str, Any] = {"seconds": str(_read_duration(provider, request)), **request.provider}
     arguments |= {name: parameters[name] for name in ("generate_audio", "seed") if name in parameters}
     if provider == "gemini":
@@ -213,14 +213,14 @@ def _build_arguments(provider: str, request: MediaRequest) -> dict[str, Any]:
     elif resolution is not None or ratio is not None:
         shape = (resolution or "720p", ratio or "16:9")
         if shape not in _FRAMES:
-            known = ", ".join(f"{high} {wide}" for high, wide in _FRAMES)
-            raise RequestRefused(f"The model makes {known}.", details={"param": "resolution"})
+            options = ", ".join(f"{high} {wide}" for high, wide in _FRAMES)
+            raise RequestRefused(f"The model makes {options}.", details={"param": "resolution"})
         arguments["size"] = _FRAMES[shape]
     return arguments
 
 
 def _end_images(request: MediaRequest) -> tuple[list[str], list[str]]:
-    """The images that a video begins and ends with."""
+    """Returns the URLs of the images that a video begins and ends with."""
     frames = request.parameters.get("frame_images") or ()
     first = [
         *(request.parameters.get("input_images") or ()),
@@ -239,32 +239,32 @@ def _read_duration(provider: str, request: MediaRequest) -> int:
 
 
 def _api_base(upstream: Upstream) -> str | None:
-    # For images and texts Google's address ends in the version; for videos the library adds it.
+    # Google's address ends with the version for images and texts; for videos the library adds it.
     base = upstream.api_base.removesuffix("/v1beta") if upstream.provider == "gemini" else upstream.api_base
     return base or None
 
 
 async def _read_json(answer: EgressStream) -> Any:
-    whole = b""
+    body = b""
     async for piece in answer:
-        whole += piece
-        if len(whole) > _LARGEST_ANSWER:
+        body += piece
+        if len(body) > _LARGEST_ANSWER:
             raise UpstreamMalformed
     try:
-        return from_json(whole)
+        return from_json(body)
     except ValueError as exc:
         raise UpstreamMalformed from exc
 
 
 def _find_url(answer: Any) -> str:
-    """The address of the file in an answer: `output: [address]` or `video: {url: address}`."""
+    """Finds the URL of the file in an answer: `output: [url]` or `video: {url: url}`."""
     answer = answer if isinstance(answer, dict) else {}
     output, video = answer.get("output"), answer.get("video")
-    found = output[0] if isinstance(output, list) and output else output
-    found = video.get("url") if isinstance(video, dict) else found
-    if not isinstance(found, str):
+    url = output[0] if isinstance(output, list) and output else output
+    url = video.get("url") if isinstance(video, dict) else url
+    if not isinstance(url, str):
         raise UpstreamMalformed
-    return found
+    return url
 
 
 async def _check_stream(answer: EgressStream, content_type: str) -> AsyncGenerator[bytes, None]:
@@ -284,7 +284,7 @@ async def _check_stream(answer: EgressStream, content_type: str) -> AsyncGenerat
 
 
 def _describe_error(error: Any) -> str:
-    """What an upstream says of its failure, without what may be somebody's."""
+    """Describes an upstream's failure in its own words, without any that may be private."""
     message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str) or not message.strip():
         return "The model's provider could not make the video."

@@ -1,1 +1,1 @@
-"""Other wires than OpenAI's chat completions: how models are asked by them, and how their answers are told."""
+"""The wire formats other than OpenAI's chat completions: their requests and their answers."""

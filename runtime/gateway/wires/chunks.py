@@ -1,4 +1,4 @@
-"""The events of a chat completion, read: for those who tell them in the words of another wire."""
+"""Reads the events of a chat completion, which are then rendered in another wire format."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
@@ -12,7 +12,7 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 
 
 async def read_chunks(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[dict[str, Any], None]:
-    """The chunks of a stream, without comments and its end."""
+    """Yields the chunks of a stream, without comments and the end marker."""
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
             payload = None if piece == DONE else event_data(piece)
@@ -28,7 +28,7 @@ async def read_chunks(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[dic
 
 
 def get_delta(chunk: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """What the chunk says of the only answer, and why that ends, where it does."""
+    """Returns the delta of the only choice, and its finish reason or None."""
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("index", 0) == 0:
@@ -38,46 +38,46 @@ def get_delta(chunk: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
 
 
 def encode_named_event(payload: dict[str, Any]) -> bytes:
-    """An event with its name."""
+    """Encodes an event with its name."""
     name: str = payload["type"]
     return b"event: " + name.encode() + b"\n" + encode_event(to_json(payload))
 
 
 def get_thought(message: dict[str, Any]) -> str:
-    """What a message or a delta tells of a model's thoughts, by either of the names that are in use."""
+    """Returns the reasoning text of a message or delta, under either of its usual names."""
     thought = message.get("reasoning_content") or message.get("reasoning")
     return thought if isinstance(thought, str) else ""
 
 
 def get_text(message: dict[str, Any]) -> str:
-    """What a message or a delta says, be it a refusal."""
+    """Returns the text of a message or delta, or its refusal."""
     content = message.get("content") or message.get("refusal")
     return content if isinstance(content, str) else ""
 
 
 def get_calls(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The calls of a message or a delta."""
+    """Returns the tool calls of a message or delta."""
     calls = message.get("tool_calls")
-    found = (call for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
-    return [call for call in found if isinstance(call.get("index", 0), int)]
+    call_objects = (call for call in calls if isinstance(call, dict)) if isinstance(calls, list) else ()
+    return [call for call in call_objects if isinstance(call.get("index", 0), int)]
 
 
 def get_function(call: dict[str, Any]) -> tuple[str, str]:
-    """Name and arguments of a call, or what a delta has of them."""
+    """Returns the name and arguments of a call, or the parts of them in a delta."""
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
     return str(function.get("name") or ""), str(function.get("arguments") or "")
 
 
 def read_usage(completion: dict[str, Any]) -> UsageMeter:
-    """What a completion, or its last chunk, says was used; nothing where it does not say."""
+    """Reads the usage of a completion or its last chunk; all zero if there is none."""
     meter = UsageMeter()
     meter.count_usage(completion.get("usage"))
     return meter
 
 
 def first_message(completion: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The only answer of a completion, and why it ended; UpstreamMalformed where there is none."""
+    """Returns the first message of a completion and its finish reason. Raises UpstreamMalformed if there is none."""
     choices = completion.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None

@@ -1,4 +1,4 @@
-"""Fields of a request, read with the refusal that names them."""
+"""Reads fields of a request; an error names the field."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def require_text(holder: Mapping[str, Any], name: str, at: str) -> str:
 
 
 def get_object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[str, Any]:
-    """The object of that name; an empty one where there is none."""
+    """Returns the object of that name; an empty one if it is missing."""
     value = holder.get(name)
     if value is not None and not isinstance(value, dict):
         raise field_error(f"{at}.{name}" if at else name, "is an object")
@@ -30,7 +30,7 @@ def get_object(holder: Mapping[str, Any], name: str, at: str = "") -> Mapping[st
 
 
 def list_objects(holder: Mapping[str, Any], name: str, at: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """The objects of the array of that name, each with where it stands; none where there is no array."""
+    """Returns the objects in the array of that name, each with its path; none if it is missing."""
     where, value = f"{at}.{name}" if at else name, holder.get(name)
     if value is None:
         return []
@@ -43,15 +43,15 @@ def list_objects(holder: Mapping[str, Any], name: str, at: str = "") -> list[tup
 
 
 def resolve_path(path: str, request: Mapping[str, Any]) -> str:
-    """As much of a path such as `messages[0].content` as leads into the request: no word in it is anybody else's."""
-    here: Any = request
+    """Returns the part of a path such as `messages[0].content` that exists in the request, so nothing else leaks."""
+    current: Any = request
     end = 0
     while step := _STEP.match(path, end):
         name = step[1]
-        if isinstance(here, Mapping) and name in here:
-            here = here[name]
-        elif isinstance(here, list) and _INDEX.fullmatch(name) and int(name) < len(here):
-            here = here[int(name)]
+        if isinstance(current, Mapping) and name in current:
+            current = current[name]
+        elif isinstance(current, list) and _INDEX.fullmatch(name) and int(name) < len(current):
+            current = current[int(name)]
         else:
             break
         end = step.end()

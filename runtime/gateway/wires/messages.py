@@ -1,4 +1,4 @@
-"""Anthropic's Messages."""
+"""The wire format of Anthropic's Messages API."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _STATUSES = {
 
 
 class MessagesWire:
-    """headers: what the caller says to the vendor beside the request."""
+    """Anthropic's Messages API. headers: the caller's headers for the vendor."""
 
     path = "/messages"
     limit = "max_tokens"
@@ -51,7 +51,7 @@ class MessagesWire:
 
 
 class TokenCountWire(MessagesWire):
-    """How many tokens a request has, asked in the place of an answer."""
+    """Anthropic's API that counts the tokens of a request."""
 
     path = "/messages/count_tokens"
 
@@ -74,7 +74,7 @@ class _StreamParser:
                 self._merge_usage(message.get("usage") if isinstance(message, dict) else None)
                 self._outcome.count_prompt(self._usage)
             case "message_delta":
-                # Totals, of what has changed since the beginning.
+                # Totals of the counts that have changed since the beginning.
                 self._merge_usage(event.get("usage"))
                 self._outcome.count_usage(self._usage)
         _raise_reported_error(event)
@@ -86,7 +86,7 @@ class _StreamParser:
 
 
 def _raise_reported_error(payload: Mapping[str, Any]) -> None:
-    """What the provider says has gone wrong, by its type."""
+    """Raises the error that the provider reports, if there is one, by its type."""
     error = payload.get("error")
     if payload.get("type") == "error" or error:
         kind = error.get("type") if isinstance(error, dict) else None

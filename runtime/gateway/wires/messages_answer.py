@@ -1,4 +1,4 @@
-"""A chat completion told as a message, in one piece or by its events."""
+"""Renders a chat completion as one of Anthropic's messages, in one piece or as events."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
@@ -30,8 +30,8 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
         content.append({"type": "text", "text": text})
     for call in chunks.get_calls(message):
         name, arguments = chunks.get_function(call)
-        given = _parse_input(arguments, reason)
-        content.append({"type": "tool_use", "id": str(call.get("id")), "name": name, "input": given})
+        tool_input = _parse_input(arguments, reason)
+        content.append({"type": "tool_use", "id": str(call.get("id")), "name": name, "input": tool_input})
     usage = _render_usage(chunks.read_usage(dict(completion)))
     return {
         **_render_message(completion, metadata),
@@ -44,7 +44,7 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
 async def render_events(
     pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], metadata: AnswerMetadata
 ) -> AsyncGenerator[bytes, None]:
-    """The events of a message; UpstreamMalformed where the chunks end before the answer does."""
+    """Yields the events of a message. Raises UpstreamMalformed if the chunks end before the answer does."""
     blocks, meter = _BlockWriter(wants_thoughts=_wants_thoughts(body)), UsageMeter()
     has_begun, reason = False, None
     async with contextlib.aclosing(pieces):
@@ -72,7 +72,7 @@ async def render_events(
 
 
 class _BlockWriter:
-    """The blocks of a message while it is told. One is open at a time; the next one closes it."""
+    """Writes the blocks of a streamed message. One block is open at a time; the next one closes it."""
 
     def __init__(self, *, wants_thoughts: bool) -> None:
         self._wants_thoughts = wants_thoughts
@@ -81,7 +81,7 @@ class _BlockWriter:
         self._calls: dict[object, int] = {}
 
     def write_delta(self, delta: dict[str, Any]) -> list[dict[str, Any]]:
-        """The events that a delta makes."""
+        """Returns the events for a delta."""
         events: list[dict[str, Any]] = []
         if self._wants_thoughts and (thought := chunks.get_thought(delta)):
             events += self._open_block("thinking", {"type": "thinking", "thinking": "", "signature": ""})
@@ -145,7 +145,7 @@ def _stop_reason(reason: str | None, message: Mapping[str, Any]) -> str:
 
 
 def _parse_input(arguments: str, reason: str | None) -> Any:
-    """The arguments of a call; what there is of them where the limit has cut them off."""
+    """Parses the arguments of a call, also incomplete ones if the token limit has cut them off."""
     try:
         value = from_json(arguments or "{}", allow_partial=reason == "length")
     except ValueError as exc:
@@ -156,7 +156,7 @@ def _parse_input(arguments: str, reason: str | None) -> Any:
 
 
 def _render_usage(meter: UsageMeter) -> dict[str, Any]:
-    """This wire counts apart what the provider's cache had of the prompt, or has now."""
+    """Renders the usage. This wire format does not include tokens read from or written to a cache in the input's."""
     written = meter.cache_write + meter.cache_write_hour
     return {
         "input_tokens": meter.prompt - meter.cached - written,

@@ -1,4 +1,4 @@
-"""How many tokens a request for a message has, about, where nobody can be asked."""
+"""Estimates the tokens of a request for a message if no provider can count them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 from baobab.runtime.gateway.wires.messages_request import build_chat_request
 
 PICTURE = 1600
-"""Tokens of a picture: as many as the vendor of this wire counts for the largest."""
+"""The tokens of a picture: as many as Anthropic counts for the largest."""
 
 
 def estimate_tokens(body: Mapping[str, Any], model: Model) -> int:
-    """A token for four bytes of the request. RequestRefused for what the model could not be asked."""
+    """Estimates one token per four bytes. Raises RequestRefused for a request that the model could not take."""
     request = build_chat_request({**body, "max_tokens": 1}, model)
     parts = [part for message in request["messages"] for part in _content_parts(message)]
     pictures = [part["image_url"] for part in parts if part["type"] == "image_url"]

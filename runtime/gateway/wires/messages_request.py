@@ -1,4 +1,4 @@
-"""A request for a message, as one for a chat completion."""
+"""Translates a request for one of Anthropic's messages into one for a chat completion."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.wires.fields import field_error, get_object, list_objects, require_text
 
-# What is said otherwise there, and what only the vendor of this wire can do.
+# Fields that have another form in a chat completion, and fields that only Anthropic supports.
 _TRANSLATED_FIELDS = frozenset(
     (
         "model",
@@ -34,11 +34,11 @@ _TRANSLATED_FIELDS = frozenset(
 )
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 _SOME_THOUGHT, _MUCH_THOUGHT = 4096, 16_384
-"""Tokens for thinking up to which effort is low, and medium."""
+"""The tokens for thinking up to which the effort is low, and medium."""
 
 
 def build_chat_request(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """RequestRefused for what a chat completion has no words for."""
+    """Builds the request for a chat completion. Raises RequestRefused for what that cannot express."""
     messages = [*_build_system(body)]
     for at, message in list_objects(body, "messages"):
         messages += _build_messages(message, at)
@@ -56,16 +56,16 @@ def build_chat_request(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
 
 
 def _build_system(body: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    given = body.get("system")
-    if isinstance(given, str):
-        yield {"role": "system", "content": given}
-    elif given:
+    system = body.get("system")
+    if isinstance(system, str):
+        yield {"role": "system", "content": system}
+    elif system:
         parts = [require_text(block, "text", at) for at, block in list_objects(body, "system")]
         yield {"role": "system", "content": "\n\n".join(parts)}
 
 
 def _build_messages(message: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
-    """What one message is there: results of tools are messages of their own."""
+    """Builds the chat messages for one message: results of tools become messages of their own."""
     role = message.get("role")
     if role not in ("user", "assistant", "system"):
         raise field_error(f"{at}.role", "is `user` or `assistant`")
@@ -78,12 +78,12 @@ def _build_messages(message: Mapping[str, Any], at: str) -> list[dict[str, Any]]
     parts: list[dict[str, Any]] = []
     for where, block in blocks:
         if block.get("type") == "tool_result":
-            result, seen = _build_result(block, where)
+            result, other_parts = _build_result(block, where)
             results.append(result)
-            parts += seen
+            parts += other_parts
         else:
             parts.append(_build_part(block, where))
-    # Results come first: a call must be followed by them.
+    # Results come first, because they must follow their calls directly.
     return [*results, {"role": role, "content": parts}] if parts else results
 
 
@@ -97,7 +97,7 @@ def _build_assistant_message(blocks: list[tuple[str, dict[str, Any]]]) -> dict[s
             case "tool_use":
                 calls.append(_build_call(block, at))
             case "thinking" | "redacted_thinking":
-                # Signed by the model that thought so; another one can do nothing with it.
+                # Signed for the model that wrote it; another model cannot use it.
                 continue
             case _:
                 raise field_error(f"{at}.type", "is `text`, `tool_use` or `thinking` for this model")
@@ -112,17 +112,17 @@ def _build_call(block: Mapping[str, Any], at: str) -> dict[str, Any]:
 
 
 def _build_result(block: Mapping[str, Any], at: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The message of a tool, which holds text only; and what else the result shows."""
+    """Builds the message of a tool, which has only text, and returns the result's other parts with it."""
     content = block.get("content")
-    seen: list[dict[str, Any]] = []
+    other_parts: list[dict[str, Any]] = []
     result_text = content if isinstance(content, str) else ""
     if not isinstance(content, str):
         parts = [_build_part(part, where) for where, part in list_objects(block, "content", at)]
         result_text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-        seen = [part for part in parts if part["type"] != "text"]
+        other_parts = [part for part in parts if part["type"] != "text"]
     if block.get("is_error") is True:
         result_text = f"Error: {result_text}"
-    return {"role": "tool", "tool_call_id": require_text(block, "tool_use_id", at), "content": result_text}, seen
+    return {"role": "tool", "tool_call_id": require_text(block, "tool_use_id", at), "content": result_text}, other_parts
 
 
 def _build_part(block: Mapping[str, Any], at: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_reasoning(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """How hard to think, for models that do."""
+    """Builds the reasoning effort, for models that reason."""
     if "reasoning" not in model.features:
         return {}
     thinking, effort = get_object(body, "thinking"), get_object(body, "output_config").get("effort")

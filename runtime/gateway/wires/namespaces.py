@@ -1,27 +1,27 @@
-"""Groups of tools: a chat completion has none, so their functions are told it with the group's name in front."""
+"""Groups of tools. A chat completion has none, so the group's name becomes a prefix of its functions' names."""
 
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 _LONGEST = 64
-"""Characters of a function's name, as providers take them."""
+"""The most characters of a function's name that providers accept."""
 
 
 def flat_name(namespace: object, name: str) -> str:
-    """The name of a function in a chat completion; that of one in no group is its own."""
+    """Returns the name of a function in a chat completion; unchanged if it is in no group."""
     if not isinstance(namespace, str) or not namespace:
         return name
     whole = f"{namespace}__{name}"
     if len(whole) <= _LONGEST:
         return whole
-    # What is cut must not make two of them one.
+    # The digest keeps names distinct after they are cut.
     digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
     return f"{whole[: _LONGEST - 11]}_{digest}"
 
 
 def grouped_names(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Of a request's tools those in groups: group and name, by the name that a chat completion is told."""
+    """Maps the name in the chat completion to group and name, for the tools of a request that are in groups."""
     tools = body.get("tools")
     names: dict[str, tuple[str, str]] = {}
     for group in tools if isinstance(tools, list) else ():

@@ -1,4 +1,4 @@
-"""OpenAI's Responses."""
+"""The wire format of OpenAI's Responses API."""
 
 import re
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ class ResponsesWire:
     render_events = staticmethod(responses_answer.render_events)
 
     def build_relay_request(self, body: Mapping[str, Any], model: Model) -> dict[str, Any]:
-        """Nothing is stored: it would be among what is stored for everybody else who calls with the same key.
+        """Builds the request with `store` off: everybody who calls with the same key would share what is stored.
 
-        Thoughts then come sealed in the answer, so that the caller can send them back with the next request.
+        The reasoning is returned encrypted instead, so that the caller can send it back with the next request.
         """
         request = {**body, "store": False}
         included = body.get("include")
@@ -77,7 +77,7 @@ class _StreamParser:
 
 
 def _build_failure(error: Any) -> Exception:
-    """What the provider says in the middle, by its code."""
+    """Builds the error that the provider reports inside an answer, by its code."""
     error = error if isinstance(error, dict) else {}
     status = _STATUSES.get(str(error.get("code"))) or _STATUSES.get(str(error.get("type")), 500)
     return build_refusal(status, to_json({"error": error}), None)

@@ -1,4 +1,4 @@
-"""A chat completion told as a response, in one piece or by its events."""
+"""Renders a chat completion as one of OpenAI's responses, in one piece or as events."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
@@ -11,7 +11,7 @@ from baobab.runtime.gateway.wires.namespaces import grouped_names
 from baobab.runtime.gateway.wires.responses_items import ItemWriter
 from baobab.runtime.gateway.wires.wire import AnswerMetadata
 
-# What the answer repeats of its request, and what it says where that said nothing.
+# The fields of the request that the answer repeats, with their values if the request lacks them.
 _ECHOED_FIELDS: dict[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -43,7 +43,7 @@ def render_answer(completion: Mapping[str, Any], body: Mapping[str, Any], metada
 async def render_events(
     pieces: AsyncGenerator[dict[str, Any], None], body: Mapping[str, Any], metadata: AnswerMetadata
 ) -> AsyncGenerator[bytes, None]:
-    """The events of a response; UpstreamMalformed where the chunks end before the answer does."""
+    """Yields the events of a response. Raises UpstreamMalformed if the chunks end before the answer does."""
     items, meter, number = ItemWriter(metadata, grouped_names(body)), UsageMeter(), 0
     reason: str | None = None
     last: Mapping[str, Any] = {}
@@ -80,7 +80,7 @@ def _render_response(
     reason: str | None = None,
     meter: UsageMeter | None = None,
 ) -> dict[str, Any]:
-    """With `items`: as it is in the end."""
+    """Renders the response object: finished if `items` is given, otherwise in progress."""
     incomplete = _INCOMPLETE.get(reason or "")
     final_status = "incomplete" if incomplete else "completed"
     echoed = {name: other if body.get(name) is None else body[name] for name, other in _ECHOED_FIELDS.items()}

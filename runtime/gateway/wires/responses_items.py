@@ -1,4 +1,4 @@
-"""The items of a response while it is told: a message, what was thought before it, calls of tools."""
+"""Writes the items of a streamed response: reasoning, messages and calls of tools."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,10 +18,9 @@ _EMPTY: dict[str, dict[str, Any]] = {
 
 
 class ItemWriter:
-    """One item is open at a time; the next one closes it. Of what a message or a delta says come events, in order.
+    """Turns messages or deltas into events. One item is open at a time; the next one closes it.
 
-    whole: the items, as far as they are told. grouped: group and name of those tools that are in a group, by the name
-    that the model knows them by.
+    whole: the items so far. tool_names: the group and name of the tools in groups, by the name that the model uses.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class ItemWriter:
         return events
 
     def close_item(self) -> list[Event]:
-        """The events that end the item that is open."""
+        """Returns the events that end the open item."""
         if self._open is None:
             return []
         self._open = None
@@ -67,7 +66,7 @@ class ItemWriter:
         return [text_done, {"type": "response.content_part.done", **at, "part": part}, done]
 
     def _write_text(self, kind: str, text: str) -> list[Event]:
-        """A text goes on, or begins: of thoughts, of the answer, or of a refusal."""
+        """Begins or continues a text: reasoning, the answer or a refusal."""
         events: list[Event] = []
         if begins := self._open != kind:
             events = self.close_item()
@@ -110,8 +109,8 @@ class ItemWriter:
         return events
 
     def _name_fields(self, name: str) -> dict[str, str]:
-        group, own = self._tool_names.get(name, ("", name))
-        return {"name": own, "namespace": group} if group else {"name": name}
+        group, tool_name = self._tool_names.get(name, ("", name))
+        return {"name": tool_name, "namespace": group} if group else {"name": name}
 
     def _new_item(self, prefix: str, **fields: Any) -> dict[str, Any]:
         return {"id": f"{prefix}_{self._made.id}{len(self.whole):02x}", "status": "in_progress", **fields}

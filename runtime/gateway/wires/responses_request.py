@@ -1,4 +1,4 @@
-"""A request for a response, as one for a chat completion."""
+"""Translates a request for one of OpenAI's responses into one for a chat completion."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from baobab.runtime.gateway.model import Model
 from baobab.runtime.gateway.wires.fields import field_error, get_object, list_objects, require_text
 from baobab.runtime.gateway.wires.namespaces import flat_name
 
-# What is said otherwise there, and what only the vendor of this wire can do.
+# Fields that have another form in a chat completion, and fields that only OpenAI supports.
 _TRANSLATED_FIELDS = frozenset(
     (
         "model",
@@ -42,7 +42,7 @@ _TRANSLATED_FIELDS = frozenset(
 
 
 def build_chat_request(body: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """RequestRefused for what a chat completion has no words for."""
+    """Builds the request for a chat completion. Raises RequestRefused for what that cannot express."""
     request: dict[str, Any] = {
         name: value
         for name, value in body.items()
@@ -65,9 +65,9 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     if body.get("instructions"):
         messages.append({"role": "system", "content": require_text(body, "instructions", "request")})
-    given = body["input"]
-    if isinstance(given, str):
-        return [*messages, {"role": "user", "content": given}]
+    input_ = body["input"]
+    if isinstance(input_, str):
+        return [*messages, {"role": "user", "content": input_}]
     for at, item in list_objects(body, "input"):
         match item.get("type", "message"):
             case "message":
@@ -77,7 +77,7 @@ def _build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
             case "function_call_output" | "custom_tool_call_output":
                 messages += _build_result(item, at)
             case "reasoning":
-                # Of use to the model that thought so, and to its vendor only.
+                # Only the model that wrote the reasoning, and its vendor, can use it.
                 continue
             case _:
                 raise field_error(
@@ -90,7 +90,7 @@ def _build_message(item: Mapping[str, Any], at: str) -> dict[str, Any]:
     role = item.get("role")
     if role not in ("user", "assistant", "system", "developer"):
         raise field_error(f"{at}.role", "is `user`, `assistant`, `system` or `developer`")
-    # The newest name of the system's role is not known everywhere.
+    # Not every provider knows `developer`, the newest name of the system role.
     role = "system" if role == "developer" else role
     if isinstance(item.get("content"), str):
         return {"role": role, "content": item["content"]}
@@ -142,37 +142,37 @@ def _build_call(item: Mapping[str, Any], kind: str, at: str) -> dict[str, Any]:
 
 
 def _add_call(messages: list[dict[str, Any]], call: dict[str, Any]) -> None:
-    """A call belongs to the message in which the model asks for it, with those beside it."""
+    """Adds a call to the assistant's message that it belongs to."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
     messages[-1].setdefault("tool_calls", []).append(call)
 
 
 def _build_result(item: Mapping[str, Any], at: str) -> list[dict[str, Any]]:
-    """The message of a tool, which holds text only; and a user's, of what else the result shows."""
+    """Builds the message of a tool, which has only text, and a user's message with the result's other parts."""
     answers, output = require_text(item, "call_id", at), item.get("output")
     if isinstance(output, str):
         return [{"role": "tool", "tool_call_id": answers, "content": output}]
     parts = [_build_part(part, where) for where, part in list_objects(item, "output", at)]
     result_text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    seen = [part for part in parts if part["type"] != "text"]
+    other_parts = [part for part in parts if part["type"] != "text"]
     tool_messages: list[dict[str, Any]] = [{"role": "tool", "tool_call_id": answers, "content": result_text}]
-    return [*tool_messages, {"role": "user", "content": seen}] if seen else tool_messages
+    return [*tool_messages, {"role": "user", "content": other_parts}] if other_parts else tool_messages
 
 
 def _move_results_together(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same messages, with nothing between results of tools: what one shows comes behind the last of them."""
+    """Moves the other parts of tool results behind the last result, so that nothing stands between results."""
     ordered: list[dict[str, Any]] = []
-    shown: list[dict[str, Any]] = []
+    deferred: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
-        behind = messages[number + 1]["role"] if number + 1 < len(messages) else ""
-        if message["role"] == "user" and ordered and ordered[-1]["role"] == "tool" and behind == "tool":
-            shown.append(message)
+        next_role = messages[number + 1]["role"] if number + 1 < len(messages) else ""
+        if message["role"] == "user" and ordered and ordered[-1]["role"] == "tool" and next_role == "tool":
+            deferred.append(message)
             continue
         if message["role"] != "tool":
-            ordered, shown = [*ordered, *shown], []
+            ordered, deferred = [*ordered, *deferred], []
         ordered.append(message)
-    return [*ordered, *shown]
+    return [*ordered, *deferred]
 
 
 def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _build_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_tools(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Where each tool stands, and the name of the group that it is in."""
+    """Yields each tool with its path and the name of its group."""
     for at, tool in list_objects(body, "tools"):
         if tool.get("type") == "namespace":
             group = require_text(tool, "name", at)

@@ -1,4 +1,4 @@
-"""What the gateway knows of a wire."""
+"""The interface of a wire format for the gateway."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -10,23 +10,22 @@ from baobab.runtime.gateway.usage_meter import UsageMeter
 
 Body = Mapping[str, Any]
 StreamParser = Callable[[Body], bool]
-"""Takes an event of note; whether it is the last one. Raises what the provider says has gone wrong."""
+"""Takes a notable event and returns whether it is the last one. Raises the error that the provider reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerMetadata:
-    """What an answer that is made here is told by: its id, and when in Unix time."""
+    """The id of an answer that is built here, and its Unix time in seconds."""
 
     id: str
     created_at: int
 
 
 class Wire(Protocol):
-    """Who speaks it is relayed what was asked; all others are asked for a chat completion, which is told in its words.
+    """A wire format. Requests are relayed to its provider; other providers get chat completions, which are translated.
 
-    path: below the provider's address. limit: the field that bounds an answer's tokens. provider: who speaks it.
-    notable: what is found in events of note.
-    headers: what the caller says to the provider beside the request.
+    path: below the provider's address. limit: the field that limits an answer's tokens. provider: the provider that
+    speaks it. notable_pattern: matches the events that must be parsed. headers: the caller's headers for the provider.
     """
 
     path: str
@@ -38,27 +37,27 @@ class Wire(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def build_relay_request(self, body: Body, model: Model) -> dict[str, Any]:
-        """The request as it is passed on."""
+        """Builds the request that is passed on to the provider."""
         ...
 
     def build_parser(self, meter: UsageMeter) -> StreamParser:
-        """What listens to the events of one answer, and counts into `outcome` what was used."""
+        """Builds a parser for the events of one answer, which counts the usage in `meter`."""
         ...
 
     def check_answer(self, answer: Body) -> None:
-        """Raises what has gone wrong where an answer in one piece says so."""
+        """Raises the error that an answer in one piece reports, if there is one."""
         ...
 
     def build_chat_request(self, body: Body, model: Model) -> dict[str, Any]:
-        """The request as one for a chat completion; RequestRefused for what that has no words for."""
+        """Builds the request for a chat completion. Raises RequestRefused for what that cannot express."""
         ...
 
     def render_answer(self, completion: Body, body: Body, metadata: AnswerMetadata) -> dict[str, Any]:
-        """A chat completion as an answer to the request `body`."""
+        """Renders a chat completion as an answer to the request `body`."""
         ...
 
     def render_events(
         self, chunks: AsyncGenerator[dict[str, Any], None], body: Body, metadata: AnswerMetadata
     ) -> AsyncGenerator[bytes, None]:
-        """The chunks of a chat completion as the events of such an answer. Closes them when it is closed."""
+        """Renders the chunks of a chat completion as events. Closing the result closes the chunks."""
         ...
